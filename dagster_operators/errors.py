@@ -1,0 +1,136 @@
+"""The one tree of errors: what went wrong, where, and what to do about it.
+
+Every error carries its place as fields (pipeline, operator, epoch, file, column, ...), so that a program can act on it, and
+survives pickling, because Dagster and Spark carry errors between processes. ``retryable`` says whether trying the same thing
+again can help; Dagster stops retrying where it cannot.
+
+>>> import pickle
+>>> error = SchemaError("no column 'dep_dely'", pipeline="flights", operator="filter_1", column="dep_dely",
+...                     remedy="use one of: dep_delay, origin")
+>>> print(pickle.loads(pickle.dumps(error)))
+no column 'dep_dely' [pipeline 'flights', operator 'filter_1', column 'dep_dely']. To do: use one of: dep_delay, origin
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+def _rebuild(kind: type[OperatorsError], problem: str, remedy: str, where: dict[str, Any]) -> OperatorsError:
+    return kind(problem, remedy=remedy, **where)
+
+
+class OperatorsError(Exception):
+    """The base of all errors of this package.
+
+    Args:
+        problem: What is wrong, in one sentence without a full stop.
+        remedy: What the reader can do about it.
+        where: The place, by any of the names ``pipeline``, ``operator``, ``stage``, ``source``, ``table``, ``epoch``, ``file``,
+            ``column`` and further fields of the particular error.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, problem: str, *, remedy: str = "", **where: Any) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.remedy = remedy
+        self.where = {name: value for name, value in where.items() if value is not None}
+
+    def __getattr__(self, name: str) -> Any:
+        where = self.__dict__.get("where", {})
+        if name in where:
+            return where[name]
+        raise AttributeError(name)
+
+    def at(self, **where: Any) -> OperatorsError:
+        """The same error with more of its place known; what is known already stays."""
+        return _rebuild(type(self), self.problem, self.remedy, {**where, **self.where})
+
+    def __str__(self) -> str:
+        place = ", ".join(f"{name} {value!r}" for name, value in self.where.items())
+        return self.problem + (f" [{place}]" if place else "") + (f". To do: {self.remedy}" if self.remedy else "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.problem, self.remedy, self.where)
+
+
+class PipelineError(OperatorsError):
+    """The pipeline is put together wrongly."""
+
+
+class SchemaError(PipelineError):
+    """A column is missing, has the wrong type, or an expression does not fit its input."""
+
+
+class ChangedPipelineError(PipelineError):
+    """The pipeline changed in a way that its stored state or tables do not fit."""
+
+
+class SourceError(OperatorsError):
+    """A source cannot be listed or read."""
+
+
+class MissingInputError(SourceError):
+    """A folder, file or table that a source or lookup reads is not there, or may not be read."""
+
+    retryable = True
+
+
+class BadInputError(SourceError):
+    """The input's content is wrong: corrupt, of another schema, or without a usable event time."""
+
+
+class EngineError(OperatorsError):
+    """Spark (or another engine) cannot be started or refused the work."""
+
+
+class JavaMissingError(EngineError):
+    """Apache Spark needs a Java runtime and there is none."""
+
+
+class StageFailedError(EngineError):
+    """A stage failed while it ran on the engine."""
+
+    retryable = True
+
+
+class StorageError(OperatorsError):
+    """The storage root cannot be read or written."""
+
+    retryable = True
+
+
+class LedgerError(OperatorsError):
+    """The ledger does not allow what was asked for."""
+
+
+class LedgerVersionError(LedgerError):
+    """The ledger was written by a newer version of this package."""
+
+
+class PipelineBusyError(LedgerError):
+    """Another run is working on the pipeline right now."""
+
+    retryable = True
+
+
+class FencedError(LedgerError):
+    """A newer run has taken over; this one may not write any more."""
+
+
+class UnknownEpochError(LedgerError):
+    """The epoch asked for was never completed, or its data has been cleaned up."""
+
+
+class ForeignWriteError(LedgerError):
+    """A table of the pipeline was written by someone else."""
+
+
+class RestoredTableError(LedgerError):
+    """A table of the pipeline is older than the ledger says: it was restored, replaced or deleted."""
+
+
+class CheckFailedError(OperatorsError):
+    """A blocking check failed on the staged rows, so the epoch was not committed."""

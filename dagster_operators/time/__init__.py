@@ -1,0 +1,1 @@
+"""Event time: microseconds since 1970 in UTC, watermarks, and their general form, frontiers."""

@@ -1,0 +1,58 @@
+# The commands of this repository; `make` alone lists them. Each makes the environment first, if it is not up to date.
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+ENVIRONMENT := $(VENV)/.up-to-date
+WITH_ENGINE := scripts/with-engine
+# Where the runs of `make run` and `make ui` are kept, so that one sees the other's.
+DAGSTER := DAGSTER_HOME="$(CURDIR)/.dagster" DAGSTER_DISABLE_TELEMETRY=yes
+
+# What can be given: make run DAYS=7; make test ARGS="-m 'not slow'"; make ui PORT=3001; make soak KILLS=1000
+DAYS := 31
+ARGS :=
+PORT := 3000
+KILLS := 300
+
+.DELETE_ON_ERROR:
+.PHONY: help env run test ui lint types lock soak bench clean
+
+help: ## List the commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F '|' '{ printf "make %-8s %s\n", $$1, $$2 }'
+
+env: $(ENVIRONMENT) ## Make the environment (.venv) from requirements.lock
+
+$(ENVIRONMENT): requirements.lock pyproject.toml scripts/make-env
+	scripts/make-env $(VENV)
+	@touch $@
+
+run: env ## Run the flights job over a month in daily epochs through Dagster, and show its results
+	@mkdir -p .dagster
+	$(DAGSTER) $(WITH_ENGINE) $(PYTHON) -m jobs.run --days $(DAYS)
+
+test: env ## Run the tests
+	$(WITH_ENGINE) $(PYTHON) -m pytest $(ARGS)
+
+ui: env ## Open Dagster's UI on the same definitions and runs
+	@mkdir -p .dagster
+	$(DAGSTER) $(WITH_ENGINE) $(PYTHON) -m dagster dev --workspace workspace.yaml --port $(PORT)
+
+lint: env ## Check style, format, spelling and the import rules
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(VENV)/bin/codespell
+	$(VENV)/bin/lint-imports
+
+types: env ## Check the types
+	$(PYTHON) -m mypy
+
+lock: env ## Renew requirements.lock after a change of pyproject.toml (ARGS=--upgrade takes the newest versions)
+	$(PYTHON) -m uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --extra sail --group dev \
+		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock $(ARGS)
+
+soak: env ## Kill the real process at random moments, KILLS times, and compare every table
+	DAGSTER_OPERATORS_KILLS=$(KILLS) $(WITH_ENGINE) $(PYTHON) -m pytest -m "crash and slow" --timeout 0 $(ARGS)
+
+bench: env ## Measure speed beside Structured Streaming, one JSON line for each claim
+	$(WITH_ENGINE) $(PYTHON) -m benchmarks $(ARGS)
+
+clean: ## Remove everything the other commands made: environment, caches, data, runs
+	rm -rf $(VENV) .dagster data artifacts *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

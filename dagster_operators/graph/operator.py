@@ -1,0 +1,108 @@
+"""What a logical operator is: a named node with a configuration that maps input streams to one output stream.
+
+A logical operator knows columns and time, nothing of Spark; what it lowers to lives beside it in ``operators`` (the split
+between logical and physical operators is NebulaStream's and Spark's own).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from dagster_operators.errors import SchemaError
+
+Lineage = Mapping[str, frozenset[tuple[int, str]]]
+"""For each output column, the (input index, column) pairs that it is computed from."""
+
+
+@dataclass(frozen=True)
+class StreamType:
+    """What is known of a stream while the pipeline is being built, without Spark.
+
+    Attributes:
+        columns: The column names in order; None when they are only known once the pipeline is planned on an engine.
+        event_time: The column that holds the event time, if the stream has one.
+        keys: For an updating stream (one current row per key) the key columns; None for an append stream.
+    """
+
+    columns: tuple[str, ...] | None
+    event_time: str | None = None
+    keys: tuple[str, ...] | None = None
+
+    @property
+    def updating(self) -> bool:
+        """Whether later rows replace earlier ones of the same key."""
+        return self.keys is not None
+
+    def resolve(self, column: str) -> str | None:
+        """The stream's spelling of a column, as Spark compares names: without regard to case."""
+        if self.columns is None:
+            return column
+        return next((name for name in self.columns if name.lower() == column.lower()), None)
+
+    def with_columns(self, columns: Sequence[str] | None) -> StreamType:
+        """The same stream with other columns; the event time is kept if its column is."""
+        kept = tuple(columns) if columns is not None else None
+        time = self.event_time
+        if kept is not None and time is not None and time not in kept:
+            time = None
+        return replace(self, columns=kept, event_time=time)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogicalOperator(ABC):
+    """A node of a dataflow.
+
+    Attributes:
+        name: Unique in its pipeline. State is addressed by it, so keep it when the pipeline changes.
+        chain: Whether it may share a stage with the operator before it.
+    """
+
+    kind: ClassVar[str] = ""
+    stateful: ClassVar[bool] = False
+
+    name: str
+    chain: bool = True
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """The settings as JSON values: what explain shows and the fingerprint covers."""
+
+    @abstractmethod
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        """The type of the output stream; raises SchemaError where the inputs do not fit."""
+
+    @abstractmethod
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        """Which input columns each output column comes from."""
+
+    def watermark(self, inputs: int) -> int:
+        """The output watermark for an input watermark: the identity unless the operator delays rows."""
+        return inputs
+
+    def fingerprint(self) -> str:
+        """Changes when, and only when, the operator would compute something else."""
+        text = json.dumps([self.kind, self.config()], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def require(self, stream: StreamType, columns: Sequence[str] | frozenset[str], what: str) -> None:
+        """Raise SchemaError for the first of the columns that the stream does not have."""
+        if stream.columns is None:
+            return
+        for column in sorted(columns):
+            if stream.resolve(column) is None:
+                raise SchemaError(
+                    f"{what} uses column {column!r}, which its input does not have",
+                    operator=self.name,
+                    column=column,
+                    remedy=f"use one of: {', '.join(stream.columns)}",
+                )
+
+
+def same_columns(stream: StreamType, change: Callable[[str], str] = lambda name: name) -> dict[str, frozenset[tuple[int, str]]]:
+    """The lineage of columns handed on as they are, or renamed by ``change``."""
+    return {change(column): frozenset({(0, column)}) for column in stream.columns or ()}

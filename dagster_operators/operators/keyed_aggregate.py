@@ -1,0 +1,106 @@
+"""Aggregation per key without a window: an updating stream with one current row per key.
+
+The state holds runs of mergeable partial results. An epoch writes its new rows' partials as one run, then merges, for the keys
+it touched only, all that the state holds of them; those rows replace the keys' rows in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.operators.aggregates import Decomposition, decompose
+from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.projection import from_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedAggregate(LogicalOperator):
+    """One row per key, brought up to date by every epoch that has rows of the key."""
+
+    kind: ClassVar[str] = "keyed_aggregate"
+    stateful: ClassVar[bool] = True
+    keys: tuple[str, ...]
+    event_time: str | None
+    aggregates: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def parts(self) -> Decomposition:
+        """The aggregates as partial results, how they merge, and how they end."""
+        return decompose(dict(self.aggregates), event_time=self.event_time)
+
+    def config(self) -> dict[str, Any]:
+        return {"keys": list(self.keys), "event_time": self.event_time, "aggregates": dict(self.aggregates)}
+
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        stream = inputs[0]
+        if stream.updating:
+            raise SchemaError("aggregates need an append stream, and this one is updating", operator=self.name)
+        self.require(stream, self.keys, "key_by")
+        for name, expression in self.aggregates:
+            self.require(stream, self.parts.columns[name], f"aggregate {name!r} = {expression!r}")
+        return StreamType((*self.keys, *dict(self.aggregates)), keys=self.keys)
+
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        keys = {key: frozenset({(0, key)}) for key in self.keys}
+        return {**keys, **{name: from_columns(inputs[0], expression) for name, expression in self.aggregates}}
+
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """Two jobs: partial results into the state, then the merge of the keys that changed."""
+        return AggregateKeys(self)
+
+
+@dataclass(frozen=True)
+class AggregateKeys(RelationalOperator):
+    """The lowering of :class:`KeyedAggregate`."""
+
+    states: ClassVar[tuple[StateTable, ...]] = (StateTable("partials"),)
+    logical: KeyedAggregate
+
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        partials = self._partials(inputs[0])
+        return Analysis(self._finish(partials), {"partials": partials})
+
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        if inputs[0] is None:
+            return None
+        state = context.state(self.logical.name, "partials")
+        state.append(self._partials(inputs[0]))
+        new = state.read(lambda file: file.fresh)
+        old = state.read(lambda file: not file.fresh)
+        state.fold(self._merge)
+        if new is None:
+            return None
+        return self._finish(new if old is None else new.unionByName(self._of_keys(old, new)))
+
+    def _of_keys(self, old: DataFrame, new: DataFrame) -> DataFrame:
+        if not self.logical.keys:
+            return old
+        from pyspark.sql import functions as F
+
+        keys = new.selectExpr(*map(quoted, self.logical.keys)).alias("new")
+        same = " AND ".join(f"old.{quoted(key)} <=> new.{quoted(key)}" for key in self.logical.keys)
+        return old.alias("old").join(keys, F.expr(same), "left_semi")
+
+    def _partials(self, frame: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        values = [F.expr(part.update).alias(part.column) for part in self.logical.parts.partials]
+        return frame.groupBy(*map(quoted, self.logical.keys)).agg(*values)
+
+    def _merge(self, frame: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        values = [F.expr(part.merge).alias(part.column) for part in self.logical.parts.partials]
+        return frame.groupBy(*map(quoted, self.logical.keys)).agg(*values)
+
+    def _finish(self, frame: DataFrame) -> DataFrame:
+        finals = [f"{final} AS {quoted(name)}" for name, final in self.logical.parts.finals.items()]
+        return self._merge(frame).selectExpr(*map(quoted, self.logical.keys), *finals)

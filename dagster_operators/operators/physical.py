@@ -1,0 +1,142 @@
+"""What logical operators lower to: relational operators, which map DataFrames and are compiled by the engine.
+
+A relational operator sees Spark only through the DataFrames and the :class:`StageContext` handed to it, so this module imports
+no Spark. ``None`` in place of a DataFrame means "known to hold no rows": the work for it is then left out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Rows: TypeAlias = "DataFrame | None"
+"""A stream's rows in one epoch; None when there are none."""
+
+
+def quoted(column: str) -> str:
+    """A column name as Spark SQL reads it, whatever characters it has.
+
+    >>> quoted("mean delay")
+    '`mean delay`'
+    """
+    return "`" + column.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """One Parquet file of an operator's state, with what pruning and compaction need to know.
+
+    Attributes:
+        path: Relative to the state's own folder.
+        rows: Number of rows.
+        size: Bytes.
+        low: The smallest value of the state's range column (event time in microseconds), None if it has none.
+        high: The largest.
+        fresh: Whether this epoch wrote it.
+    """
+
+    path: str
+    rows: int
+    size: int
+    low: int | None = None
+    high: int | None = None
+    fresh: bool = False
+
+
+class StateRuns(Protocol):
+    """One state table of an operator during a stage: immutable runs of rows, appended, read and dropped by file."""
+
+    def append(self, frame: DataFrame) -> None:
+        """Write a run with the rows of the frame now; it is part of the state from then on."""
+
+    def read(self, wanted: Callable[[RunFile], bool]) -> Rows:
+        """The rows of the files that are wanted, this epoch's runs included."""
+
+    def drop(self, unwanted: Callable[[RunFile], bool]) -> None:
+        """Take files out of the state."""
+
+    def fold(self, merge: Callable[[DataFrame], DataFrame]) -> None:
+        """Replace many small files by one with the same meaning, if there are too many (tiered compaction)."""
+
+
+class StageContext(Protocol):
+    """What a running stage offers its operators."""
+
+    @property
+    def session(self) -> SparkSession:
+        """The engine's session."""
+
+    def source(self, operator: str) -> Rows:
+        """The slice of a source that belongs to this epoch."""
+
+    def pinned(self, operator: str) -> DataFrame:
+        """The static table of a lookup, as of the beginning of the epoch."""
+
+    def watermark_begin(self, operator: str) -> int:
+        """The operator's input watermark when the epoch began: what decides lateness."""
+
+    def watermark_end(self, operator: str) -> int:
+        """The operator's input watermark at the end of the epoch: what closes windows."""
+
+    def count_late(self, operator: str, frame: DataFrame, late: str) -> DataFrame:
+        """The same rows, with those for which the condition holds counted as late when the frame is computed."""
+
+    def state(self, operator: str, table: str) -> StateRuns:
+        """One of the operator's state tables."""
+
+
+@dataclass(frozen=True)
+class StateTable:
+    """A state table that an operator declares: what it is called and which column its files are pruned by."""
+
+    name: str
+    range_column: str | None = None
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What an engine says about an operator for given input schemas.
+
+    Attributes:
+        output: An empty DataFrame of the output schema.
+        states: For each state table an empty DataFrame of its schema.
+    """
+
+    output: DataFrame
+    states: Mapping[str, DataFrame] = field(default_factory=dict)
+
+
+class RelationalOperator(ABC):
+    """A physical operator of the relational kind."""
+
+    states: ClassVar[tuple[StateTable, ...]] = ()
+
+    @abstractmethod
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        """The output and state schemas for empty inputs; runs nothing."""
+
+    @abstractmethod
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        """The output rows of this epoch. Stateful operators write their state while they run."""
+
+
+@dataclass(frozen=True)
+class Stateless(RelationalOperator):
+    """A physical operator that maps the rows of one input on their own.
+
+    Attributes:
+        function: From the input DataFrame to the output DataFrame.
+    """
+
+    function: Callable[[DataFrame], DataFrame]
+
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        return Analysis(self.function(inputs[0]))
+
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        return None if inputs[0] is None else self.function(inputs[0])

@@ -1,0 +1,90 @@
+"""Where rows enter a pipeline: a connector, the event-time column and how late rows may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.expressions import parse_ddl
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Described(Protocol):
+    """The part of a connector that the graph needs to know."""
+
+    @property
+    def declared_schema(self) -> str | None:
+        """The schema as the user gave it, in Spark's DDL."""
+
+    def config(self) -> dict[str, Any]:
+        """The connector's settings, without secrets."""
+
+    def fingerprint(self) -> str:
+        """Changes when positions in the source mean something else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOperator(LogicalOperator):
+    """Reads one slice of a source per epoch.
+
+    Attributes:
+        connector: What to read.
+        event_time: The column with the time at which the row's event happened.
+        lateness: How many microseconds a row may come after the newest one and still be on time.
+        finished: Whether no more rows will ever come once what is there now has been read.
+    """
+
+    kind: ClassVar[str] = "source"
+    connector: Described
+    event_time: str | None = None
+    lateness: int = 0
+    finished: bool = False
+
+    def config(self) -> dict[str, Any]:
+        return {"connector": self.connector.config(), "event_time": self.event_time, "lateness": self.lateness}
+
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        declared = self.connector.declared_schema
+        columns = None if declared is None else tuple(field.name for field in parse_ddl(declared))
+        stream = StreamType(columns)
+        time = self.event_time
+        if time is not None:
+            self.require(stream, [time], "the event time")
+            time = stream.resolve(time)
+            if declared is not None:
+                self._check_time(declared)
+        return StreamType(columns, time)
+
+    def _check_time(self, declared: str) -> None:
+        kind = next(field.type for field in parse_ddl(declared) if field.name.lower() == (self.event_time or "").lower())
+        if not kind.lower().startswith("timestamp"):
+            raise SchemaError(
+                f"the event time {self.event_time!r} is a {kind}, not a timestamp", operator=self.name, source=self.name,
+                column=self.event_time, remedy="declare it as timestamp in the schema, or leave event_time out",
+            )  # fmt: skip
+
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        return {column: frozenset({(0, column)}) for column in self.output(()).columns or ()}
+
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """Reads the slice that the epoch's begin record names."""
+        return ReadSlice(self.name)
+
+
+@dataclass(frozen=True)
+class ReadSlice(RelationalOperator):
+    """The rows of a source's slice; how they are read is the connector's business."""
+
+    name: str
+
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        return Analysis(inputs[0])
+
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        return context.source(self.name)

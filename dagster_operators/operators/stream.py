@@ -1,0 +1,296 @@
+"""The fluent interface: what a user chains to describe a dataflow.
+
+Every method adds one logical operator and returns the stream behind it; nothing is read or run. All methods take ``name`` (how
+the operator is called in explain, errors and the ledger, and for stateful ones what its state is addressed by) and ``chain``
+(False: begin a new stage here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.dataflow import Check, Dataflow, Table
+from dagster_operators.graph.expressions import parse_alias
+from dagster_operators.graph.operator import LogicalOperator, StreamType
+from dagster_operators.operators.keyed_aggregate import KeyedAggregate
+from dagster_operators.operators.lookup import Lookup
+from dagster_operators.operators.projection import Drop, Filter, Rename, Select, Transform, WithColumns, as_pairs
+from dagster_operators.operators.source import Described
+from dagster_operators.operators.union import Union
+from dagster_operators.operators.window_aggregate import WindowAggregate
+from dagster_operators.operators.windows import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Stream:
+    """The output of an operator, before it is a table.
+
+    Example:
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> pipeline = Pipeline("flights", root="data/flights")
+        >>> flights = pipeline.source("flights", FileSource("in/*.csv", schema="origin string, dep_delay int"))
+        >>> late = flights.filter("dep_delay > 15").select("origin", "dep_delay / 60 AS hours")
+        >>> late.columns
+        ('origin', 'hours')
+    """
+
+    def __init__(self, dataflow: Dataflow, node: str, *, cut: bool = False) -> None:
+        self._dataflow = dataflow
+        self._node = node
+        self._cut = cut
+
+    @property
+    def name(self) -> str:
+        """The name of the operator whose output this is."""
+        return self._node
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The column names, or None if they are only known once the pipeline is planned."""
+        return self._type.columns
+
+    @property
+    def event_time(self) -> str | None:
+        """The column with the event time, if the stream has one."""
+        return self._type.event_time
+
+    @property
+    def _type(self) -> StreamType:
+        return self._dataflow.nodes[self._node].type
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._dataflow.name}.{self._node})"
+
+    def _add(self, operator: type[LogicalOperator], name: str | None, chain: bool, **settings: Any) -> Stream:
+        return self._join(operator, (self,), name, chain, **settings)
+
+    def _join(self, operator: type[LogicalOperator], streams: Sequence[Stream], name: str | None, chain: bool, **settings: Any) -> Stream:
+        for stream in streams:
+            if not isinstance(stream, Stream):
+                raise PipelineError(f"{stream!r} is no stream", pipeline=self._dataflow.name)
+            if stream._dataflow is not self._dataflow:  # noqa: SLF001
+                raise PipelineError(
+                    f"stream {stream.name!r} belongs to pipeline {stream._dataflow.name!r}",  # noqa: SLF001
+                    pipeline=self._dataflow.name, operator=name or operator.kind,
+                    remedy="write it to a table there and read that table with DeltaSource here",
+                )  # fmt: skip
+        named = name or self._dataflow.fresh_name(operator.kind)
+        linked = chain and not any(stream._cut for stream in streams)  # noqa: SLF001
+        node = self._dataflow.add(operator(name=named, chain=linked, **settings), [stream.name for stream in streams])
+        return Stream(self._dataflow, node.name)
+
+    def filter(self, condition: str, *, name: str | None = None, chain: bool = True) -> Stream:
+        """Keep the rows for which a Spark SQL condition is true (null counts as false)."""
+        return self._add(Filter, name, chain, condition=condition)
+
+    def select(self, *expressions: str, name: str | None = None, chain: bool = True) -> Stream:
+        """Compute the output's columns, each as ``"expression"`` or ``"expression AS name"``; ``"*"`` stands for all columns."""
+        expanded: list[str] = []
+        for text in expressions:
+            if text.strip() == "*":
+                if self.columns is None:
+                    raise SchemaError("'*' needs a stream whose columns are known", pipeline=self._dataflow.name, operator=self._node,
+                                      remedy="give the source a schema")  # fmt: skip
+                expanded.extend(f"`{column}`" for column in self.columns)
+            else:
+                expanded.append(text)
+        return self._add(Select, name, chain, expressions=tuple(expanded))
+
+    def with_columns(
+        self, expressions: Mapping[str, str] | None = None, /, *, name: str | None = None, chain: bool = True, **more: str
+    ) -> Stream:
+        """Add columns or replace them; every expression sees the columns as they were before."""
+        return self._add(WithColumns, name, chain, expressions=as_pairs({**(expressions or {}), **more}))
+
+    def rename(self, names: Mapping[str, str] | None = None, /, *, name: str | None = None, chain: bool = True, **more: str) -> Stream:
+        """Give columns other names: ``rename(old="new")`` or ``rename({"old": "new"})``."""
+        return self._add(Rename, name, chain, names=as_pairs({**(names or {}), **more}))
+
+    def drop(self, *columns: str, name: str | None = None, chain: bool = True) -> Stream:
+        """Leave columns out."""
+        return self._add(Drop, name, chain, columns=columns)
+
+    def transform(
+        self, function: Callable[[DataFrame], DataFrame], *, columns: Sequence[str] | None = None, name: str | None = None, chain: bool = True
+    ) -> Stream:
+        """Apply a function from DataFrame to DataFrame, called while an epoch runs and never before.
+
+        Args:
+            function: Must treat every row on its own: it sees one epoch's rows at a time.
+            columns: The names of the output's columns, if later operators are to be checked while the pipeline is built.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+        """
+        return self._add(Transform, name, chain, function=function, columns=None if columns is None else tuple(columns))
+
+    def union(self, *others: Stream, name: str | None = None, chain: bool = True) -> Stream:
+        """The rows of this and other streams, whose columns must have the same names."""
+        return self._join(Union, (self, *others), name, chain)
+
+    def lookup(
+        self,
+        table: Described,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        columns: Sequence[str] | None = None,
+        how: Literal["left", "inner"] = "left",
+        name: str | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """Join each row with the row of a static or slowly changing table that has the same key.
+
+        Args:
+            table: A DeltaSource, FileSource or MemorySource; read as it is when the epoch begins.
+            on: The key column(s), or a mapping from the stream's columns to the table's.
+            columns: What to add, as ``"expression AS name"`` over the table's columns; by default all but the key.
+            how: ``"left"`` keeps rows without a match, ``"inner"`` leaves them out.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+        """
+        if isinstance(on, Mapping):
+            pairs = as_pairs(on)
+        else:
+            pairs = tuple((column, column) for column in ([on] if isinstance(on, str) else on))
+        chosen = None if columns is None else tuple(columns)
+        return self._add(Lookup, name, chain, connector=table, on=pairs, columns=chosen, how=how)
+
+    def key_by(self, *keys: str) -> KeyedStream:
+        """Say by which columns the next operator groups; a key is a column or ``"expression AS name"``."""
+        stream: Stream = self
+        names = []
+        computed = {}
+        for key in keys:
+            expression, name = parse_alias(key)
+            if name is None:
+                raise SchemaError(f"the key {key!r} has no name", pipeline=self._dataflow.name, remedy=f"write {key!r} AS name")
+            if expression.strip().strip("`") != name:
+                computed[name] = expression
+            names.append(name)
+        if computed:
+            stream = self.with_columns(computed)
+        kind = stream._type  # noqa: SLF001
+        for name in names:
+            if kind.resolve(name) is None:
+                raise SchemaError(
+                    f"key_by uses column {name!r}, which its input does not have", pipeline=self._dataflow.name, operator=stream.name,
+                    column=name, remedy=f"use one of: {', '.join(kind.columns or ())}",
+                )  # fmt: skip
+        return KeyedStream(self._dataflow, stream.name, tuple(kind.resolve(name) or name for name in names), cut=self._cut)
+
+    def window(self, window: Window) -> WindowedStream:
+        """Group all rows by windows over the event time (after :meth:`key_by`: per key)."""
+        return KeyedStream(self._dataflow, self._node, (), cut=self._cut).window(window)
+
+    def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
+        """Aggregate all rows ever seen into one row (after :meth:`key_by`: one row per key)."""
+        return KeyedStream(self._dataflow, self._node, (), cut=self._cut).aggregate(aggregates, name=name, **more)
+
+    def start_new_stage(self) -> Self:
+        """The same stream; the next operator begins a new stage."""
+        return type(self)(self._dataflow, self._node, cut=True)
+
+    def to_table(
+        self,
+        table: str,
+        *,
+        description: str = "",
+        checks: Mapping[str, str | Check] | None = None,
+        owners: Sequence[str] = (),
+        tags: Mapping[str, str] | None = None,
+    ) -> Stream:
+        """Write the stream to a Delta table of the pipeline, which becomes a Dagster asset.
+
+        An append stream's rows are appended. An updating stream's table has, after every epoch, one row per key.
+
+        Args:
+            table: The table's name.
+            description: What the rows are; shown in Dagster.
+            checks: Conditions (Spark SQL) that all new rows must meet, by name; tried before the commit. A plain string
+                blocks: if it fails, nothing is committed. ``Check(expression, blocking=False)`` only reports.
+            owners: Dagster owners, for example ``"team:data"``.
+            tags: Dagster tags of the asset.
+
+        Returns:
+            The stream, for operators that read it too.
+        """
+        wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}
+        self._dataflow.add_table(Table(table, self._node, description, wanted, dict(tags or {}), tuple(owners)))
+        return self
+
+
+class KeyedStream:
+    """A stream grouped by key columns, waiting for a window or an aggregate."""
+
+    def __init__(self, dataflow: Dataflow, node: str, keys: tuple[str, ...], *, cut: bool = False) -> None:
+        self._dataflow = dataflow
+        self._node = node
+        self._cut = cut
+        self.keys = keys
+
+    def window(self, window: Window) -> WindowedStream:
+        """Group by windows over the event time as well.
+
+        Raises:
+            SchemaError: The stream has no event time.
+        """
+        time = self._dataflow.nodes[self._node].type.event_time
+        if time is None:
+            raise SchemaError(
+                "a window needs an event time, and the stream has none", pipeline=self._dataflow.name, operator=self._node,
+                remedy="give the source event_time=..., and keep that column",
+            )  # fmt: skip
+        if not isinstance(window, Window):
+            raise PipelineError(f"{window!r} is no window", pipeline=self._dataflow.name, remedy="use Tumbling or Sliding")
+        return WindowedStream(self, window, time)
+
+    def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
+        """One row per key with the aggregates over all of the key's rows so far: an updating stream.
+
+        Args:
+            aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
+            name: The operator's name; its state is addressed by it.
+            more: Output column = Spark SQL aggregate, for example ``flights="count(*)"``.
+        """
+        time = self._dataflow.nodes[self._node].type.event_time
+        wanted = as_pairs({**(aggregates or {}), **more})
+        stem = "_".join(("aggregate", *map(_word, self.keys)))
+        return self._stream()._add(  # noqa: SLF001
+            KeyedAggregate, name or self._dataflow.fresh_name(stem), True, keys=self.keys, event_time=time, aggregates=wanted
+        )
+
+    def _stream(self) -> Stream:
+        return Stream(self._dataflow, self._node, cut=self._cut)
+
+
+class WindowedStream:
+    """A stream grouped by key columns and windows, waiting for its aggregates."""
+
+    def __init__(self, keyed: KeyedStream, window: Window, event_time: str) -> None:
+        self._keyed = keyed
+        self._event_time = event_time
+        self.window = window
+
+    def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
+        """One row per key and window, once the window is closed: the keys, ``window_start``, ``window_end`` and the aggregates.
+
+        Args:
+            aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
+            name: The operator's name; its state is addressed by it.
+            more: Output column = Spark SQL aggregate, for example ``mean_delay="avg(dep_delay)"``.
+        """
+        keyed = self._keyed
+        wanted = as_pairs({**(aggregates or {}), **more})
+        size = _word(str(self.window).replace("tumbling ", "per ").replace("sliding ", "per "))
+        stem = "_".join(("aggregate", *map(_word, keyed.keys), size))
+        return keyed._stream()._add(  # noqa: SLF001
+            WindowAggregate, name or keyed._dataflow.fresh_name(stem), True,  # noqa: SLF001
+            keys=keyed.keys, window=self.window, event_time=self._event_time, aggregates=wanted,
+        )  # fmt: skip
+
+
+def _word(text: str) -> str:
+    return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in text)

@@ -1,0 +1,161 @@
+"""Aggregation per key and event-time window, with mergeable partial results as state.
+
+In an epoch the new rows are aggregated per key and pane and written as one run of the state (so an epoch costs what its new rows
+cost); the windows that the watermark closes are then merged from the runs that hold their panes, and emitted once. Files whose
+panes have all expired leave the state without being read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.operators.aggregates import Decomposition, decompose
+from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, RunFile, StageContext, StateTable, quoted
+from dagster_operators.operators.projection import from_columns
+from dagster_operators.operators.windows import Window
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PANE = "__pane"
+"""The state's column with the start of the pane, microseconds since 1970."""
+
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowAggregate(LogicalOperator):
+    """One row per key and window, emitted when the watermark passes the window's end."""
+
+    kind: ClassVar[str] = "window_aggregate"
+    stateful: ClassVar[bool] = True
+    keys: tuple[str, ...]
+    window: Window
+    event_time: str
+    aggregates: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def parts(self) -> Decomposition:
+        """The aggregates as partial results, how they merge, and how they end."""
+        return decompose(dict(self.aggregates), event_time=self.event_time)
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "keys": list(self.keys),
+            "window": self.window.config(),
+            "event_time": self.event_time,
+            "aggregates": dict(self.aggregates),
+        }
+
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        stream = inputs[0]
+        if stream.updating:
+            raise SchemaError("windows need an append stream, and this one is updating", operator=self.name)
+        self.require(stream, self.keys, "key_by")
+        for name, expression in self.aggregates:
+            self.require(stream, self.parts.columns[name], f"aggregate {name!r} = {expression!r}")
+        return StreamType((*self.keys, WINDOW_START, WINDOW_END, *dict(self.aggregates)), WINDOW_START)
+
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        time = frozenset({(0, self.event_time)})
+        keys = {key: frozenset({(0, key)}) for key in self.keys}
+        values = {name: from_columns(inputs[0], expression) for name, expression in self.aggregates}
+        return {**keys, WINDOW_START: time, WINDOW_END: time, **values}
+
+    def watermark(self, inputs: int) -> int:
+        return self.window.output_watermark(inputs)
+
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """Two jobs: partial results per pane into the state, then the merge of what closes."""
+        return AggregateWindows(self)
+
+
+@dataclass(frozen=True)
+class AggregateWindows(RelationalOperator):
+    """The lowering of :class:`WindowAggregate`."""
+
+    states: ClassVar[tuple[StateTable, ...]] = (StateTable("panes", range_column=PANE),)
+    logical: WindowAggregate
+
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        panes = self._partials(self._panes(inputs[0]))
+        return Analysis(self._close(panes, MIN_WATERMARK, MAX_WATERMARK), {"panes": panes})
+
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        name, window = self.logical.name, self.logical.window
+        begin = context.watermark_begin(name)
+        state = context.state(name, "panes")
+        if inputs[0] is not None:
+            state.append(self._partials(self._on_time(context, self._panes(inputs[0]), begin)))
+        end = context.watermark_end(name)
+        closing = state.read(partial(self._may_close, begin, end))
+        state.drop(lambda file: file.high is not None and window.expired(file.high, end))
+        state.fold(lambda frame: self._merge_panes(frame, end))
+        return None if closing is None else self._close(closing, begin, end)
+
+    def _panes(self, frame: DataFrame) -> DataFrame:
+        window = self.logical.window
+        time = f"unix_micros(CAST({quoted(self.logical.event_time)} AS TIMESTAMP))"
+        panes = frame.selectExpr("*", f"{time} - pmod({time} - {window.offset}L, {window.pane}L) AS {PANE}")
+        if window.slide > window.size:
+            panes = panes.filter(f"{PANE} + {window.pane}L <= {self._last_start()} + {window.size}L")
+        return panes
+
+    def _last_start(self) -> str:
+        window = self.logical.window
+        return f"({PANE} - pmod({PANE} - {window.offset}L, {window.slide}L))"
+
+    def _on_time(self, context: StageContext, panes: DataFrame, begin: int) -> DataFrame:
+        if begin == MIN_WATERMARK:
+            return panes
+        if begin == MAX_WATERMARK:
+            late = "true"
+        else:
+            late = f"{self._last_start()} + {self.logical.window.size}L <= {begin}L"
+        return context.count_late(self.logical.name, panes, late).filter(f"NOT ({late})")
+
+    def _partials(self, panes: DataFrame) -> DataFrame:
+        return self._grouped(panes, PANE, update=True)
+
+    def _grouped(self, frame: DataFrame, time: str, *, update: bool) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        partials = self.logical.parts.partials
+        values = [F.expr(part.update if update else part.merge).alias(part.column) for part in partials]
+        return frame.groupBy(*map(quoted, self.logical.keys), time).agg(*values)
+
+    def _merge_panes(self, frame: DataFrame, watermark: int) -> DataFrame:
+        if MIN_WATERMARK < watermark < MAX_WATERMARK:
+            frame = frame.filter(f"{self._last_start()} + {self.logical.window.size}L > {watermark}L")
+        return self._grouped(frame, PANE, update=False)
+
+    def _may_close(self, begin: int, end: int, file: RunFile) -> bool:
+        window = self.logical.window
+        if file.low is None or file.high is None or window.expired(file.high, begin):
+            return False
+        return window.first_end(file.low) <= end
+
+    def _close(self, panes: DataFrame, begin: int, end: int) -> DataFrame:
+        window, keys = self.logical.window, list(map(quoted, self.logical.keys))
+        if window.slide == window.size:
+            windows = panes.withColumnRenamed(PANE, "__window")
+        else:
+            first = f"{self._last_start()} - ({self._last_start()} + {window.size - window.pane}L - {PANE}) div {window.slide}L * {window.slide}L"
+            spread = f"explode(sequence({first}, {self._last_start()}, {window.slide}L)) AS __window"
+            windows = panes.selectExpr(*keys, *(quoted(part.column) for part in self.logical.parts.partials), spread)
+        if begin != MIN_WATERMARK:
+            windows = windows.filter(f"__window > {begin - window.size}L")
+        if end != MAX_WATERMARK:
+            windows = windows.filter(f"__window <= {end - window.size}L" if end != MIN_WATERMARK else "false")
+        merged = self._grouped(windows, "__window", update=False)
+        finals = [f"{final} AS {quoted(name)}" for name, final in self.logical.parts.finals.items()]
+        start, stop = f"timestamp_micros(__window) AS {WINDOW_START}", f"timestamp_micros(__window + {window.size}L) AS {WINDOW_END}"
+        return merged.selectExpr(*keys, start, stop, *finals)
+
+

@@ -1,0 +1,1 @@
+"""Running stages on an engine: sessions, staged files, state, and a pipeline's epochs."""

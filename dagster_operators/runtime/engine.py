@@ -1,0 +1,201 @@
+"""Where stages run: embedded Spark (the default), a Spark cluster, a Spark Connect server, or embedded Sail.
+
+Every engine is used through the API that Spark Connect has too, so the same operators run on all of them. A process has one session
+for each engine, started when it is first needed and shared by all stages of all runs in it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dagster_operators.errors import EngineError, JavaMissingError, OperatorsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENGINE_VARIABLE = "DAGSTER_OPERATORS_ENGINE"
+"""Environment variable that names the default engine: ``spark``, ``sail``, a master or an ``sc://`` address."""
+
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.ansi.enabled": "true",
+}
+_EMBEDDED = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+    "spark.log.level": "ERROR",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+_sessions: dict[str, SparkSession] = {}
+_sail_servers: list[Any] = []
+_lock = threading.RLock()
+
+
+class Engine(Protocol):
+    """What a pipeline needs of an engine."""
+
+    def session(self) -> SparkSession:
+        """The process's session, started if need be."""
+
+    @property
+    def name(self) -> str:
+        """The kind of engine for people and for what differs between engines: ``spark``, ``connect`` or ``sail``."""
+
+
+@dataclass(frozen=True)
+class Spark:
+    """An engine by its address.
+
+    Attributes:
+        master: A Spark master for a classic session; ``local[*]`` when neither this nor ``remote`` is given.
+        remote: ``sc://host:port`` for a Spark Connect server, or ``sail`` for embedded Sail.
+        config: Further Spark settings.
+    """
+
+    master: str | None = None
+    remote: str | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.master and self.remote:
+            raise EngineError("an engine has a master or a remote address, not both", remedy="leave one of them out")
+
+    @property
+    def name(self) -> str:
+        """``spark``, ``connect`` or ``sail``."""
+        if self.remote == "sail":
+            return "sail"
+        return "connect" if self.remote else "spark"
+
+    def session(self) -> SparkSession:
+        """The process's session on this engine, started on first use.
+
+        Raises:
+            JavaMissingError: Embedded Spark needs Java 17 or newer and there is none.
+            EngineError: The engine cannot be reached or started.
+        """
+        key = repr((self.master, self.remote, sorted(self.config.items())))
+        with _lock:
+            session = _sessions.get(key)
+            if session is None or _stopped(session):
+                try:
+                    session = self._start()
+                except OperatorsError:
+                    raise
+                except Exception as error:
+                    raise EngineError(
+                        f"the engine {self.remote or self.master or 'local Spark'} did not start: {_reason(error)}",
+                        remedy="see the cause above; a half-filled ~/.m2 folder makes Spark's jar resolution fail: move it away",
+                    ) from error
+                _sessions[key] = session
+            return session
+
+    def _start(self) -> SparkSession:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if self.remote == "sail":
+            return self._configured(_sail_session())
+        from pyspark.sql import SparkSession
+
+        if self.remote:
+            return self._configured(SparkSession.builder.remote(self.remote).getOrCreate())
+        check_java()
+        from delta import configure_spark_with_delta_pip
+
+        builder: SparkSession.Builder = SparkSession.builder.appName("dagster_operators").master(self.master or "local[*]")  # type: ignore[name-defined]
+        settings = {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            **_EMBEDDED, **_SETTINGS, **self.config,
+        }  # fmt: skip
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        with _quiet_start():
+            return configure_spark_with_delta_pip(builder).getOrCreate()
+
+    def _configured(self, session: SparkSession) -> SparkSession:
+        for name, value in {**_SETTINGS, **self.config}.items():
+            session.conf.set(name, value)
+        return session
+
+
+def _sail_session() -> SparkSession:
+    try:
+        from pysail.spark import SparkConnectServer
+    except ImportError as error:
+        raise EngineError("Sail is not installed", remedy="pip install 'dagster_operators[sail]'") from error
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("RUST_LOG", "error")
+    server = SparkConnectServer("127.0.0.1", 0)
+    server.start(background=True)
+    _sail_servers.append(server)
+    _, port = server.listening_address
+    return SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
+
+
+def _stopped(session: SparkSession) -> bool:
+    if hasattr(session, "is_stopped"):
+        return bool(session.is_stopped)
+    context = getattr(session, "_sc", None)
+    return context is not None and getattr(context, "_jsc", None) is None
+
+
+class _quiet_start:  # noqa: N801 - a context manager used as a function
+    """Keeps the banner that Spark's launcher writes to standard error out of a run's log."""
+
+    def __enter__(self) -> None:
+        sys.stderr.flush()
+        self._saved = os.dup(2)
+        self._null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(self._null, 2)
+
+    def __exit__(self, *_: object) -> None:
+        os.dup2(self._saved, 2)
+        os.close(self._saved)
+        os.close(self._null)
+
+
+@functools.cache
+def check_java() -> None:
+    """Raise JavaMissingError unless a Java runtime of version 17 or newer is there."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    remedy = "install Java 17 or newer (Debian: openjdk-17-jre-headless), or set DAGSTER_OPERATORS_ENGINE=sail, which needs none"
+    if not java or not os.path.exists(java):
+        raise JavaMissingError("Apache Spark needs Java 17 or newer, and no java was found", remedy=remedy)
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = told.split('"')[1] if '"' in told else ""
+    major = version.split(".")[1] if version.startswith("1.") else version.split(".")[0]
+    if not major.isdigit() or int(major) < 17:
+        raise JavaMissingError(f"Apache Spark needs Java 17 or newer, and {java} is version {version or 'unknown'}", remedy=remedy)
+
+
+def default_engine() -> Spark:
+    """The engine that ``DAGSTER_OPERATORS_ENGINE`` names, else embedded Spark.
+
+    >>> default_engine().name in ("spark", "sail", "connect")
+    True
+    """
+    wanted = os.environ.get(ENGINE_VARIABLE, "spark")
+    if wanted == "spark":
+        return Spark()
+    if wanted == "sail" or wanted.startswith("sc://"):
+        return Spark(remote=wanted)
+    return Spark(master=wanted)
+
+
+def _reason(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).strip().split("\n", 1)[0]

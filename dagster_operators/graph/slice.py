@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-JSON: TypeAlias = None | bool | int | float | str | list[Any] | dict[str, Any]
+JSON: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 """A value that ``json.dumps`` writes and ``json.loads`` gives back equal."""
 
 

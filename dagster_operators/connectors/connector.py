@@ -1,0 +1,158 @@
+"""What every source is to the rest of the package: it offers slices, and reads exactly the slice it is given.
+
+Choosing a slice happens once for an epoch, on the driver, without Spark; the choice is stored in the ledger before any stage runs.
+Reading may happen several times, in several processes, and gives the same rows each time or an error that says what changed.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
+
+from dagster_operators.errors import SourceError
+from dagster_operators.graph.slice import JSON, SourceSlice
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OnCorrupt: TypeAlias = Literal["fail", "reject"]
+"""What a record does that cannot be parsed: fail the epoch, or go to the rejects."""
+
+
+class Unknown(enum.Enum):
+    """The type of ``UNKNOWN``."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+"""The answer is not to be had without reading the rows."""
+
+
+@dataclass(frozen=True)
+class SliceChoice:
+    """The slice a source offers for the next epoch.
+
+    Args:
+        slice: What the epoch is to read.
+        more: There is further data beyond the slice right now.
+    """
+
+    slice: SourceSlice
+    more: bool
+
+
+class Connector(ABC):
+    """A source of rows. Subclasses are frozen dataclasses, so that a pipeline's definition is data.
+
+    Positions and items are JSON, because the ledger stores them: a *position* stays small however long the history, the *items*
+    of a slice are its exact content.
+    """
+
+    kind: ClassVar[str]
+    """The name of this kind of source in the ledger and in ``explain``."""
+
+    @property
+    @abstractmethod
+    def uri(self) -> str:
+        """Where the data lives, as lineage shows it; without secrets."""
+
+    @property
+    def declared_schema(self) -> str | None:
+        """The schema the user gave, as DDL."""
+        return None
+
+    @property
+    def on_corrupt(self) -> OnCorrupt:
+        """What happens to records that cannot be parsed."""
+        return "fail"
+
+    @abstractmethod
+    def config(self) -> dict[str, JSON]:
+        """All settings as JSON, for ``explain`` and docs; without secrets."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, JSON]:
+        """The settings that give positions their meaning: another value means another source. Limits are not among them."""
+
+    def fingerprint(self) -> str:
+        """A hash of ``identity``, equal in every process."""
+        text = json.dumps({"kind": self.kind, **self.identity()}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @abstractmethod
+    def infer_schema(self, session: SparkSession) -> str:
+        """The schema as a Spark StructType in JSON: the declared one, else what the data there is now shows.
+
+        Raises:
+            MissingInputError: Nothing is declared and there is no data to look at.
+        """
+
+    @abstractmethod
+    def choose(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> SliceChoice | None:
+        """The next slice after ``start``, or None when there is nothing new.
+
+        Args:
+            start: The position after the last committed slice; None when there is none.
+            consumed: Gives the items of every committed slice, oldest first; called only by sources that need them.
+        """
+
+    @abstractmethod
+    def verify(self, items: JSON, schema_json: str) -> None:
+        """Look for what would make reading ``items`` fail, as far as that is cheap to see without Spark.
+
+        Called before the slice is written into the ledger (so that a broken file does not hold an epoch up) and by ``read``.
+
+        Raises:
+            SourceError: Something is missing, has changed since the slice was chosen, or does not fit the schema.
+        """
+
+    @abstractmethod
+    def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
+        """Exactly the rows of ``items``, the same ones every time, in the columns of the schema.
+
+        With ``corrupt="reject"`` the columns of ``dagster_operators.connectors.rejects`` follow, whose ``split_rejects`` takes
+        the good rows and the rejects apart.
+        """
+
+    def explain_failure(self, error: BaseException, items: JSON) -> SourceError | None:  # noqa: ARG002  # the interface's default
+        """What an error that the engine raised while it read ``items`` says about the input.
+
+        None if the error is about something else.
+        """
+        return None
+
+    @abstractmethod
+    def largest_event_time(self, items: JSON, column: str) -> int | Unknown | None:
+        """The largest value of a timestamp column in microseconds, None without any, ``UNKNOWN`` if only a read can tell."""
+
+    @abstractmethod
+    def null_count(self, items: JSON, column: str) -> int | Unknown:
+        """How many rows have no value in a column; ``UNKNOWN`` if only a read can tell."""
+
+    @abstractmethod
+    def pin(self) -> JSON:
+        """All the data there is right now, as a value that ``read_pinned`` reads again later; for lookups."""
+
+    @abstractmethod
+    def read_pinned(self, session: SparkSession, pin: JSON, schema_json: str) -> DataFrame:
+        """All rows of what ``pin`` gave."""
+
+
+def parse_schema(session: SparkSession, ddl: str) -> str:
+    """A DDL schema as a Spark StructType in JSON, parsed by the engine."""
+    return str(session.createDataFrame([], schema=ddl).schema.json())
+
+
+def field_types(schema_json: str) -> dict[str, Any]:
+    """The columns of a Spark StructType in JSON and their types: a name, or an object for nested ones.
+
+    >>> field_types('{"type":"struct","fields":[{"name":"v","type":"long","nullable":true,"metadata":{}}]}')
+    {'v': 'long'}
+    """
+    return {field["name"]: field["type"] for field in json.loads(schema_json)["fields"]}

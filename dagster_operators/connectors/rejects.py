@@ -1,0 +1,31 @@
+"""Records that cannot be parsed: the columns they travel in, and how they leave the rows that can.
+
+A reader that rejects adds three columns to those of the schema. They are null in a good row; in a rejected one they hold the
+record as it stood in the file, the file, and the reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CORRUPT_RECORD: Final = "_corrupt_record"
+CORRUPT_FILE: Final = "_corrupt_file"
+CORRUPT_REASON: Final = "_corrupt_reason"
+
+REJECTS_SCHEMA: Final = "file string, record string, reason string"
+"""The schema of the rejects, as DDL."""
+
+
+def split_rejects(rows: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """The good rows in the columns of the schema, and the rejects in those of ``REJECTS_SCHEMA``.
+
+    Rows of a source that never rejects have no such columns: they are all good, and the rejects are empty.
+    """
+    if CORRUPT_RECORD not in rows.columns:
+        return rows, rows.where("false").selectExpr("'' AS file", "'' AS record", "'' AS reason")
+    good = rows.where(f"{CORRUPT_RECORD} IS NULL").drop(CORRUPT_RECORD, CORRUPT_FILE, CORRUPT_REASON)
+    bad = rows.where(f"{CORRUPT_RECORD} IS NOT NULL")
+    return good, bad.selectExpr(f"{CORRUPT_FILE} AS file", f"{CORRUPT_RECORD} AS record", f"{CORRUPT_REASON} AS reason")

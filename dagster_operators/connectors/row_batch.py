@@ -1,0 +1,159 @@
+"""Rows as people write them in Python, as Arrow tables of exactly the declared types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.connectors.connector import field_types
+from dagster_operators.errors import BadInputError
+
+if TYPE_CHECKING:
+    from pyarrow import Array, Table
+
+
+def batch_to_arrow(batch: Any, schema_json: str, number: int) -> Table:
+    """A batch of rows as an Arrow table that Spark takes for the schema without guessing.
+
+    Args:
+        batch: Dicts (missing keys are null), tuples in the order of the schema, an Arrow table or a pandas DataFrame.
+        schema_json: The Spark StructType as JSON.
+        number: The batch's number, for errors.
+
+    Raises:
+        BadInputError: A value does not fit its column, or a column is missing or unknown.
+    """
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    types = field_types(schema_json)
+    target = to_arrow_schema(StructType.fromJson(json.loads(schema_json)), timezone="UTC")
+    table = _as_arrow(batch)
+    arrays = []
+    for place, (name, kind) in enumerate(types.items()):
+        if table is not None:
+            if name not in table.column_names:
+                raise BadInputError(f"batch {number} of the memory source has no such column", column=name)
+            values: Any = table[name].combine_chunks()
+        else:
+            values = [_value(row, name, place, types, number) for row in batch]
+        arrays.append(_column(values, name, kind, target.field(name).type, number))
+    return pa.table(arrays, schema=target)
+
+
+def infer_arrow(batches: Iterable[Any]) -> Table:
+    """All batches of dicts or tables as one Arrow table of the types Arrow infers."""
+    import pyarrow as pa
+
+    rows: list[Mapping[str, Any]] = []
+    tables: list[Table] = []
+    for batch in batches:
+        table = _as_arrow(batch)
+        if table is not None:
+            tables.append(table)
+            continue
+        for row in batch:
+            if not isinstance(row, Mapping):
+                raise BadInputError(
+                    "rows given as tuples need a schema", remedy='for example MemorySource(..., schema="k string, v long")'
+                )
+            rows.append(row)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if rows:
+        tables.append(pa.table({name: [row.get(name) for row in rows] for name in names}))
+    return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+
+
+def batch_columns(batch: Any, column: str) -> list[Any] | None:
+    """The values of one column, or None for rows given as tuples (their columns have no names without the schema)."""
+    import pyarrow as pa
+
+    table = _as_arrow(batch)
+    if table is not None:
+        if column not in table.column_names:
+            raise BadInputError("a batch of the memory source has no such column", column=column)
+        values = table[column]
+        if pa.types.is_timestamp(values.type):
+            values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
+        return list(values.to_pylist())
+    if all(isinstance(row, Mapping) for row in batch):
+        return [row.get(column) for row in batch]
+    return None
+
+
+def _as_arrow(batch: Any) -> Table | None:
+    import pyarrow as pa
+
+    if isinstance(batch, pa.RecordBatch):
+        return pa.Table.from_batches([batch])
+    if isinstance(batch, pa.Table):
+        return batch
+    if hasattr(batch, "columns") and hasattr(batch, "dtypes"):
+        return pa.Table.from_pandas(batch, preserve_index=False)
+    return None
+
+
+def _value(row: Any, name: str, place: int, types: Mapping[str, Any], number: int) -> Any:
+    if isinstance(row, Mapping):
+        if unknown := [key for key in row if key not in types]:
+            raise BadInputError(
+                f"batch {number} of the memory source has a column that the schema does not have", column=unknown[0]
+            )
+        return row.get(name)
+    if not isinstance(row, Sequence) or isinstance(row, str) or len(row) != len(types):
+        raise BadInputError(f"batch {number} of the memory source has a row {row!r} that does not have {len(types)} values")
+    return row[place]
+
+
+def _column(values: Any, name: str, kind: Any, arrow_type: Any, number: int) -> Array:
+    import pyarrow as pa
+
+    try:
+        if isinstance(values, pa.Array):
+            if pa.types.is_timestamp(values.type) and pa.types.is_timestamp(arrow_type):
+                # Nanoseconds are cut, as Spark does; a time without a zone counts as UTC.
+                return values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(arrow_type)
+            if not (pa.types.is_timestamp(arrow_type) and pa.types.is_string(values.type)):
+                return values.cast(arrow_type)
+            values = values.to_pylist()
+        return pa.array([_convert(value, kind) for value in values], type=arrow_type)
+    except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
+        shown = kind if isinstance(kind, str) else kind["type"]
+        raise BadInputError(
+            f"batch {number} of the memory source has a value that is no {shown}: {error}", column=name
+        ) from error
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    """A value of a Spark type, given as JSON, as Arrow takes it."""
+    if value is None:
+        return None
+    if isinstance(kind, dict):
+        return _convert_nested(value, kind)
+    if kind in ("timestamp", "timestamp_ntz"):
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if not isinstance(moment, datetime):
+            raise ValueError(f"{value!r} is no datetime and no ISO string")
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return moment.replace(tzinfo=None) if kind == "timestamp_ntz" else moment
+    if kind == "date" and isinstance(value, str):
+        return date.fromisoformat(value)
+    if kind.startswith("decimal") and not isinstance(value, Decimal):
+        return Decimal(str(value))
+    return value
+
+
+def _convert_nested(value: Any, kind: Mapping[str, Any]) -> Any:
+    if kind["type"] == "array":
+        return [_convert(item, kind["elementType"]) for item in value]
+    if kind["type"] == "map":
+        return [(_convert(key, kind["keyType"]), _convert(item, kind["valueType"])) for key, item in dict(value).items()]
+    if kind["type"] == "struct":
+        fields = kind["fields"]
+        items = value if isinstance(value, Mapping) else dict(zip((field["name"] for field in fields), value, strict=True))
+        return {field["name"]: _convert(items.get(field["name"]), field["type"]) for field in fields}
+    return value

@@ -1,0 +1,203 @@
+"""Schemas as Spark writes them in DDL: ``k string, total long, s struct<a: int>``, read without Spark.
+
+The grammar is that of ``StructType.fromDDL``. Types come back in the spelling of ``DataType.simpleString``, so that two
+spellings of one type (``long`` and ``bigint``) compare equal.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dagster_operators.errors import SchemaError
+
+_TOKEN = re.compile(
+    r"""\s* (?: (?P<quoted> `(?:[^`]|``)*` )
+            | (?P<string> '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" )
+            | (?P<word> \w+ )
+            | (?P<mark> [<>(),:] ) )""",
+    re.VERBOSE,
+)
+
+_SPELLINGS = {
+    "byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint", "real": "float", "dec": "decimal",
+    "numeric": "decimal", "character": "char", "timestamp_ltz": "timestamp",
+}  # fmt: skip
+_PLAIN = frozenset({
+    "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp",
+    "timestamp_ntz", "void", "variant",
+})  # fmt: skip
+_MAX_PRECISION = 38
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column of a schema.
+
+    Attributes:
+        name: The column's name, without backticks.
+        type: Its Spark type in the spelling of ``simpleString``, such as ``bigint`` or ``array<decimal(10,2)>``.
+        nullable: False where the DDL says NOT NULL.
+        comment: The text of COMMENT.
+    """
+
+    name: str
+    type: str
+    nullable: bool = True
+    comment: str | None = None
+
+
+def parse_ddl(ddl: str) -> tuple[Field, ...]:
+    """The columns that a DDL schema declares.
+
+    Raises:
+        SchemaError: The text is no schema, or two columns have one name; says where.
+
+    >>> for field in parse_ddl("k string NOT NULL, total: long, s struct<a:int, b:array<dec(10,2)>> COMMENT 'pair'"):
+    ...     print(field.name, field.type, field.nullable, field.comment)
+    k string False None
+    total bigint True None
+    s struct<a:int,b:array<decimal(10,2)>> True pair
+    """
+    reader = _Reader(ddl)
+    fields = reader.fields()
+    reader.expect_end()
+    names: set[str] = set()
+    for field in fields:
+        if field.name.lower() in names:
+            raise SchemaError(f"the schema declares {field.name!r} twice", expression=ddl, column=field.name)
+        names.add(field.name.lower())
+    return fields
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
+
+
+def _unescaped(literal: str) -> str:
+    return re.sub(r"\\(.)", r"\1", literal[1:-1])
+
+
+class _Reader:
+    """A recursive-descent reader over the tokens of one DDL text."""
+
+    def __init__(self, ddl: str) -> None:
+        self.ddl = ddl
+        self.tokens: list[tuple[str, str, int]] = []
+        self.next = 0
+        position = 0
+        while ddl[position:].strip():
+            match = _TOKEN.match(ddl, position)
+            if match is None:
+                position += len(ddl[position:]) - len(ddl[position:].lstrip())
+                raise self.error(f"unexpected {ddl[position]!r}", position)
+            kind = str(match.lastgroup)
+            self.tokens.append((kind, match[kind], match.start(kind)))
+            position = match.end()
+
+    def error(self, problem: str, position: int | None = None) -> SchemaError:
+        if position is None:
+            position = self.tokens[self.next][2] if self.next < len(self.tokens) else len(self.ddl)
+        return SchemaError(
+            f"not a schema: {problem}", expression=self.ddl, position=position + 1,
+            remedy="write it as Spark does: name type, name type, ...",
+        )  # fmt: skip
+
+    def peek(self) -> str:
+        return self.tokens[self.next][1].lower() if self.next < len(self.tokens) else ""
+
+    def take(self, *texts: str) -> bool:
+        """Consumes the given tokens if they come next, all of them."""
+        found = [text.lower() for kind, text, _ in self.tokens[self.next : self.next + len(texts)] if kind in ("word", "mark")]
+        if found != list(texts):
+            return False
+        self.next += len(texts)
+        return True
+
+    def expect(self, text: str) -> None:
+        if not self.take(text):
+            raise self.error(f"expected {text!r}")
+
+    def expect_end(self) -> None:
+        if self.next < len(self.tokens):
+            raise self.error(f"unexpected {self.tokens[self.next][1]!r}")
+
+    def token(self, kinds: tuple[str, ...], wanted: str) -> str:
+        if self.next >= len(self.tokens) or self.tokens[self.next][0] not in kinds:
+            raise self.error(f"expected {wanted}")
+        self.next += 1
+        return self.tokens[self.next - 1][1]
+
+    def name(self) -> str:
+        text = self.token(("word", "quoted"), "a column name")
+        return text[1:-1].replace("``", "`") if text.startswith("`") else text
+
+    def number(self) -> int:
+        text = self.token(("word",), "a number")
+        if not text.isdigit():
+            self.next -= 1
+            raise self.error("expected a number")
+        return int(text)
+
+    def fields(self) -> tuple[Field, ...]:
+        found = [self.field()]
+        while self.take(","):
+            found.append(self.field())
+        return tuple(found)
+
+    def field(self) -> Field:
+        name = self.name()
+        self.take(":")
+        kind = self.type()
+        nullable = not self.take("not", "null")
+        comment = _unescaped(self.token(("string",), "a comment in quotes")) if self.take("comment") else None
+        return Field(name, kind, nullable, comment)
+
+    def type(self) -> str:
+        written = self.token(("word",), "a type").lower()
+        kind = _SPELLINGS.get(written, written)
+        match kind:
+            case "array":
+                self.expect("<")
+                inner = self.type()
+                self.expect(">")
+                return f"array<{inner}>"
+            case "map":
+                self.expect("<")
+                key = self.type()
+                self.expect(",")
+                value = self.type()
+                self.expect(">")
+                return f"map<{key},{value}>"
+            case "struct":
+                return self.struct()
+            case "decimal":
+                return self.decimal()
+            case "char" | "varchar":
+                self.expect("(")
+                length = self.number()
+                self.expect(")")
+                return f"{kind}({length})"
+            case _ if kind in _PLAIN:
+                return kind
+            case _:
+                self.next -= 1
+                raise self.error(f"no type is called {written!r}")
+
+    def struct(self) -> str:
+        self.expect("<")
+        if self.take(">"):
+            return "struct<>"
+        fields = self.fields()
+        self.expect(">")
+        return f"struct<{','.join(f'{_quoted(field.name)}:{field.type}' for field in fields)}>"
+
+    def decimal(self) -> str:
+        precision, scale = 10, 0
+        if self.take("("):
+            precision = self.number()
+            scale = self.number() if self.take(",") else 0
+            if not 0 <= scale <= precision <= _MAX_PRECISION:
+                raise self.error(f"a decimal has at most {_MAX_PRECISION} digits, and no more of them after the point")
+            self.expect(")")
+        return f"decimal({precision},{scale})"

@@ -1,0 +1,131 @@
+"""Spark SQL expressions as text: what columns they read and what their result is called, found without Spark.
+
+sqlglot reads them only to understand them. What runs is always the text as its author wrote it, never sqlglot's rendering.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NoReturn
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.ddl import Field, parse_ddl
+
+if TYPE_CHECKING:
+    from sqlglot import Token
+    from sqlglot.expressions import Expression
+
+__all__ = ["Field", "columns_of", "parse_alias", "parse_ddl", "tokens_of"]
+
+_PREFIX = "SELECT "
+_CONSTANTS = frozenset({"localtimestamp", "session_user", "grouping__id"})
+"""What Spark lets one write without parentheses though it is a function, and sqlglot takes for a column."""
+
+
+def columns_of(expression: str) -> frozenset[str]:
+    """The input columns that an expression reads, as they are written there.
+
+    Of a field of a struct it is the struct's column; the variables of lambdas are none. ``*`` stands for all columns where
+    the expression has it outside ``count(*)``. Whether names match in spite of their case is left to the caller.
+
+    Raises:
+        SchemaError: The text is no expression, or holds a subquery; with its position.
+
+    >>> sorted(columns_of("transform(xs, x -> x.a + `the y`) [0] + s.field.deep"))
+    ['s', 'the y', 'xs']
+    >>> sorted(columns_of("count(*) FILTER (WHERE dep_delay > 15)"))
+    ['dep_delay']
+    """
+    return _columns_of(expression)
+
+
+@lru_cache(maxsize=4096)
+def _columns_of(expression: str) -> frozenset[str]:
+    from sqlglot import exp
+
+    tree = _parse(expression)
+    if tree.find(exp.Query):
+        _fail(expression, "a subquery is no expression over one row", "join with the other stream, or look it up")
+    names = set()
+    for node in tree.find_all(exp.Column, exp.Star):
+        if isinstance(node, exp.Column):
+            quoted = isinstance(node.this, exp.Identifier) and node.this.quoted
+            if quoted or node.name.lower() not in _CONSTANTS:
+                names.add(node.parts[0].name)
+        elif not isinstance(node.parent, (exp.Count, exp.Column)):
+            names.add("*")
+    return frozenset(names)
+
+
+def parse_alias(expression: str) -> tuple[str, str | None]:
+    """An expression without its alias, and the alias if it has one.
+
+    >>> parse_alias("a + 1 AS `b c`")
+    ('a + 1', 'b c')
+    >>> parse_alias("a.b")
+    ('a.b', None)
+    """
+    from sqlglot import TokenType, exp
+
+    tree = _parse(expression)
+    tokens = tokens_of(expression)
+    if isinstance(tree, exp.Aliases):
+        _fail(expression, "the expression has several columns", "write one expression for each column")
+    if not isinstance(tree, exp.Alias):
+        return expression[tokens[0].start : tokens[-1].end + 1], None
+    body = tokens[:-1]
+    if body[-1].token_type is TokenType.ALIAS:
+        body = body[:-1]
+    return expression[body[0].start : body[-1].end + 1], tree.alias
+
+
+def tokens_of(expression: str) -> list[Token]:
+    """The expression's tokens in Spark's dialect, each with its ``start`` and ``end`` (inclusive) in the text."""
+    from sqlglot.dialects.dialect import Dialect
+    from sqlglot.errors import TokenError
+
+    try:
+        return Dialect.get_or_raise("spark").tokenize(expression)
+    except TokenError as error:
+        _fail(expression, f"the expression cannot be read: {str(error).splitlines()[0]}")
+
+
+def _parse(expression: str) -> Expression:
+    """The tree of one expression, with its alias if it has one."""
+    from sqlglot import exp, parse
+    from sqlglot.errors import ParseError
+
+    tokens_of(expression)
+    try:
+        statements = parse(_PREFIX + expression, dialect="spark")
+    except ParseError as error:
+        _fail(expression, *_explain(error), position=_position(expression, error))
+    query = statements[0]
+    if len(statements) != 1 or not isinstance(query, exp.Select) or not query.expressions:
+        _fail(expression, "not one expression")
+    if len(query.expressions) != 1 or any(value for name, value in query.args.items() if name != "expressions"):
+        _fail(expression, "not one expression but more", "write one expression for each column, without FROM, WHERE, ...")
+    tree: Expression = query.expressions[0]
+    return tree
+
+
+def _explain(error: Exception) -> tuple[str]:
+    found = getattr(error, "errors", None) or [{}]
+    description = found[0].get("description") or str(error).splitlines()[0]
+    near = found[0].get("highlight")
+    return (f"the expression cannot be read: {description}" + (f" near {near!r}" if near else ""),)
+
+
+def _position(expression: str, error: Exception) -> int | None:
+    """The first character, counted from 1, of what the parser stumbled over."""
+    found = (getattr(error, "errors", None) or [{}])[0]
+    line, column = found.get("line"), found.get("col")
+    if line is None or column is None:
+        return None
+    before = sum(len(text) + 1 for text in expression.split("\n")[: line - 1])
+    start = before + int(column) - len(found.get("highlight") or "") - (len(_PREFIX) if line == 1 else 0)
+    return max(start, 0) + 1
+
+
+def _fail(expression: str, problem: str, remedy: str = "", *, position: int | None = None) -> NoReturn:
+    raise SchemaError(problem, expression=expression, position=position, remedy=remedy)

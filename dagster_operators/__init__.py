@@ -1,0 +1,71 @@
+"""Incremental, event-time, exactly-once pipelines on Spark and Delta Lake, run by Dagster.
+
+A :class:`Pipeline` is a dataflow of operators over one storage root. Each epoch takes a bounded slice of the input through all
+stages, then moves all tables forward in one two-phase commit. :func:`build_definitions` makes the pipeline's assets, jobs,
+schedule and sensor for Dagster. Names are imported when they are first used, so importing the package starts nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dagster_operators.connectors.delta_source import DeltaSource
+    from dagster_operators.connectors.file_source import FileSource
+    from dagster_operators.connectors.memory_source import MemorySource
+    from dagster_operators.graph.dataflow import Check
+    from dagster_operators.operators.stream import KeyedStream, Stream, WindowedStream
+    from dagster_operators.operators.windows import Sliding, Tumbling, Window
+    from dagster_operators.orchestration.definitions import build_definitions
+    from dagster_operators.orchestration.engine import SparkEngine
+    from dagster_operators.runtime.pipeline import Pipeline, Snapshot
+    from dagster_operators.runtime.results import EpochResult
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Check": "graph.dataflow",
+    "DeltaSource": "connectors.delta_source",
+    "EpochResult": "runtime.results",
+    "FileSource": "connectors.file_source",
+    "KeyedStream": "operators.stream",
+    "MemorySource": "connectors.memory_source",
+    "Pipeline": "runtime.pipeline",
+    "Sliding": "operators.windows",
+    "Snapshot": "runtime.pipeline",
+    "SparkEngine": "orchestration.engine",
+    "Stream": "operators.stream",
+    "Tumbling": "operators.windows",
+    "Window": "operators.windows",
+    "WindowedStream": "operators.stream",
+    "build_definitions": "orchestration.definitions",
+}
+
+__all__ = [
+    "Check",
+    "DeltaSource",
+    "EpochResult",
+    "FileSource",
+    "KeyedStream",
+    "MemorySource",
+    "Pipeline",
+    "Sliding",
+    "Snapshot",
+    "SparkEngine",
+    "Stream",
+    "Tumbling",
+    "Window",
+    "WindowedStream",
+    "build_definitions",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,64 @@
+"""A pipeline's plan as text: stages with their chains, shuffles and state, and where every column comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from dagster_operators.graph.dataflow import Dataflow, Node
+from dagster_operators.operators.physical import RelationalOperator
+from dagster_operators.operators.source import SourceOperator
+from dagster_operators.planner.lineage import column_lineage
+from dagster_operators.planner.plan import lower
+from dagster_operators.planner.stages import Stage, cut_stages
+from dagster_operators.time.watermark import format_duration
+
+
+def explain(dataflow: Dataflow) -> str:
+    """The plan of a dataflow as text; needs no engine.
+
+    Raises:
+        PipelineError: The pipeline has no table.
+    """
+    stages = cut_stages(dataflow)
+    physical = lower(dataflow)
+    lines = [f"pipeline {dataflow.name}: {len(stages)} stages, {len(dataflow.tables)} tables"]
+    for stage in stages:
+        lines += _stage(dataflow, stage, physical)
+    lines.append("column lineage")
+    for table in dataflow.tables.values():
+        lines.append(f"  {table.name}")
+        for column, origins in column_lineage(dataflow, table).items():
+            lines.append(f"    {column} <- {', '.join(f'{asset}.{name}' for asset, name in origins) or 'computed'}")
+    return "\n".join(lines)
+
+
+def _stage(dataflow: Dataflow, stage: Stage, physical: dict[str, RelationalOperator]) -> Iterator[str]:
+    yield f"stage {stage.name}" + (f" (reads {', '.join(stage.upstream)})" if stage.upstream else "")
+    yield f"  chain: {' -> '.join(stage.operators)}"
+    for name in stage.operators:
+        node = dataflow.nodes[name]
+        yield f"  {name}: {_operator(node)}"
+        for state in physical[name].states:
+            yield f"    shuffle by {', '.join(_keys(node)) or 'nothing (one group)'}; state table state/{name}.{state.name}"
+    if stage.table:
+        node = dataflow.nodes[stage.output]
+        how = f"one row per {', '.join(node.type.keys)}" if node.type.keys else "append"
+        yield f"  writes table {stage.table.name} ({'updating, ' if node.type.updating else ''}{how})"
+        for name, check in stage.table.checks.items():
+            yield f"    check {name}: {check.expression}{'' if check.blocking else ' (reports only)'}"
+    else:
+        yield f"  writes stream {stage.name}, kept until the epoch is complete"
+
+
+def _keys(node: Node) -> list[str]:
+    keys = node.operator.config().get("keys", [])
+    return list(keys) + (["window"] if "window" in node.operator.config() else [])
+
+
+def _operator(node: Node) -> str:
+    operator = node.operator
+    if isinstance(operator, SourceOperator):
+        time = f", event time {operator.event_time}, lateness {format_duration(operator.lateness)}" if operator.event_time else ""
+        return f"source {json.dumps(operator.connector.config(), default=str)}{time}"
+    return f"{operator.kind} {json.dumps(operator.config(), default=str)}"

@@ -1,0 +1,209 @@
+"""The steps of a pipeline's epochs: begin, one per stage, commit. Dagster's ops and ``run_epoch`` both call these.
+
+Each step finds what it needs in the ledger, so that steps may run in different processes; within one process the plan, the
+session and the ledger's view are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.connectors.connector import Connector
+from dagster_operators.connectors.rejects import REJECTS_SCHEMA
+from dagster_operators.errors import OperatorsError
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.operators.lookup import Lookup
+from dagster_operators.operators.source import SourceOperator
+from dagster_operators.planner.plan import Plan, empty, plan, without_marks
+from dagster_operators.planner.stages import cut_stages
+from dagster_operators.runtime.engine import Engine
+from dagster_operators.runtime.stage_run import StageRun
+from dagster_operators.runtime.staged_files import StagedFiles
+from dagster_operators.time.watermark import MAX_WATERMARK
+from dagster_operators.transactions.coordinator import Coordinator, EpochHandle, StageAttempt
+from dagster_operators.transactions.lease import Owner
+from dagster_operators.transactions.manifest import Manifest
+from dagster_operators.transactions.records import Complete, DatasetRecord, LedgerView, PlanRecord, Slices, StageRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_REJECTS = json.dumps({"type": "struct", "fields": [
+    {"name": part.split()[0], "type": part.split()[1], "nullable": True, "metadata": {}} for part in REJECTS_SCHEMA.split(", ")
+]})  # fmt: skip
+
+
+class Epochs:
+    """Runs a pipeline's epochs step by step.
+
+    Args:
+        dataflow: The pipeline's graph; may still grow until the first step.
+        coordinator: The two-phase commit over the pipeline's storage root.
+        engine: Where stages run.
+    """
+
+    def __init__(self, dataflow: Dataflow, coordinator: Coordinator, engine: Engine) -> None:
+        self._dataflow = dataflow
+        self._engine = engine
+        self._plan: tuple[tuple[str, ...], Plan] | None = None
+        self._schemas: dict[str, str] = {}
+        self.coordinator = coordinator
+
+    @property
+    def session(self) -> SparkSession:
+        """The engine's session."""
+        return self._engine.session()
+
+    # --- planning ----------------------------------------------------------------------------------------------------
+
+    def plan(self) -> Plan:
+        """The plan, made anew if the pipeline has grown.
+
+        Raises:
+            SchemaError: An operator does not fit its input.
+        """
+        shape = (*self._dataflow.nodes, *self._dataflow.tables)
+        if self._plan is None or self._plan[0] != shape:
+            self._plan = (shape, plan(self.session, self._dataflow, self.input_schemas()))
+        return self._plan[1]
+
+    def input_schemas(self) -> Mapping[str, str]:
+        """The schema of every source and lookup table in use: as pinned in the ledger, else as declared or found now."""
+        pinned = self._pinned_schemas()
+        used = {name for stage in cut_stages(self._dataflow) for name in stage.operators}
+        for name in used - self._schemas.keys():
+            connector = self._connector(name)
+            if connector is not None:
+                kept = pinned.get(name) if connector.declared_schema is None else None
+                try:
+                    self._schemas[name] = kept or connector.infer_schema(self.session)
+                except OperatorsError as error:
+                    raise error.at(pipeline=self._dataflow.name, source=name) from error
+        return self._schemas
+
+    def _pinned_schemas(self) -> Mapping[str, str]:
+        view = self.coordinator.view()
+        return view.plan.schemas if view.plan is not None else {}
+
+    def _connector(self, operator: str) -> Connector | None:
+        node = self._dataflow.nodes[operator].operator
+        if isinstance(node, SourceOperator | Lookup):
+            assert isinstance(node.connector, Connector)
+            return node.connector
+        return None
+
+    def record(self) -> PlanRecord:
+        """What the ledger keeps of the plan."""
+        made = self.plan()
+        stages = tuple(StageRecord(stage.name, stage.fingerprint, stage.upstream) for stage in made.stages)
+        sources = {name: connector.fingerprint() for name in made.sources if (connector := self._connector(name))}
+        return PlanRecord(made.fingerprint, stages, sources, dict(self._datasets(made)), schemas=dict(self.input_schemas()))
+
+    def _datasets(self, made: Plan) -> Iterator[tuple[str, DatasetRecord]]:
+        for stage in made.stages:
+            node = self._dataflow.nodes[stage.output]
+            if stage.table is not None:
+                schema = without_marks(made.schemas[stage.output])
+                kind = "updating" if node.type.updating else "append"
+                fingerprint = json.dumps([kind, list(node.type.keys or ()), json.loads(schema)])
+                yield stage.dataset, DatasetRecord(schema, kind, stage.table.description, fingerprint)
+            for name in stage.operators:
+                for state in made.physical[name].states:
+                    schema = without_marks(made.states[f"{name}.{state.name}"])
+                    operator = self._dataflow.nodes[name].operator
+                    fingerprint = json.dumps([operator.kind, operator.config(), json.loads(schema)], sort_keys=True)
+                    yield f"state/{name}.{state.name}", DatasetRecord(schema, "state", f"State of {name}", fingerprint)
+        for name in made.sources:
+            connector = self._connector(name)
+            if connector is not None and connector.on_corrupt == "reject":
+                yield f"tables/{name}_rejects", DatasetRecord(_REJECTS, "append", f"Records of {name} that could not be parsed", _REJECTS)
+
+    # --- the steps ---------------------------------------------------------------------------------------------------
+
+    def begin(self, owner: Owner, *, wait_seconds: float = 0) -> EpochHandle | None:
+        """Recover what an earlier run left, then begin the next epoch; None when the sources hold nothing new.
+
+        Raises:
+            PipelineBusyError: Another run is at work.
+            ForeignWriteError: Someone else wrote one of the pipeline's tables.
+        """
+        started = time.monotonic()
+        self.coordinator.open(owner, wait_seconds=wait_seconds)
+        handle = self.coordinator.begin(self.record(), self.choose)
+        self.begin_seconds = time.monotonic() - started
+        return handle
+
+    def choose(self, view: LedgerView) -> Slices | None:
+        """The next slice of every source, or None when there is nothing new."""
+        last = view.last_complete
+        positions, watermarks = (last.offsets, last.watermarks) if last else ({}, {})
+        offsets: dict[str, SourceSlice] = {}
+        finished: set[str] = set()
+        news = False
+        for name in self.plan().sources:
+            connector, source = self._connector(name), self._dataflow.nodes[name].operator
+            assert connector is not None
+            assert isinstance(source, SourceOperator)
+            start = positions.get(name)
+            try:
+                choice = connector.choose(start, lambda name=name: (piece.items for _, piece in self.coordinator.slices(name)))  # type: ignore[misc]
+                if choice is not None:
+                    connector.verify(choice.slice.items, self._schemas[name])
+            except OperatorsError as error:
+                raise error.at(pipeline=self._dataflow.name, source=name) from error
+            offsets[name] = choice.slice if choice else SourceSlice(start, start, None)
+            news = news or choice is not None
+            if source.finished and not (choice and choice.more):
+                finished.add(name)
+                news = news or (source.event_time is not None and watermarks.get(name) != MAX_WATERMARK)
+        if not news:
+            return None
+        for name in self.plan().lookups:
+            connector = self._connector(name)
+            assert connector is not None
+            offsets[name] = SourceSlice(None, None, connector.pin())
+        return Slices(offsets, frozenset(finished))
+
+    def run_stage(self, handle: EpochHandle, stage: str) -> Manifest:
+        """Run a stage unless a valid manifest of it is there already."""
+        made = self.plan()
+
+        def work(attempt: StageAttempt) -> Manifest:
+            return StageRun(
+                self.session, self._engine.name, self._dataflow, made, made.stage(stage), attempt, self.coordinator,
+                self.input_schemas(),
+            ).run()  # fmt: skip
+
+        return self.coordinator.prepare(handle, stage, work)
+
+    def commit(self, handle: EpochHandle) -> Complete:
+        """Move all tables forward together."""
+        return self.coordinator.commit(handle)
+
+    def has_news(self) -> dict[str, Any]:
+        """Whether a source offers rows, without an engine: for sensors. Maps sources with news to what they offer."""
+        view = self.coordinator.view()
+        positions = view.last_complete.offsets if view.last_complete else {}
+        found: dict[str, Any] = {}
+        for stage in cut_stages(self._dataflow):
+            for name in stage.operators:
+                node = self._dataflow.nodes[name].operator
+                if isinstance(node, SourceOperator) and (connector := self._connector(name)):
+                    choice = connector.choose(
+                        positions.get(name), lambda name=name: (piece.items for _, piece in self.coordinator.slices(name))  # type: ignore[misc]
+                    )
+                    if choice is not None:
+                        found[name] = choice.slice.end
+        return found
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, dataset: str, version: int) -> DataFrame:
+        """The rows of one of the pipeline's own tables at a version."""
+        schema = self.coordinator.schema(dataset, version)
+        rows = StagedFiles(self.coordinator.root, self.session).read(dataset, self.coordinator.files(dataset, version), schema)
+        return empty(self.session, schema) if rows is None else rows

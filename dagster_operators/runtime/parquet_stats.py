@@ -1,0 +1,84 @@
+"""What Parquet footers tell about a file, as the statistics that Delta's log wants.
+
+Delta keeps timestamps to the millisecond, so a smallest value is rounded down and a largest one up; strings are cut to 32 characters, and
+a largest string whose cut cannot be rounded up is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
+
+_LONGEST = 32
+_COLUMNS = 32
+
+
+def delta_stats(footer: FileMetaData) -> str:
+    """The statistics JSON of a Delta add action for a file with this footer."""
+    smallest: dict[str, Any] = {}
+    largest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for index in range(min(footer.num_columns, _COLUMNS) if footer.num_row_groups else 0):
+        name = footer.row_group(0).column(index).path_in_schema
+        if "." in name:  # a part of a nested column
+            continue
+        found = [footer.row_group(group).column(index).statistics for group in range(footer.num_row_groups)]
+        if any(stats is None or not stats.has_null_count for stats in found):
+            continue
+        nulls[name] = sum(stats.null_count for stats in found)
+        ranged = [stats for stats in found if stats.has_min_max]
+        if ranged and all(stats.has_min_max or stats.num_values == 0 for stats in found):
+            low, high = _lower(min(stats.min for stats in ranged)), _upper(max(stats.max for stats in ranged))
+            if low is not None and high is not None:
+                smallest[name], largest[name] = low, high
+    return json.dumps({"numRecords": footer.num_rows, "minValues": smallest, "maxValues": largest, "nullCount": nulls})
+
+
+def _lower(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:_LONGEST]
+    return _json_value(value)
+
+
+def _upper(value: Any) -> Any:
+    if isinstance(value, str):
+        if len(value) <= _LONGEST:
+            return value
+        cut = value[:_LONGEST]
+        return cut[:-1] + chr(ord(cut[-1]) + 1) if ord(cut[-1]) < 0xD7FF else None
+    if isinstance(value, datetime) and value.microsecond % 1000:
+        value += timedelta(microseconds=1000 - value.microsecond % 1000)
+    return _json_value(value)
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    if isinstance(value, Decimal):
+        return float(value) if value == Decimal(float(value)) else None
+    if isinstance(value, datetime):
+        aware = value.tzinfo is not None
+        text = (value.astimezone(UTC) if aware else value).strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}"
+        return text + ("Z" if aware else "")
+    if isinstance(value, date):
+        return value.isoformat()
+    return None
+
+
+def bounds(stats: str, column: str) -> tuple[int | None, int | None]:
+    """The smallest and largest value of a whole-number column in the statistics of an add action.
+
+    >>> bounds('{"numRecords": 2, "minValues": {"t": 3}, "maxValues": {"t": 5}, "nullCount": {"t": 0}}', "t")
+    (3, 5)
+    """
+    if not stats:
+        return None, None
+    parsed = json.loads(stats)
+    return parsed.get("minValues", {}).get(column), parsed.get("maxValues", {}).get(column)

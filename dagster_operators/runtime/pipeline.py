@@ -1,0 +1,204 @@
+"""The pipeline as its user sees it: sources in, tables out, epochs run, any epoch read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dagster_operators.connectors.connector import Connector
+from dagster_operators.errors import PipelineError, UnknownEpochError
+from dagster_operators.graph.dataflow import Dataflow, Table
+from dagster_operators.operators.source import SourceOperator
+from dagster_operators.operators.stream import Stream
+from dagster_operators.runtime.engine import Engine, default_engine
+from dagster_operators.runtime.epochs import Epochs
+from dagster_operators.runtime.results import EpochResult, result_of, table_names
+from dagster_operators.time.watermark import parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from dagster_operators.transactions.records import Complete
+
+
+class Pipeline:
+    """A named dataflow with one storage root. Building one reads nothing and starts nothing.
+
+    Args:
+        name: Letters, digits and underscores.
+        root: Where tables, state and the ledger live: a local path or an object-store URI.
+        engine: Where stages run; by default what ``DAGSTER_OPERATORS_ENGINE`` says, else embedded Spark.
+        storage_options: Credentials and settings of an object store; never written anywhere.
+        lease_seconds: How long a run that gives no sign of life keeps others out.
+
+    Example:
+        >>> from dagster_operators import FileSource, Pipeline, Tumbling
+        >>> pipeline = Pipeline("flights", root="data/flights")
+        >>> flights = pipeline.source("flights", FileSource("in/*.csv", schema="origin string, dep timestamp, delay int"),
+        ...                           event_time="dep", lateness="1 hour")
+        >>> hourly = flights.key_by("origin").window(Tumbling("1 hour")).aggregate(departures="count(*)", mean="avg(delay)")
+        >>> hourly.to_table("hourly_delays").columns
+        ('origin', 'window_start', 'window_end', 'departures', 'mean')
+    """
+
+    def __init__(
+        self,
+        name: str,
+        root: str,
+        *,
+        engine: Engine | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        lease_seconds: float = 30.0,
+    ) -> None:
+        self.dataflow = Dataflow(name)
+        self.root = str(root)
+        self.engine = engine
+        self._storage_options = dict(storage_options or {})
+        self._lease_seconds = lease_seconds
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.name!r}, root={self.root!r})"
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self.dataflow.name
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """The tables, by name."""
+        return self.dataflow.tables
+
+    def source(
+        self,
+        name: str,
+        connector: Connector,
+        *,
+        event_time: str | None = None,
+        lateness: str | timedelta = "0 seconds",
+        finished: bool = False,
+    ) -> Stream:
+        """Declare where rows come from.
+
+        Args:
+            name: The source's name, in lineage too.
+            connector: A FileSource, DeltaSource or MemorySource.
+            event_time: The timestamp column with the time of the event.
+            lateness: How much later than the newest row a row may come and still be counted in its window.
+            finished: No more rows will come than there are now: once they are read, every window closes.
+
+        Raises:
+            PipelineError: The name is taken, or what is given is no source.
+        """
+        if not isinstance(connector, Connector):
+            raise PipelineError(
+                f"{connector!r} is no source", pipeline=self.name, source=name, remedy="use FileSource, DeltaSource or MemorySource"
+            )
+        try:
+            late = parse_duration(lateness)
+        except ValueError as error:
+            raise PipelineError(f"the lateness: {error}", pipeline=self.name, source=name) from None
+        operator = SourceOperator(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
+        return Stream(self.dataflow, self.dataflow.add(operator).name)
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def epochs(self) -> Epochs:
+        """The steps of an epoch, for those who run them one by one."""
+        from dagster_operators.transactions.coordinator import Coordinator
+
+        coordinator = Coordinator(self.name, self.root, storage_options=self._storage_options, lease_seconds=self._lease_seconds)
+        return Epochs(self.dataflow, coordinator, self.engine or default_engine())
+
+    def run_epoch(self, *, wait_seconds: float = 0) -> EpochResult:
+        """Run one epoch in this process, without Dagster.
+
+        Args:
+            wait_seconds: How long to wait for another run of the pipeline to end.
+
+        Returns:
+            What the epoch did; ``empty`` when the sources held nothing new.
+        """
+        from dagster_operators.transactions.lease import Owner
+
+        started = time.monotonic()
+        handle = self.epochs.begin(Owner.of_process(), wait_seconds=wait_seconds)
+        begun = time.monotonic()
+        if handle is None:
+            last = self.epochs.coordinator.last_complete()
+            return EpochResult(last.epoch if last else 0, empty=True, versions=table_names(last.versions) if last else {})
+        for stage in self.epochs.plan().stages:
+            self.epochs.run_stage(handle, stage.name)
+        staged = time.monotonic()
+        complete = self.epochs.commit(handle)
+        result = result_of(complete, tuple(self.tables))
+        seconds = {"begin": round(begun - started, 4), **complete.seconds, "commit": round(time.monotonic() - staged, 4)}
+        return EpochResult(**{**result.__dict__, "seconds": seconds})
+
+    def run_until_caught_up(self, *, wait_seconds: float = 0) -> list[EpochResult]:
+        """Run epochs until the sources hold nothing new; the results of those that were committed."""
+        return list(self._catch_up(wait_seconds))
+
+    def _catch_up(self, wait_seconds: float) -> Iterator[EpochResult]:
+        while not (result := self.run_epoch(wait_seconds=wait_seconds)).empty:
+            yield result
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, table: str, epoch: int | None = None) -> DataFrame:
+        """A table's rows as of a completed epoch (the last one by default).
+
+        Raises:
+            UnknownEpochError: The epoch was never completed, or nothing was yet.
+            PipelineError: There is no such table.
+        """
+        return self.snapshot(epoch).read(table)
+
+    def snapshot(self, epoch: int | None = None) -> Snapshot:
+        """All tables as of one completed epoch: a consistent cut."""
+        return Snapshot(self, self.epochs.coordinator.versions(epoch))
+
+    def history(self) -> list[Complete]:
+        """The completed epochs, oldest first, each with the versions of all tables."""
+        return self.epochs.coordinator.history()
+
+    def explain(self) -> str:
+        """The stages, chains, shuffles, state tables and column lineage, as text; starts no engine."""
+        from dagster_operators.planner.explain import explain
+
+        return explain(self.dataflow)
+
+
+class Snapshot:
+    """All tables of a pipeline as of one completed epoch.
+
+    Attributes:
+        epoch: The epoch's number.
+        versions: The Delta version of every table, for other engines (``VERSION AS OF``).
+    """
+
+    def __init__(self, pipeline: Pipeline, complete: Complete) -> None:
+        self._pipeline = pipeline
+        self._complete = complete
+        self.epoch = complete.epoch
+        self.versions = table_names(complete.versions)
+
+    def __repr__(self) -> str:
+        return f"Snapshot(epoch={self.epoch}, versions={self.versions})"
+
+    def read(self, table: str) -> DataFrame:
+        """A table's rows in this snapshot."""
+        if table not in self.versions:
+            raise PipelineError(
+                f"there is no table {table!r}", pipeline=self._pipeline.name, table=table,
+                remedy=f"there are: {', '.join(self.versions) or 'none'}",
+            )  # fmt: skip
+        return self._pipeline.epochs.read(f"tables/{table}", self.versions[table])
+
+    def uri(self, table: str) -> str:
+        """Where the Delta table lies."""
+        return self._pipeline.epochs.coordinator.root.uri(f"tables/{table}")

@@ -1,0 +1,100 @@
+"""Writing rows as Parquet files that no reader sees yet, and reading tables by their file list.
+
+The engine writes the files; what the log needs to know about each (rows, statistics) is read back from its footer. Files are
+listed after the write instead of being predicted, because engines name them differently.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import StorageError
+from dagster_operators.runtime.parquet_stats import delta_stats
+from dagster_operators.transactions.manifest import FileEntry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from dagster_operators.transactions.storage import Root
+
+KEY_GROUPS = "key-groups"
+"""The folder level (not a column of the data) that says which key groups an updating table's file holds, as ``000-127``."""
+
+_RANGE = re.compile(rf"{KEY_GROUPS}=(\d+)-(\d+)/")
+
+
+class StagedFiles:
+    """The files below a storage root, as the engine writes and reads them.
+
+    Args:
+        root: The storage root.
+        session: The engine's session.
+    """
+
+    def __init__(self, root: Root, session: SparkSession) -> None:
+        self._root = root
+        self._session = session
+
+    def write(self, frame: DataFrame, dataset: str, directory: str, *, by: Sequence[str] = ()) -> tuple[FileEntry, ...]:
+        """Write the rows to new files in a folder of the dataset that nothing else uses.
+
+        Args:
+            frame: The rows.
+            dataset: For example ``tables/clean``.
+            directory: The folder in it, relative to the dataset.
+            by: Columns to make folder levels of.
+
+        Returns:
+            The files that hold rows, their paths relative to the dataset.
+        """
+        writer = frame.write.mode("append")
+        if by:
+            writer = writer.partitionBy(*by)
+        writer.parquet(self._root.uri(f"{dataset}/{directory}"))
+        return self.collect(dataset, directory)
+
+    def collect(self, dataset: str, directory: str) -> tuple[FileEntry, ...]:
+        """The files that a write left in a folder, without those that hold no rows."""
+        found = [(path, size) for path, size in self._root.files(f"{dataset}/{directory}") if path.endswith(".parquet")]
+        with ThreadPoolExecutor(min(8, max(1, len(found)))) as pool:
+            entries = list(pool.map(lambda item: self._entry(dataset, f"{directory}/{item[0]}", item[1]), sorted(found)))
+        return tuple(entry for entry in entries if entry.rows)
+
+    def _entry(self, dataset: str, path: str, size: int) -> FileEntry:
+        import pyarrow.parquet as pq
+
+        try:
+            with self._root.open(f"{dataset}/{path}") as file:
+                footer = pq.read_metadata(file)
+        except (OSError, ValueError) as error:
+            raise StorageError(f"a staged file cannot be read back: {error}", file=f"{dataset}/{path}") from error
+        return FileEntry(path, size, footer.num_rows, delta_stats(footer), key_groups(path))
+
+    def read(self, dataset: str, files: Iterable[FileEntry], schema_json: str) -> DataFrame | None:
+        """The rows of some files of a dataset; None without files."""
+        paths = [self._root.uri(f"{dataset}/{file.path}") for file in files]
+        if not paths:
+            return None
+        return self._session.read.schema(struct(schema_json)).parquet(*paths)
+
+
+def key_groups(path: str) -> tuple[int, int] | None:
+    """The key groups that a file of an updating table holds, from its path.
+
+    >>> key_groups("e3-g1-0a/key-groups=064-127/part-0.parquet")
+    (64, 127)
+    """
+    found = _RANGE.search(path)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def struct(schema_json: str):  # type: ignore[no-untyped-def]  # noqa: ANN201 - a pyspark type, which is not imported here
+    """Spark's StructType of a schema in JSON."""
+    import json
+
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(schema_json))

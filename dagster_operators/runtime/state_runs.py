@@ -1,0 +1,81 @@
+"""A state table of an operator while its stage runs: the runs there were, those this epoch adds, and those it drops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dagster_operators.operators.physical import RunFile
+from dagster_operators.runtime.parquet_stats import bounds
+from dagster_operators.state.compaction import choose_fold
+from dagster_operators.transactions.manifest import Change, FileEntry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from dagster_operators.runtime.staged_files import StagedFiles
+
+
+class StagedState:
+    """The runs of one state table, as :class:`~dagster_operators.operators.physical.StateRuns` promises them.
+
+    Args:
+        files: Reads and writes below the root.
+        dataset: For example ``state/hourly.panes``.
+        directory: The attempt's folder in it.
+        schema_json: The state's schema.
+        range_column: The column whose bounds prune files.
+        before: The files as of the previous epoch.
+        wrote: Called after each query that wrote a run.
+    """
+
+    def __init__(
+        self,
+        files: StagedFiles,
+        dataset: str,
+        directory: str,
+        schema_json: str,
+        range_column: str | None,
+        before: list[FileEntry],
+        wrote: Callable[[], None],
+    ) -> None:
+        self._files = files
+        self._dataset = dataset
+        self._directory = directory
+        self._schema = schema_json
+        self._range_column = range_column
+        self._wrote = wrote
+        self._before = {entry.path for entry in before}
+        self._live = {entry.path: entry for entry in before}
+        self._writes = 0
+
+    def append(self, frame: DataFrame) -> None:
+        self._writes += 1
+        for entry in self._files.write(frame, self._dataset, f"{self._directory}/run{self._writes}"):
+            self._live[entry.path] = entry
+        self._wrote()
+
+    def read(self, wanted: Callable[[RunFile], bool]) -> DataFrame | None:
+        return self._files.read(self._dataset, [entry for entry in self._live.values() if wanted(self._run(entry))], self._schema)
+
+    def drop(self, unwanted: Callable[[RunFile], bool]) -> None:
+        self._live = {path: entry for path, entry in self._live.items() if not unwanted(self._run(entry))}
+
+    def fold(self, merge: Callable[[DataFrame], DataFrame]) -> None:
+        folding = choose_fold(list(self._live.values()))
+        rows = self._files.read(self._dataset, folding, self._schema)
+        if rows is None:
+            return
+        gone = {entry.path for entry in folding}
+        self._live = {path: entry for path, entry in self._live.items() if path not in gone}
+        self.append(merge(rows).coalesce(1))
+
+    def change(self) -> Change | None:
+        """What this epoch does to the table; None if nothing."""
+        adds = tuple(entry for path, entry in self._live.items() if path not in self._before)
+        removes = tuple(sorted(self._before - self._live.keys()))
+        return Change(self._dataset, adds, removes) if adds or removes else None
+
+    def _run(self, entry: FileEntry) -> RunFile:
+        low, high = bounds(entry.stats, self._range_column) if self._range_column else (None, None)
+        return RunFile(entry.path, entry.rows, entry.size, low, high, entry.path not in self._before)

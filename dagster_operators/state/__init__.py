@@ -1,0 +1,1 @@
+"""Operator state between epochs: how its runs are pruned and compacted."""

@@ -1,6 +1,6 @@
-"""What every source is to the rest of the package: it offers slices, and reads exactly the slice it is given.
+"""What every source is to the package: it offers slices, and reads exactly the slice it is given.
 
-Choosing a slice happens once for an epoch, on the driver, without Spark; the choice is stored in the ledger before any stage runs.
+Choosing a slice happens once for an epoch, on the driver, without Spark; the choice is stored in the ledger before a stage runs.
 Reading may happen several times, in several processes, and gives the same rows each time or an error that says what changed.
 """
 
@@ -120,12 +120,12 @@ class Connector(ABC):
         the good rows and the rejects apart.
         """
 
-    def explain_failure(self, error: BaseException, items: JSON) -> SourceError | None:  # noqa: ARG002  # the interface's default
+    @abstractmethod
+    def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
         """What an error that the engine raised while it read ``items`` says about the input.
 
-        None if the error is about something else.
+        None if the error is about something else. May read again to find the place.
         """
-        return None
 
     @abstractmethod
     def largest_event_time(self, items: JSON, column: str) -> int | Unknown | None:

@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
-from dagster_operators.connectors.row_batch import batch_columns, batch_to_arrow, infer_arrow
-from dagster_operators.errors import BadInputError, MissingInputError
+from dagster_operators.connectors.row_batch import batch_to_arrow, batch_values, infer_arrow
+from dagster_operators.errors import BadInputError, MissingInputError, SourceError
+from dagster_operators.graph.ddl import parse_ddl
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.time.watermark import to_micros
 
@@ -111,14 +112,15 @@ class MemorySource(Connector):
         schema = StructType.fromJson(json.loads(schema_json))
         return session.createDataFrame(pa.concat_tables(tables), schema=schema) if tables else session.createDataFrame([], schema)
 
+    def explain_failure(self, *_: object) -> SourceError | None:
+        """Nothing: values are looked at before the engine sees them."""
+        return None
+
     def largest_event_time(self, items: JSON, column: str) -> int | Unknown | None:
-        """The largest timestamp of a column; ``UNKNOWN`` for rows given as tuples."""
+        """The largest timestamp of a column; ``UNKNOWN`` if a value is none."""
         moments: list[int] = []
         for _, batch in self._batches(items):
-            values = batch_columns(batch, column)
-            if values is None:
-                return UNKNOWN
-            for value in values:
+            for value in batch_values(batch, column, self._names()):
                 micros = _micros(value)
                 if micros is UNKNOWN:
                     return UNKNOWN
@@ -126,14 +128,11 @@ class MemorySource(Connector):
                     moments.append(micros)
         return max(moments, default=None)
 
-    def null_count(self, items: JSON, column: str) -> int | Unknown:
-        """How many rows have None in a column; ``UNKNOWN`` for rows given as tuples."""
+    def null_count(self, items: JSON, column: str) -> int:
+        """How many rows have None in a column."""
         count = 0
         for _, batch in self._batches(items):
-            values = batch_columns(batch, column)
-            if values is None:
-                return UNKNOWN
-            count += sum(value is None for value in values)
+            count += sum(value is None for value in batch_values(batch, column, self._names()))
         return count
 
     def pin(self) -> JSON:
@@ -143,6 +142,9 @@ class MemorySource(Connector):
     def read_pinned(self, session: SparkSession, pin: JSON, schema_json: str) -> DataFrame:
         """All rows of the pinned batches."""
         return self.read(session, pin, schema_json)
+
+    def _names(self) -> list[str]:
+        return [declared.name for declared in parse_ddl(self.schema)] if self.schema is not None else []
 
     def _batches(self, items: JSON) -> list[tuple[int, Batch]]:
         numbers = items if isinstance(items, list) else []

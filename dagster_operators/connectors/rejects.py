@@ -15,6 +15,9 @@ CORRUPT_RECORD: Final = "_corrupt_record"
 CORRUPT_FILE: Final = "_corrupt_file"
 CORRUPT_REASON: Final = "_corrupt_reason"
 
+INCOMPLETE: Final = "not a complete record of the schema"
+"""The reason where no single column is to blame."""
+
 REJECTS_SCHEMA: Final = "file string, record string, reason string"
 """The schema of the rejects, as DDL."""
 

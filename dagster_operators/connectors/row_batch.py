@@ -68,8 +68,14 @@ def infer_arrow(batches: Iterable[Any]) -> Table:
     return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
 
 
-def batch_columns(batch: Any, column: str) -> list[Any] | None:
-    """The values of one column, or None for rows given as tuples (their columns have no names without the schema)."""
+def batch_values(batch: Any, column: str, names: Sequence[str]) -> list[Any]:
+    """The values of one column.
+
+    Args:
+        batch: The rows.
+        column: The column.
+        names: The columns of rows given as tuples.
+    """
     import pyarrow as pa
 
     table = _as_arrow(batch)
@@ -80,9 +86,7 @@ def batch_columns(batch: Any, column: str) -> list[Any] | None:
         if pa.types.is_timestamp(values.type):
             values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
         return list(values.to_pylist())
-    if all(isinstance(row, Mapping) for row in batch):
-        return [row.get(column) for row in batch]
-    return None
+    return [row.get(column) if isinstance(row, Mapping) else row[names.index(column)] for row in batch]
 
 
 def _as_arrow(batch: Any) -> Table | None:

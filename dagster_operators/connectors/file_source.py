@@ -1,0 +1,260 @@
+"""Files in a folder or bucket: each is read once, whenever it arrives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from dagster_operators.connectors import parquet_format
+from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, field_types, parse_schema
+from dagster_operators.connectors.listing import FileLocation, SourceFile, changed_file
+from dagster_operators.connectors.read_failure import explain_read_failure
+from dagster_operators.connectors.slicing import SeenFiles, SliceLimits, files_of
+from dagster_operators.connectors.text_format import TextFormat
+from dagster_operators.connectors.text_reader import TextReader
+from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
+from dagster_operators.graph.slice import JSON, SourceSlice
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Format = Literal["csv", "json", "parquet"]
+
+_SUFFIXES: dict[str, Format] = {
+    "csv": "csv",
+    "tsv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "parquet": "parquet",
+}
+_COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
+_READERS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class FileSource(Connector):
+    """CSV, JSON-lines or Parquet files.
+
+    Files are taken by time of change and then name. A file is known by its path, size and time of change: one that was read is
+    never read again, one that arrives late is read however old it is, and one that changes after it was read is an error.
+    Write files elsewhere and move them in when they are complete; names that start with "." or "_", or end in ".tmp", ".part"
+    or ".crc", are left alone until then.
+
+    Args:
+        path: A folder (with all below it), a glob, a file, or the URI of one of them.
+        format: ``"csv"``, ``"json"`` (an object a line) or ``"parquet"``; by the files' suffix when None.
+        schema: The columns to read, as DDL; inferred from the files there are when the pipeline first runs when None. CSV columns
+            are matched by the header's names; a file may have more columns, never fewer.
+        options: Options of Spark's reader, such as ``sep``, ``header`` (true for CSV unless given) or ``timestampFormat``.
+        max_files: The most files an epoch reads.
+        max_bytes: The most bytes an epoch reads, at least one file.
+        max_rows: After how many rows an epoch takes no further file.
+        corrupt: What happens to a record that cannot be parsed: ``"fail"`` the epoch, or ``"reject"`` the record.
+        storage_options: Access to an object store, for listing (the engine has its own settings).
+
+    >>> source = FileSource("input/flights/*.csv", schema="origin string, dep_delay double", max_files=100)
+    >>> source.uri, source.on_corrupt
+    ('input/flights/*.csv', 'fail')
+    """
+
+    kind: ClassVar[str] = "files"
+
+    path: str | os.PathLike[str]
+    format: Format | None = None
+    schema: str | None = None
+    options: Mapping[str, str | bool | int] | None = None
+    max_files: int | None = None
+    max_bytes: int | None = None
+    max_rows: int | None = None
+    corrupt: OnCorrupt = "fail"
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    _location: FileLocation = field(init=False, repr=False)
+    _limits: SliceLimits = field(init=False, repr=False)
+    _seen: SeenFiles = field(init=False, repr=False, default_factory=SeenFiles)
+
+    def __post_init__(self) -> None:
+        if self.format not in {None, *_SUFFIXES.values()}:
+            raise PipelineError(f"a FileSource reads csv, json and parquet, not {self.format!r}")
+        if self.corrupt not in {"fail", "reject"}:
+            raise PipelineError(f'corrupt is "fail" or "reject", not {self.corrupt!r}')
+        access = tuple(sorted((self.storage_options or {}).items()))
+        object.__setattr__(self, "_location", FileLocation(os.fspath(self.path), access))
+        object.__setattr__(self, "_limits", SliceLimits(self.max_files, self.max_bytes, self.max_rows))
+        self._text("csv")
+
+    @property
+    def uri(self) -> str:
+        """The path without credentials."""
+        return self._location.uri
+
+    @property
+    def declared_schema(self) -> str | None:
+        """The schema as DDL."""
+        return self.schema
+
+    @property
+    def on_corrupt(self) -> OnCorrupt:
+        """What happens to records that cannot be parsed; Parquet has none."""
+        return self.corrupt
+
+    def config(self) -> dict[str, JSON]:
+        """All settings but the access to the object store."""
+        limits: dict[str, JSON] = {"max_files": self.max_files, "max_bytes": self.max_bytes, "max_rows": self.max_rows}
+        options = dict(self._text("csv").options)
+        return {
+            "path": self.uri,
+            "format": self.format,
+            "schema": self.schema,
+            "options": options,
+            "corrupt": self.corrupt,
+            **limits,
+        }
+
+    def identity(self) -> dict[str, JSON]:
+        """The path, which the files' names are relative to."""
+        return {"path": self.uri}
+
+    def infer_schema(self, session: SparkSession) -> str:
+        """The declared schema; else that of the first Parquet file, or of all CSV or JSON files there are."""
+        if self.schema is not None:
+            return parse_schema(session, self.schema)
+        files = self._location.find()
+        if not files:
+            raise MissingInputError(
+                "there is no file yet to infer the schema from", file=self.uri, remedy="give the source a schema="
+            )
+        kind = self._format(files)
+        if kind == "parquet":
+            frame = session.read.parquet(*self._location.engine_paths(files[:1]))
+        else:
+            text = self._text(kind)
+            options = dict(text.options)
+            if kind == "csv":
+                options = {"inferSchema": "true", **options, "header": str(text.has_header).lower()}
+            frame = session.read.format(kind).options(**options).load(self._location.engine_paths(files))
+        return str(frame.schema.json())
+
+    def choose(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> SliceChoice | None:
+        """The next files that were never read, within the limits.
+
+        Raises:
+            MissingInputError: The folder is missing or may not be read.
+            BadInputError: A file that was read has changed, or a file is of another format than the rest.
+        """
+        found = self._location.find()
+        self._seen.move_to(start, consumed)
+        new = []
+        for file in found:
+            before = self._seen.files.get(file.path)
+            if before is None:
+                new.append(file)
+            elif before != file:
+                raise changed_file(self._location.full_path(file), before, file)
+        if not new:
+            return None
+        taken = self._limits.take(new, self._count_rows)
+        self._format(taken)
+        items: list[JSON] = [file.to_json() for file in taken]
+        return SliceChoice(SourceSlice(start, self._seen.position_after(taken), items), more=len(taken) < len(new))
+
+    def verify(self, items: JSON, schema_json: str) -> None:
+        """Look whether the files are there unchanged, and have all columns: by CSV headers and Parquet footers."""
+        files = files_of(items)
+        self._location.require(files)
+        kind = self._format(files)
+        columns = field_types(schema_json)
+        if kind == "parquet":
+            self._each(files, lambda file: parquet_format.verify(self._location, file, columns))
+        elif self._text(kind).has_header:
+            self._each(files, lambda file: self._text(kind).verify(self._location, file, columns))
+
+    def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
+        """The rows of the files ``items``, after ``verify``."""
+        self.verify(items, schema_json)
+        return self._frame(session, files_of(items), schema_json, corrupt)
+
+    def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
+        """The file, and if possible the record and column, that made the engine fail."""
+        files = files_of(items)
+        return explain_read_failure(
+            error,
+            {self._location.full_path(file): file for file in files},
+            count=lambda file: self._frame(session, [file], schema_json, "fail").count(),
+            rejects=lambda file: self._frame(session, [file], schema_json, "reject"),
+        )
+
+    def largest_event_time(self, items: JSON, column: str) -> int | Unknown | None:
+        """From Parquet footers; unknown for text."""
+        files = files_of(items)
+        if self._format(files) != "parquet":
+            return UNKNOWN
+        return parquet_format.largest_event_time([parquet_format.footer(self._location, file) for file in files], column)
+
+    def null_count(self, items: JSON, column: str) -> int | Unknown:
+        """From Parquet footers; unknown for text."""
+        files = files_of(items)
+        if self._format(files) != "parquet":
+            return UNKNOWN
+        return parquet_format.null_count([parquet_format.footer(self._location, file) for file in files], column)
+
+    def pin(self) -> JSON:
+        """All files there are."""
+        return [file.to_json() for file in self._location.find()]
+
+    def read_pinned(self, session: SparkSession, pin: JSON, schema_json: str) -> DataFrame:
+        """The rows of all pinned files."""
+        if not pin:
+            raise MissingInputError("there is no file to read", file=self.uri)
+        return self.read(session, pin, schema_json)
+
+    def _frame(self, session: SparkSession, files: Sequence[SourceFile], schema_json: str, corrupt: OnCorrupt) -> DataFrame:
+        kind = self._format(files)
+        if kind == "parquet":
+            return parquet_format.read(session, self._location, files, schema_json)
+        return TextReader(self._location, self._text(kind)).read(session, files, schema_json, corrupt)
+
+    def _text(self, kind: Literal["csv", "json"]) -> TextFormat:
+        shown = {
+            name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (self.options or {}).items()
+        }
+        return TextFormat(kind, tuple(sorted(shown.items())))
+
+    def _format(self, files: Sequence[SourceFile]) -> Format:
+        """The one format of files.
+
+        Raises:
+            BadInputError: Their suffixes tell no format or different ones.
+        """
+        if self.format is not None:
+            return self.format
+        formats: dict[Format, SourceFile] = {}
+        for file in files:
+            name = file.path.lower()
+            for compression in _COMPRESSIONS:
+                name = name.removesuffix(compression)
+            kind = _SUFFIXES.get(name.rpartition(".")[2])
+            if kind is None or (formats and kind not in formats):
+                problem = (
+                    "the file's suffix tells no format" if kind is None else f"a {kind} file is among files of another format"
+                )
+                raise BadInputError(
+                    problem, file=self._location.full_path(file), remedy="give a format=, or a path like folder/*.csv"
+                )
+            formats[kind] = file
+        return next(iter(formats))
+
+    def _count_rows(self, file: SourceFile) -> int:
+        kind = self._format([file])
+        if kind == "parquet":
+            return parquet_format.footer(self._location, file).rows
+        return self._text(kind).count_rows(self._location, file)
+
+    def _each(self, files: Sequence[SourceFile], look: Callable[[SourceFile], None]) -> None:
+        """Look at files, some at a time: an object store takes its time for each."""
+        with ThreadPoolExecutor(_READERS) as pool:
+            for _ in pool.map(look, files):
+                pass

@@ -1,0 +1,268 @@
+"""Which files a path, a glob or a URI means right now."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.errors import BadInputError, MissingInputError
+from dagster_operators.graph.slice import JSON
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo, FileSystem
+
+_GLOB = re.compile(r"[*?\[{]")
+_UNFINISHED = (".tmp", ".part", ".crc")
+
+
+@dataclass(frozen=True, order=True)
+class SourceFile:
+    """One file as it was when it was listed; another size or time means another content.
+
+    Args:
+        modified: Time of the last change, in microseconds since 1970.
+        path: The path below the source's folder.
+        size: The size in bytes.
+    """
+
+    modified: int
+    path: str
+    size: int
+
+    def to_json(self) -> list[JSON]:
+        """The file as the ledger stores it."""
+        return [self.path, self.size, self.modified]
+
+    @classmethod
+    def from_json(cls, value: Any) -> SourceFile:
+        """The file that ``to_json`` wrote."""
+        path, size, modified = value
+        return cls(modified, path, size)
+
+
+@dataclass(frozen=True)
+class FileLocation:
+    """A folder with all below it, the files a glob matches, or one file, on any file system that Arrow knows.
+
+    Args:
+        path: A local path or URI; ``*``, ``**``, ``?``, ``[...]`` and ``{a,b}`` match as in a shell.
+        storage_options: Access to an object store, by the names object stores use (``AWS_ACCESS_KEY_ID``, ...).
+
+    Files whose name, or whose folder's name, starts with "." or "_", or whose name ends in ".tmp", ".part" or ".crc", are being
+    written or are not data: they are left out.
+    """
+
+    path: str
+    storage_options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def uri(self) -> str:
+        """The location without credentials."""
+        return re.sub(r"//[^/@:]*:[^/@]*@", "//", self.path)
+
+    def find(self) -> list[SourceFile]:
+        """All files there are, by time of change and then name.
+
+        Raises:
+            MissingInputError: The folder or file is missing or may not be read.
+        """
+        from pyarrow.fs import FileSelector, FileType
+
+        place = self._resolve()
+        filesystem, _ = self._filesystem()
+        try:
+            listed = [filesystem.get_file_info(place.folder)]
+            if listed[0].type != FileType.File:
+                listed = filesystem.get_file_info(FileSelector(place.folder, recursive=place.recursive))
+        except OSError as error:
+            raise _missing(place.folder, error) from error
+        files = []
+        for entry in listed:
+            path = entry.path[len(place.base) :].lstrip("/")
+            below = entry.path[len(place.folder) :].lstrip("/")
+            if (
+                entry.type == FileType.Directory
+                or _is_hidden(below)
+                or not (place.pattern is None or place.pattern.fullmatch(path))
+            ):
+                continue
+            if entry.type != FileType.File:
+                raise MissingInputError("an input file vanished or is a broken link", file=entry.path)
+            files.append(_source_file(path, entry))
+        return sorted(files)
+
+    def require(self, files: Sequence[SourceFile]) -> None:
+        """Make sure that files are still what they were when they were listed.
+
+        Raises:
+            MissingInputError: One has vanished or may not be read.
+            BadInputError: One has changed.
+        """
+        from pyarrow.fs import FileType
+
+        base = self._resolve().base
+        try:
+            entries = self._filesystem()[0].get_file_info([f"{base}/{file.path}" for file in files])
+        except OSError as error:
+            raise _missing(base, error) from error
+        for file, entry in zip(files, entries, strict=True):
+            if entry.type != FileType.File:
+                raise _vanished(entry.path)
+            if _source_file(file.path, entry) != file:
+                raise changed_file(entry.path, file, _source_file(file.path, entry))
+
+    def full_path(self, file: SourceFile) -> str:
+        """The file's path on its file system."""
+        return f"{self._resolve().base}/{file.path}"
+
+    def engine_paths(self, files: Sequence[SourceFile]) -> list[str]:
+        """Files as Spark's readers take them, with what they would read as a glob escaped."""
+        base = self._resolve().base
+        _, root = self._filesystem()
+        scheme, authority, _ = _split(self.path)
+        prefix = f"{scheme or 'file'}://{authority}"
+        return [prefix + re.sub(r"([\\*?\[\]{}])", r"\\\1", f"{base}/{file.path}"[len(root) :]) for file in files]
+
+    @contextmanager
+    def opened(self, file: SourceFile, *, decompress: bool = False) -> Iterator[Any]:
+        """The file's bytes: as a stream, decompressed by what its name ends in, or as they are, for random access.
+
+        Raises:
+            MissingInputError: It cannot be opened.
+        """
+        path = self.full_path(file)
+        try:
+            filesystem, _ = self._filesystem()
+            source = filesystem.open_input_stream(path) if decompress else filesystem.open_input_file(path)
+        except FileNotFoundError as error:
+            raise _vanished(path) from error
+        except PermissionError as error:
+            raise MissingInputError("an input file may not be read", file=path) from error
+        with source:
+            yield source
+
+    def _filesystem(self) -> tuple[FileSystem, str]:
+        return _filesystem(self.path, self.storage_options)
+
+    def _resolve(self) -> _Place:
+        """What the path means now. Asked anew each time: the working directory or what is on disk may have changed."""
+        from pyarrow.fs import FileType
+
+        filesystem, root = self._filesystem()
+        scheme, _, path = _split(self.path)
+        full = os.path.abspath(path) if scheme in {"", "file"} else root + path.rstrip("/")  # noqa: PTH100  # a URI's path too
+        glob = _GLOB.search(full)
+        if glob is None or filesystem.get_file_info(full).type != FileType.NotFound:
+            return _Place(full.rpartition("/")[0], full, None, recursive=True)
+        base = full[: glob.start()].rpartition("/")[0]
+        tail = full[len(base) + 1 :]
+        return _Place(base, base or "/", re.compile(glob_regex(tail), re.DOTALL), recursive="/" in tail or "**" in tail)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A location on its file system: files are named relative to ``base``, and listed below ``folder``, which may be one file."""
+
+    base: str
+    folder: str
+    pattern: re.Pattern[str] | None
+    recursive: bool
+
+
+def _missing(path: str, error: OSError) -> MissingInputError:
+    if isinstance(error, FileNotFoundError):
+        return MissingInputError(
+            "the input folder or file does not exist", file=path, remedy="create it, or correct the source's path"
+        )
+    reason = "may not be read" if isinstance(error, PermissionError) else f"cannot be read ({error})"
+    return MissingInputError(f"the input folder {reason}", file=path)
+
+
+def _vanished(path: str) -> MissingInputError:
+    remedy = "put it back: the epoch was to read it and is not committed yet"
+    return MissingInputError("an input file of the epoch has vanished", file=path, remedy=remedy)
+
+
+def changed_file(path: str, before: SourceFile, now: SourceFile) -> BadInputError:
+    """The error for a file that is not what it was."""
+    what = f"size {before.size} -> {now.size}" if before.size != now.size else "time of change"
+    return BadInputError(
+        f"an input file changed after it was taken up ({what}); reading it again would repeat or lose rows",
+        file=path,
+        remedy="restore it, and put new rows into a new file; write files elsewhere and move them in when complete",
+    )
+
+
+def _source_file(path: str, entry: FileInfo) -> SourceFile:
+    return SourceFile((entry.mtime_ns or 0) // 1000, path, entry.size)
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith((".", "_")) for part in path.split("/")) or path.endswith(_UNFINISHED)
+
+
+def _split(path: str) -> tuple[str, str, str]:
+    """Scheme, authority and path of a URI; the first two are empty for a local path.
+
+    >>> _split("s3://bucket/a/*.csv"), _split("input/*.csv"), _split("file:///a")
+    (('s3', 'bucket', '/a/*.csv'), ('', '', 'input/*.csv'), ('file', '', '/a'))
+    """
+    scheme, separator, rest = path.partition("://")
+    if not separator:
+        return "", "", path
+    authority, slash, below = rest.partition("/")
+    return scheme, authority, slash + below
+
+
+@functools.lru_cache(maxsize=256)
+def _filesystem(path: str, storage_options: tuple[tuple[str, str], ...]) -> tuple[FileSystem, str]:
+    """The file system of a path, and what stands for the URI's authority in the paths on it."""
+    from pyarrow import fs
+
+    scheme, authority, _ = _split(path)
+    if scheme in {"", "file"}:
+        return fs.LocalFileSystem(), ""
+    if scheme in {"s3", "s3a"}:
+        return fs.S3FileSystem(**_s3_arguments(dict(storage_options))), authority
+    filesystem, root = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
+    return filesystem, root.rstrip("/")
+
+
+def _s3_arguments(options: Mapping[str, str]) -> dict[str, str]:
+    """Arrow's names for what object stores call ``AWS_*``; what is not given comes from the environment."""
+    names = {
+        "AWS_ACCESS_KEY_ID": "access_key",
+        "AWS_SECRET_ACCESS_KEY": "secret_key",
+        "AWS_SESSION_TOKEN": "session_token",
+        "AWS_REGION": "region",
+        "AWS_ENDPOINT_URL": "endpoint_override",
+    }
+    return {names[name.upper()]: value for name, value in options.items() if name.upper() in names}
+
+
+def glob_regex(glob: str) -> str:
+    """A shell glob over a relative path as a regular expression.
+
+    >>> bool(re.fullmatch(glob_regex("*/2023-*.{csv,csv.gz}"), "jfk/2023-01.csv.gz"))
+    True
+    >>> bool(re.fullmatch(glob_regex("**/*.csv"), "a/b/c.csv")), bool(re.fullmatch(glob_regex("*.csv"), "a/c.csv"))
+    (True, False)
+    """
+    tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[!?[^]]+\]|\{[^}]*\}|.", glob, re.DOTALL)
+    return "".join(_glob_token(token) for token in tokens)
+
+
+def _glob_token(token: str) -> str:
+    fixed = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    if token in fixed:
+        return fixed[token]
+    if token.startswith("[") and len(token) > 1:
+        return "[^" + token[2:] if token[1] == "!" else token
+    if token.startswith("{") and len(token) > 1:
+        return "(?:" + "|".join(glob_regex(choice) for choice in token[1:-1].split(",")) + ")"
+    return re.escape(token)

@@ -1,0 +1,181 @@
+"""Parquet files as their footers describe them: columns, row counts and the range of event times, without reading a row."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.connectors.connector import UNKNOWN, Unknown
+from dagster_operators.connectors.listing import FileLocation, SourceFile
+from dagster_operators.connectors.sql_text import shown_type
+from dagster_operators.errors import BadInputError
+
+if TYPE_CHECKING:
+    from pyarrow import DataType
+    from pyarrow.parquet import FileMetaData
+    from pyspark.sql import DataFrame, SparkSession
+
+_MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_WIDER = {
+    "byte": {"int8"},
+    "short": {"int8", "int16", "uint8"},
+    "integer": {"int8", "int16", "int32", "uint8", "uint16"},
+    "long": {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"},
+    "float": {"float"},
+    "double": {"float", "double", "int8", "int16", "int32", "uint8", "uint16"},
+    "boolean": {"bool"},
+    "date": {"date32[day]"},
+    "string": {"string", "large_string", "string_view"},
+    "binary": {"binary", "large_binary", "binary_view", "string", "large_string"},
+}
+"""The Arrow types that Spark's Parquet reader takes for each of its own."""
+
+
+@dataclass(frozen=True)
+class ColumnRange:
+    """What a footer says of one column.
+
+    Args:
+        largest: Largest event time in microseconds; None without values, unknown if the footer does not say.
+        nulls: Number of nulls.
+    """
+
+    largest: int | Unknown | None
+    nulls: int | Unknown
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What is kept of a file's footer."""
+
+    rows: int
+    types: Mapping[str, Any]
+    ranges: Mapping[str, ColumnRange]
+
+
+@functools.lru_cache(maxsize=8192)
+def footer(location: FileLocation, file: SourceFile) -> Footer:
+    """The footer of a file.
+
+    Raises:
+        BadInputError: The file is truncated or no Parquet file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with location.opened(file) as source:
+        try:
+            opened = pq.ParquetFile(source)
+            types = {field.name: field.type for field in opened.schema_arrow}
+            return Footer(opened.metadata.num_rows, types, _ranges(opened.metadata, types))
+        except (pa.ArrowException, OSError) as error:
+            raise BadInputError(f"a Parquet file is truncated or unreadable ({error})", file=location.full_path(file)) from error
+
+
+def verify(location: FileLocation, file: SourceFile, columns: Mapping[str, Any]) -> None:
+    """Look whether a file has all columns, in types that fit.
+
+    Args:
+        location: Where the file is.
+        file: The file.
+        columns: Spark types as JSON by column.
+
+    Raises:
+        BadInputError: A column is missing or of another type.
+    """
+    types = footer(location, file).types
+    for column, kind in columns.items():
+        if column not in types:
+            found = ", ".join(types)
+            raise BadInputError(
+                f"a column of the schema is not in the file, which has {found}", file=location.full_path(file), column=column
+            )
+        if not _fits(types[column], kind):
+            raise BadInputError(
+                f"a column is {types[column]} in the file and {shown_type(kind)} in the schema",
+                file=location.full_path(file),
+                column=column,
+                remedy="rewrite the file, with times in microseconds" if _is_nanoseconds(types[column]) else "rewrite the file",
+            )
+
+
+def read(session: SparkSession, location: FileLocation, files: Sequence[SourceFile], schema_json: str) -> DataFrame:
+    """The rows of files in the columns of the schema."""
+    from pyspark.sql.types import StructType
+
+    reader = session.read.schema(StructType.fromJson(json.loads(schema_json)))
+    return reader.options(ignoreCorruptFiles="false", ignoreMissingFiles="false").parquet(*location.engine_paths(files))
+
+
+def largest_event_time(footers: Iterable[Footer], column: str) -> int | Unknown | None:
+    """The largest event time over several files."""
+    found: list[int] = []
+    for each in footers:
+        largest = each.ranges[column].largest if column in each.ranges else UNKNOWN
+        if largest is UNKNOWN:
+            return UNKNOWN
+        if largest is not None:
+            found.append(largest)
+    return max(found, default=None)
+
+
+def null_count(footers: Iterable[Footer], column: str) -> int | Unknown:
+    """The number of nulls over several files."""
+    total = 0
+    for each in footers:
+        nulls = each.ranges[column].nulls if column in each.ranges else UNKNOWN
+        if nulls is UNKNOWN:
+            return UNKNOWN
+        total += nulls
+    return total
+
+
+def _ranges(metadata: FileMetaData, types: Mapping[str, DataType]) -> dict[str, ColumnRange]:
+    """Only of columns that are not nested: the statistics of others are of their leaves."""
+    places = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
+    return {name: _range(metadata, places[name], kind) for name, kind in types.items() if name in places}
+
+
+def _range(metadata: FileMetaData, place: int, kind: DataType) -> ColumnRange:
+    largest: list[int] = []
+    nulls: int | Unknown = 0
+    scale = _MICROS.get(str(kind.unit)) if str(kind).startswith("timestamp") else None
+    is_known = scale is not None
+    for group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(group).column(place)
+        statistics = chunk.statistics
+        has_nulls = statistics is not None and statistics.has_null_count
+        nulls = nulls + statistics.null_count if has_nulls and nulls is not UNKNOWN else UNKNOWN
+        if has_nulls and statistics.null_count == chunk.num_values:
+            continue
+        if scale is None or statistics is None or not statistics.has_min_max or chunk.physical_type != "INT64":
+            is_known = False
+        else:
+            largest.append(statistics.max_raw * scale)
+    return ColumnRange(max(largest, default=None) if is_known else UNKNOWN, nulls)
+
+
+def _fits(found: DataType, kind: Any) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if isinstance(kind, dict):
+        nested = {"array": pa.types.is_list, "struct": pa.types.is_struct, "map": pa.types.is_map}
+        fits = nested.get(kind["type"], lambda _: True)
+        return bool(fits(found)) or (kind["type"] == "array" and bool(pa.types.is_large_list(found)))
+    if kind in {"timestamp", "timestamp_ntz"}:
+        return bool(pa.types.is_timestamp(found)) and not _is_nanoseconds(found)
+    if kind.startswith("decimal"):
+        precision, scale = (int(part) for part in kind[8:-1].split(","))
+        return bool(pa.types.is_decimal(found)) and found.scale == scale and found.precision <= precision
+    return kind not in _WIDER or str(found) in _WIDER[kind]
+
+
+def _is_nanoseconds(found: DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_timestamp(found)) and found.unit == "ns"

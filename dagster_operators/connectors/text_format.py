@@ -1,0 +1,130 @@
+"""CSV and JSON-lines files as far as they can be understood without an engine: headers, row counts, and options."""
+
+from __future__ import annotations
+
+import csv
+import io
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dagster_operators.connectors.listing import FileLocation, SourceFile
+from dagster_operators.errors import BadInputError, PipelineError
+
+_REFUSED = {
+    "mode": 'say corrupt="fail" or corrupt="reject"',
+    "columnnameofcorruptrecord": 'say corrupt="fail" or corrupt="reject"',
+    "ignorecorruptfiles": "a file that cannot be read fails the epoch",
+    "ignoremissingfiles": "a file that has vanished fails the epoch",
+    "enforceschema": "columns are matched by the header's names",
+    "pathglobfilter": "put it into the path",
+    "recursivefilelookup": "a folder is read with all below it; for one level write folder/*.csv",
+    "modifiedbefore": "every file is read once",
+    "modifiedafter": "every file is read once",
+}
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How the text of a file is cut into records and values.
+
+    Args:
+        name: CSV, or JSON with one object a line.
+        options: Options of Spark's reader; ``header`` is true for CSV unless it is given.
+    """
+
+    name: Literal["csv", "json"]
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for option, _ in self.options:
+            if option.lower() in _REFUSED:
+                raise PipelineError(f"the option {option!r} is not for a FileSource", remedy=_REFUSED[option.lower()])
+
+    def option(self, *names: str, default: str) -> str:
+        """The value of an option by any of its names, in any case."""
+        given = {name.lower(): value for name, value in self.options}
+        return next((given[name.lower()] for name in names if name.lower() in given), default)
+
+    @property
+    def has_header(self) -> bool:
+        """The first line of each file has the columns' names."""
+        return self.name == "csv" and self.option("header", default="true").lower() == "true"
+
+    def header(self, location: FileLocation, file: SourceFile) -> tuple[str, ...]:
+        """The names in a CSV file's header.
+
+        Raises:
+            BadInputError: The file has no header, names a column twice, or is no text.
+        """
+        with decoded_lines(location, file, self) as lines:
+            names = next(self.records(lines), None)
+        if names is None:
+            raise BadInputError("a CSV file is empty: it has no header", file=location.full_path(file))
+        lowered = [name.lower() for name in names if name]
+        for name in names:
+            if lowered.count(name.lower()) > 1:
+                raise BadInputError("the header names a column twice", file=location.full_path(file), column=name)
+        return tuple(names)
+
+    def records(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """The records of CSV text as lists of values, without blank lines and comments."""
+        comment = self.option("comment", default="")
+        escape = self.option("escape", default="\\")
+        quote = self.option("quote", default='"')
+        records = csv.reader(
+            (line for line in lines if not (comment and line.startswith(comment))),
+            delimiter=self.option("sep", "delimiter", default=","),
+            quotechar=quote or None,
+            quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+            escapechar=None if escape == quote else escape or None,
+        )
+        return (record for record in records if any(record) or len(record) > 1)
+
+    def count_rows(self, location: FileLocation, file: SourceFile) -> int:
+        """How many lines of data a file has; exact unless values span lines."""
+        lines, last = 0, b"\n"
+        with readable(location, file), location.opened(file, decompress=True) as stream:
+            while block := stream.read(_BLOCK):
+                lines += block.count(b"\n")
+                last = block[-1:]
+        return max(lines + (last != b"\n") - self.has_header, 0)
+
+    def verify(self, location: FileLocation, file: SourceFile, columns: Mapping[str, Any]) -> None:
+        """Look whether a CSV file's header has all columns.
+
+        Raises:
+            BadInputError: A column is not there.
+        """
+        if not self.has_header:
+            return
+        found = {name.lower() for name in self.header(location, file)}
+        for column in columns:
+            if column.lower() not in found:
+                raise BadInputError(
+                    f"a column of the schema is not in the file's header, which has {', '.join(sorted(found))}",
+                    file=location.full_path(file),
+                    column=column,
+                    remedy="correct the file, or read files of the other layout with a source of their own",
+                )
+
+
+@contextmanager
+def readable(location: FileLocation, file: SourceFile) -> Iterator[None]:
+    """Turns what goes wrong while a file's bytes are read into errors that name the file."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        raise BadInputError(f"an input file is truncated or unreadable ({error})", file=location.full_path(file)) from error
+
+
+@contextmanager
+def decoded_lines(location: FileLocation, file: SourceFile, text: TextFormat) -> Iterator[Iterator[str]]:
+    """The lines of a text file, decompressed and decoded, with their line ends."""
+    encoding = text.option("encoding", "charset", default="utf-8").lower()
+    utf8 = encoding.replace("-", "").replace("_", "") == "utf8"
+    with readable(location, file), location.opened(file, decompress=True) as stream:
+        yield io.TextIOWrapper(stream, encoding="utf-8-sig" if utf8 else encoding, newline="")

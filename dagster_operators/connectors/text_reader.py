@@ -1,0 +1,128 @@
+"""CSV and JSON-lines files as DataFrames, in which no record and no value gets lost without a trace.
+
+Spark's readers parse only the columns a query asks for, so that whether a record counts as corrupt would depend on the query.
+A condition that is always true but mentions every column keeps them all, so that it does not.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.connectors.connector import OnCorrupt, field_types
+from dagster_operators.connectors.listing import FileLocation, SourceFile
+from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
+from dagster_operators.connectors.sql_text import literal, shown_type
+from dagster_operators.connectors.text_format import TextFormat
+from dagster_operators.connectors.text_salvage import read_salvaging
+from dagster_operators.operators.physical import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """Reads files of one text format with a session.
+
+    Args:
+        location: Where the files are.
+        text: Their format.
+    """
+
+    location: FileLocation
+    text: TextFormat
+
+    def read(self, session: SparkSession, files: Sequence[SourceFile], schema_json: str, corrupt: OnCorrupt) -> DataFrame:
+        """The rows of files in the columns of the schema; with ``corrupt="reject"`` the three columns of rejects follow.
+
+        CSV columns are matched by the header's names, so files may order them differently and have more of them.
+        """
+        if corrupt == "reject" and not keeps_corrupt_records(session):
+            return read_salvaging(session, self.location, self.text, files, schema_json)
+        parts = [
+            self._read_alike(session, alike, columns, schema_json, corrupt)
+            for columns, alike in self._layouts(files, schema_json)
+        ]
+        return functools.reduce(lambda left, right: left.union(right), parts)
+
+    def _layouts(self, files: Sequence[SourceFile], schema_json: str) -> Iterable[tuple[tuple[str, ...], list[SourceFile]]]:
+        """Files grouped by the order of their columns, and by compression, because some engines do not read a mixture at once."""
+        declared = tuple(field_types(schema_json))
+        groups: dict[tuple[tuple[str, ...], str], list[SourceFile]] = defaultdict(list)
+        for file in files:
+            columns = self.text.header(self.location, file) if self.text.has_header else declared
+            groups[columns, file.path.rsplit(".", 1)[-1]].append(file)
+        return [(columns, alike) for (columns, _), alike in groups.items()]
+
+    def _read_alike(
+        self, session: SparkSession, files: Sequence[SourceFile], columns: Sequence[str], schema_json: str, corrupt: OnCorrupt
+    ) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        fields = _file_fields(columns, schema_json)
+        if corrupt == "reject":
+            fields.append(_string_field(CORRUPT_RECORD))
+        options = dict(self.text.options)
+        if self.text.name == "csv":
+            options |= {"header": str(self.text.has_header).lower(), "columnPruning": "false"}
+        frame = (
+            session.read.format(self.text.name)
+            .schema(StructType.fromJson({"type": "struct", "fields": fields}))
+            .options(**options)
+            .options(mode="PERMISSIVE" if corrupt == "reject" else "FAILFAST", columnNameOfCorruptRecord=CORRUPT_RECORD)
+            .options(ignoreCorruptFiles="false", ignoreMissingFiles="false")
+            .load(self.location.engine_paths(files))
+            .where(_all_columns_matter([field["name"] for field in fields]))
+        )
+        declared = [quoted(name) for name in field_types(schema_json)]
+        if corrupt == "fail":
+            return frame.selectExpr(*declared)
+        reason = self._reason([field["name"] for field in fields[:-1]], schema_json)
+        # The path is a URI: decoded, it is the name people know the file by.
+        file = "regexp_replace(try_url_decode(replace(_metadata.file_path, '+', '%2B')), '^file:/+', '/')"
+        located = f"CASE WHEN {CORRUPT_RECORD} IS NOT NULL THEN {file} END AS {CORRUPT_FILE}"
+        return frame.selectExpr(*declared, CORRUPT_RECORD, located, f"{reason} AS {CORRUPT_REASON}")
+
+    def _reason(self, columns: Sequence[str], schema_json: str) -> str:
+        """SQL for what is wrong with a corrupt record: the columns whose text is there and whose value is not."""
+        raw = literal(", ".join(f"{quoted(name)} string" for name in columns))
+        options = {name: value for name, value in self.text.options if name.lower() not in {"header", "encoding", "charset"}}
+        listed = ", ".join(literal(text) for pair in ({"mode": "PERMISSIVE"} | options).items() for text in pair)
+        parsed = f"from_{self.text.name}({CORRUPT_RECORD}, {raw}, map({listed}))"
+        wrong = [
+            f"CASE WHEN {parsed}.{quoted(name)} IS NOT NULL AND {quoted(name)} IS NULL THEN "
+            f"concat({literal(f'column {name} is no {shown_type(kind)}: ')}, {parsed}.{quoted(name)}) END"
+            for name, kind in field_types(schema_json).items()
+        ]
+        found = f"concat_ws('; ', {', '.join(wrong)})"
+        return f"CASE WHEN {CORRUPT_RECORD} IS NOT NULL THEN coalesce(nullif({found}, ''), {literal(INCOMPLETE)}) END"
+
+
+@functools.lru_cache(maxsize=16)
+def keeps_corrupt_records(session: SparkSession) -> bool:
+    """Whether the engine's readers can set corrupt records aside; those that cannot (Sail) do not know a row's file either."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return len(session.sql("SELECT input_file_name()").schema) == 1
+    except PySparkException:
+        return False
+
+
+def _file_fields(columns: Sequence[str], schema_json: str) -> list[dict[str, Any]]:
+    """The fields of a file in its own order: the declared ones as declared, others as strings that nobody reads."""
+    declared = {field["name"].lower(): {**field, "nullable": True} for field in json.loads(schema_json)["fields"]}
+    return [declared.get(name.lower(), _string_field(f"_unread_{place}")) for place, name in enumerate(columns)]
+
+
+def _string_field(name: str) -> dict[str, Any]:
+    return {"name": name, "type": "string", "nullable": True, "metadata": {}}
+
+
+def _all_columns_matter(names: Iterable[str]) -> str:
+    return " + ".join(f"int({quoted(name)} IS NULL)" for name in names) + " >= 0"

@@ -133,7 +133,7 @@ class Dataflow:
 
 def check_name(what: str, name: str, **where: Any) -> None:
     """Raise PipelineError unless the name can be a folder, a Dagster op and an SQL name at once."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name):
         raise PipelineError(
             f"{name!r} is no name for a {what}", **where, remedy="use letters, digits and underscores, a letter first"
         )

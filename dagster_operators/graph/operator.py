@@ -80,6 +80,10 @@ class LogicalOperator(ABC):
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         """Which input columns each output column comes from."""
 
+    @abstractmethod
+    def lower(self, inputs: Sequence[StreamType]) -> object:
+        """The physical operator that does the work, for inputs of these types."""
+
     def watermark(self, inputs: int) -> int:
         """The output watermark for an input watermark: the identity unless the operator delays rows."""
         return inputs

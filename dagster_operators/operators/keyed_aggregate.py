@@ -57,15 +57,19 @@ class KeyedAggregate(LogicalOperator):
         return AggregateKeys(self)
 
 
-@dataclass(frozen=True)
 class AggregateKeys(RelationalOperator):
     """The lowering of :class:`KeyedAggregate`."""
 
     states: ClassVar[tuple[StateTable, ...]] = (StateTable("partials"),)
-    logical: KeyedAggregate
+
+    def __init__(self, logical: KeyedAggregate) -> None:
+        self.logical = logical
+        self._parts = logical.parts
 
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        self._parts = self.logical.parts.for_rows(inputs[0])
         partials = self._partials(inputs[0])
+        self._parts = self._parts.for_partials(partials)
         return Analysis(self._finish(partials), {"partials": partials})
 
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
@@ -92,15 +96,15 @@ class AggregateKeys(RelationalOperator):
     def _partials(self, frame: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
-        values = [F.expr(part.update).alias(part.column) for part in self.logical.parts.partials]
+        values = [F.expr(part.update).alias(part.column) for part in self._parts.partials]
         return frame.groupBy(*map(quoted, self.logical.keys)).agg(*values)
 
     def _merge(self, frame: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
-        values = [F.expr(part.merge).alias(part.column) for part in self.logical.parts.partials]
+        values = [F.expr(part.merge).alias(part.column) for part in self._parts.partials]
         return frame.groupBy(*map(quoted, self.logical.keys)).agg(*values)
 
     def _finish(self, frame: DataFrame) -> DataFrame:
-        finals = [f"{final} AS {quoted(name)}" for name, final in self.logical.parts.finals.items()]
+        finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
         return self._merge(frame).selectExpr(*map(quoted, self.logical.keys), *finals)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dagster_operators.errors import PipelineError, SchemaError
-from dagster_operators.graph.expressions import columns_of, parse_alias, parse_ddl
+from dagster_operators.graph.expressions import columns_of, parse_ddl
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, quoted
+from dagster_operators.operators.projection import named
 from dagster_operators.operators.source import Described
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Lookup(LogicalOperator):
         return [column for column in known.columns if column.lower() not in keys]
 
     def _name(self, known: StreamType | None, text: str) -> str:
-        expression, name = parse_alias(text)
+        expression, name = named(text)
         if known is not None:
             self.require(known, columns_of(expression), f"{text!r} of the lookup table")
         if name is None:
@@ -103,7 +104,7 @@ class JoinPinned(RelationalOperator):
             names = {right.lower() for _, right in lookup.on}
             chosen = [quoted(column) for column in table.columns if column.lower() not in names]
         else:
-            parsed = [parse_alias(text) for text in lookup.columns]
+            parsed = [named(text) for text in lookup.columns]
             chosen = [f"{expression} AS {quoted(name or expression)}" for expression, name in parsed]
         right = table.selectExpr(*keys, *chosen)
         same = " AND ".join(f"{quoted(left)} = `__key_{position}`" for position, (left, _) in enumerate(lookup.on))

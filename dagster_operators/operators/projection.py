@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,6 +23,21 @@ if TYPE_CHECKING:
 
 DELETED = "__deleted"
 """On an updating stream: whether the row of this key is to leave the table."""
+
+
+_PATH = re.compile(r"(?:(?:`(?:[^`]|``)+`|[A-Za-z_][A-Za-z0-9_]*)\s*\.\s*)*(?:`((?:[^`]|``)+)`|([A-Za-z_][A-Za-z0-9_]*))")
+
+
+def named(text: str) -> tuple[str, str | None]:
+    """An expression and the name of its column: its alias, or the last part of a plain column's name.
+
+    >>> named("a + 1 AS b"), named("flight.`tail num`"), named("a + 1")
+    (('a + 1', 'b'), ('flight.`tail num`', 'tail num'), ('a + 1', None))
+    """
+    expression, name = parse_alias(text)
+    if name is None and (plain := _PATH.fullmatch(expression.strip())):
+        name = plain[1].replace("``", "`") if plain[1] else plain[2]
+    return expression, name
 
 
 def from_columns(stream: StreamType, expression: str) -> frozenset[tuple[int, str]]:
@@ -77,7 +93,7 @@ class Select(LogicalOperator):
         stream = inputs[0]
         names, time, keys = [], None, []
         for text in self.expressions:
-            expression, name = parse_alias(text)
+            expression, name = named(text)
             self.require(stream, columns_of(expression), f"{text!r}")
             if name is None:
                 raise SchemaError(f"the expression {text!r} has no name", operator=self.name, remedy=f"write {text!r} AS name")
@@ -98,7 +114,7 @@ class Select(LogicalOperator):
         return StreamType(tuple(names), time, new_keys)
 
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        parsed = [parse_alias(text) for text in self.expressions]
+        parsed = [named(text) for text in self.expressions]
         return {name: from_columns(inputs[0], expression) for expression, name in parsed if name is not None}
 
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
@@ -108,7 +124,7 @@ class Select(LogicalOperator):
     def _select(self, frame: DataFrame) -> DataFrame:
         expressions = []
         for text in self.expressions:
-            expression, name = parse_alias(text)
+            expression, name = named(text)
             expressions.append(f"{expression} AS {quoted(name or expression)}")
         return frame.selectExpr(*expressions, *([DELETED] if DELETED in frame.columns else []))
 

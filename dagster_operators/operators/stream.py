@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.dataflow import Check, Dataflow, Table
-from dagster_operators.graph.expressions import parse_alias
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.operators.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.lookup import Lookup
-from dagster_operators.operators.projection import Drop, Filter, Rename, Select, Transform, WithColumns, as_pairs
+from dagster_operators.operators.projection import Drop, Filter, Rename, Select, Transform, WithColumns, as_pairs, named
 from dagster_operators.operators.source import Described
 from dagster_operators.operators.union import Union
 from dagster_operators.operators.window_aggregate import WindowAggregate
@@ -164,7 +163,7 @@ class Stream:
         names = []
         computed = {}
         for key in keys:
-            expression, name = parse_alias(key)
+            expression, name = named(key)
             if name is None:
                 raise SchemaError(f"the key {key!r} has no name", pipeline=self._dataflow.name, remedy=f"write {key!r} AS name")
             if expression.strip().strip("`") != name:

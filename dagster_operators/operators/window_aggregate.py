@@ -76,15 +76,19 @@ class WindowAggregate(LogicalOperator):
         return AggregateWindows(self)
 
 
-@dataclass(frozen=True)
 class AggregateWindows(RelationalOperator):
     """The lowering of :class:`WindowAggregate`."""
 
     states: ClassVar[tuple[StateTable, ...]] = (StateTable("panes", range_column=PANE),)
-    logical: WindowAggregate
+
+    def __init__(self, logical: WindowAggregate) -> None:
+        self.logical = logical
+        self._parts = logical.parts
 
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        self._parts = self.logical.parts.for_rows(inputs[0])
         panes = self._partials(self._panes(inputs[0]))
+        self._parts = self._parts.for_partials(panes)
         return Analysis(self._close(panes, MIN_WATERMARK, MAX_WATERMARK), {"panes": panes})
 
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
@@ -126,7 +130,7 @@ class AggregateWindows(RelationalOperator):
     def _grouped(self, frame: DataFrame, time: str, *, update: bool) -> DataFrame:
         from pyspark.sql import functions as F
 
-        partials = self.logical.parts.partials
+        partials = self._parts.partials
         values = [F.expr(part.update if update else part.merge).alias(part.column) for part in partials]
         return frame.groupBy(*map(quoted, self.logical.keys), time).agg(*values)
 
@@ -148,13 +152,13 @@ class AggregateWindows(RelationalOperator):
         else:
             first = f"{self._last_start()} - ({self._last_start()} + {window.size - window.pane}L - {PANE}) div {window.slide}L * {window.slide}L"
             spread = f"explode(sequence({first}, {self._last_start()}, {window.slide}L)) AS __window"
-            windows = panes.selectExpr(*keys, *(quoted(part.column) for part in self.logical.parts.partials), spread)
+            windows = panes.selectExpr(*keys, *(quoted(part.column) for part in self._parts.partials), spread)
         if begin != MIN_WATERMARK:
             windows = windows.filter(f"__window > {begin - window.size}L")
         if end != MAX_WATERMARK:
             windows = windows.filter(f"__window <= {end - window.size}L" if end != MIN_WATERMARK else "false")
         merged = self._grouped(windows, "__window", update=False)
-        finals = [f"{final} AS {quoted(name)}" for name, final in self.logical.parts.finals.items()]
+        finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
         start, stop = f"timestamp_micros(__window) AS {WINDOW_START}", f"timestamp_micros(__window + {window.size}L) AS {WINDOW_END}"
         return merged.selectExpr(*keys, start, stop, *finals)
 

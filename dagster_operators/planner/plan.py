@@ -57,7 +57,8 @@ class Plan:
 
 def lower(dataflow: Dataflow) -> dict[str, RelationalOperator]:
     """The physical operator of each logical one."""
-    return {node.name: node.operator.lower([dataflow.nodes[name].type for name in node.inputs]) for node in dataflow}
+    lowered = {node.name: node.operator.lower([dataflow.nodes[name].type for name in node.inputs]) for node in dataflow}
+    return {name: operator for name, operator in lowered.items() if isinstance(operator, RelationalOperator)}
 
 
 def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -> Plan:

@@ -17,6 +17,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dagster_operators.errors import EngineError, JavaMissingError, OperatorsError
@@ -117,7 +118,7 @@ class Spark:
         check_java()
         from delta import configure_spark_with_delta_pip
 
-        builder: SparkSession.Builder = SparkSession.builder.appName("dagster_operators").master(self.master or "local[*]")  # type: ignore[name-defined]
+        builder: SparkSession.Builder = SparkSession.builder.appName("dagster_operators").master(self.master or "local[*]")
         settings = {
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -160,7 +161,7 @@ def _stopped(session: SparkSession) -> bool:
 def _launcher_log() -> Iterator[None]:
     """Send what the Java process writes to standard error (the resolver's banner among it) to a file of its own."""
     log = tempfile.NamedTemporaryFile("w+", prefix="dagster_operators-spark-", suffix=".log", delete=False)
-    atexit.register(lambda: os.path.exists(log.name) and os.unlink(log.name))
+    atexit.register(Path(log.name).unlink, missing_ok=True)
     sys.stderr.flush()
     saved = os.dup(2)
     os.dup2(log.fileno(), 2)

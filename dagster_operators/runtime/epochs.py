@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.rejects import REJECTS_SCHEMA
@@ -24,10 +24,12 @@ from dagster_operators.runtime.engine import Engine
 from dagster_operators.runtime.stage_run import StageRun
 from dagster_operators.runtime.staged_files import StagedFiles
 from dagster_operators.time.watermark import MAX_WATERMARK
-from dagster_operators.transactions.coordinator import Coordinator, EpochHandle, StageAttempt
-from dagster_operators.transactions.lease import Owner
+from dagster_operators.transactions.coordinator import Coordinator, StageAttempt
+from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.manifest import Manifest
-from dagster_operators.transactions.records import Complete, DatasetRecord, LedgerView, PlanRecord, Slices, StageRecord
+from dagster_operators.transactions.plan import DatasetRecord, EpochHandle, PlanRecord, Slices, StageRecord
+from dagster_operators.transactions.records import Complete
+from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,7 +110,7 @@ class Epochs:
             node = self._dataflow.nodes[stage.output]
             if stage.table is not None:
                 schema = without_marks(made.schemas[stage.output])
-                kind = "updating" if node.type.updating else "append"
+                kind: Literal["append", "updating"] = "updating" if node.type.updating else "append"
                 fingerprint = json.dumps([kind, list(node.type.keys or ()), json.loads(schema)])
                 yield stage.dataset, DatasetRecord(schema, kind, stage.table.description, fingerprint)
             for name in stage.operators:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -21,6 +22,7 @@ from dagster_operators.time.watermark import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.records import Complete
 
 
@@ -58,6 +60,7 @@ class Pipeline:
         self.engine = engine
         self._storage_options = dict(storage_options or {})
         self._lease_seconds = lease_seconds
+        self._me: Owner | None = None
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, root={self.root!r})"
@@ -114,6 +117,15 @@ class Pipeline:
         coordinator = Coordinator(self.name, self.root, storage_options=self._storage_options, lease_seconds=self._lease_seconds)
         return Epochs(self.dataflow, coordinator, self.engine or default_engine())
 
+    @property
+    def _owner(self) -> Owner:
+        """This process, under one name for as long as it lives (a forked child is another)."""
+        from dagster_operators.transactions.owner import Owner
+
+        if self._me is None or self._me.pid != os.getpid():
+            self._me = Owner.of_process()
+        return self._me
+
     def run_epoch(self, *, wait_seconds: float = 0) -> EpochResult:
         """Run one epoch in this process, without Dagster.
 
@@ -123,10 +135,8 @@ class Pipeline:
         Returns:
             What the epoch did; ``empty`` when the sources held nothing new.
         """
-        from dagster_operators.transactions.lease import Owner
-
         started = time.monotonic()
-        handle = self.epochs.begin(Owner.of_process(), wait_seconds=wait_seconds)
+        handle = self.epochs.begin(self._owner, wait_seconds=wait_seconds)
         begun = time.monotonic()
         if handle is None:
             last = self.epochs.coordinator.last_complete()
@@ -201,4 +211,4 @@ class Snapshot:
 
     def uri(self, table: str) -> str:
         """Where the Delta table lies."""
-        return self._pipeline.epochs.coordinator.root.uri(f"tables/{table}")
+        return self._pipeline.epochs.coordinator.root.join("tables", table)

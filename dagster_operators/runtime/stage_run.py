@@ -299,8 +299,8 @@ class StageRun:
             piece = self._handle.slices.offsets.get(name)
             if piece is None or piece.items is None:
                 continue
-            told = self._connector(name).explain_failure(error, piece.items)
-            if isinstance(told, OperatorsError):
+            told = self._connector(name).explain_failure(self._session, error, piece.items, self._sources[name])
+            if told is not None:
                 return told.at(source=name, **self._where())
         reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
         return StageFailedError(f"the stage failed: {reason}", **self._where())

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from dagster_operators.errors import StorageError
 from dagster_operators.runtime.parquet_stats import delta_stats
 from dagster_operators.transactions.manifest import FileEntry
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 KEY_GROUPS = "key-groups"
 """The folder level (not a column of the data) that says which key groups an updating table's file holds, as ``000-127``."""
 
+_FEW = 4
 _RANGE = re.compile(rf"{KEY_GROUPS}=(\d+)-(\d+)/")
 
 
@@ -53,29 +53,34 @@ class StagedFiles:
         writer = frame.write.mode("append")
         if by:
             writer = writer.partitionBy(*by)
-        writer.parquet(self._root.uri(f"{dataset}/{directory}"))
+        writer.parquet(self._root.join(dataset, directory))
         return self.collect(dataset, directory)
 
     def collect(self, dataset: str, directory: str) -> tuple[FileEntry, ...]:
         """The files that a write left in a folder, without those that hold no rows."""
-        found = [(path, size) for path, size in self._root.files(f"{dataset}/{directory}") if path.endswith(".parquet")]
-        with ThreadPoolExecutor(min(8, max(1, len(found)))) as pool:
-            entries = list(pool.map(lambda item: self._entry(dataset, f"{directory}/{item[0]}", item[1]), sorted(found)))
+        from pyarrow import fs
+
+        base = self._root.path(dataset)
+        with self._root.guard(f"{dataset}/{directory}", "the staged files cannot be listed"):
+            listed = self._root.files.get_file_info(fs.FileSelector(f"{base}/{directory}", allow_not_found=True, recursive=True))
+        found = sorted((info.path.removeprefix(f"{base}/"), info.size) for info in listed if info.path.endswith(".parquet"))
+        if len(found) < _FEW:
+            entries = [self._entry(dataset, *item) for item in found]
+        else:
+            with ThreadPoolExecutor(8) as pool:
+                entries = list(pool.map(lambda item: self._entry(dataset, *item), found))
         return tuple(entry for entry in entries if entry.rows)
 
     def _entry(self, dataset: str, path: str, size: int) -> FileEntry:
         import pyarrow.parquet as pq
 
-        try:
-            with self._root.open(f"{dataset}/{path}") as file:
-                footer = pq.read_metadata(file)
-        except (OSError, ValueError) as error:
-            raise StorageError(f"a staged file cannot be read back: {error}", file=f"{dataset}/{path}") from error
+        with self._root.guard(f"{dataset}/{path}", "a staged file cannot be read back"):
+            footer = pq.read_metadata(self._root.path(dataset, path), filesystem=self._root.files)
         return FileEntry(path, size, footer.num_rows, delta_stats(footer), key_groups(path))
 
     def read(self, dataset: str, files: Iterable[FileEntry], schema_json: str) -> DataFrame | None:
         """The rows of some files of a dataset; None without files."""
-        paths = [self._root.uri(f"{dataset}/{file.path}") for file in files]
+        paths = [self._root.join(dataset, file.path) for file in files]
         if not paths:
             return None
         return self._session.read.schema(struct(schema_json)).parquet(*paths)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from dagster_operators.connectors import parquet_format
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, field_types, parse_schema
+from dagster_operators.connectors.dialect import reader_paths
 from dagster_operators.connectors.listing import FileLocation, SourceFile, changed_file
 from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.connectors.slicing import SeenFiles, SliceLimits, files_of
@@ -128,14 +129,15 @@ class FileSource(Connector):
                 "there is no file yet to infer the schema from", file=self.uri, remedy="give the source a schema="
             )
         kind = self._format(files)
+        paths = reader_paths(session, self._location.file_uris(files))
         if kind == "parquet":
-            frame = session.read.parquet(*self._location.engine_paths(files[:1]))
+            frame = session.read.parquet(paths[0])
         else:
             text = self._text(kind)
             options = dict(text.options)
             if kind == "csv":
                 options = {"inferSchema": "true", **options, "header": str(text.has_header).lower()}
-            frame = session.read.format(kind).options(**options).load(self._location.engine_paths(files))
+            frame = session.read.format(kind).options(**options).load(paths)
         return str(frame.schema.json())
 
     def choose(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> SliceChoice | None:

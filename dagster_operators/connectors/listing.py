@@ -120,13 +120,12 @@ class FileLocation:
         """The file's path on its file system."""
         return f"{self._resolve().base}/{file.path}"
 
-    def engine_paths(self, files: Sequence[SourceFile]) -> list[str]:
-        """Files as Spark's readers take them, with what they would read as a glob escaped."""
+    def file_uris(self, files: Sequence[SourceFile]) -> list[str]:
+        """Files as URIs, with nothing escaped or encoded."""
         base = self._resolve().base
         _, root = self._filesystem()
         scheme, authority, _ = _split(self.path)
-        prefix = f"{scheme or 'file'}://{authority}"
-        return [prefix + re.sub(r"([\\*?\[\]{}])", r"\\\1", f"{base}/{file.path}"[len(root) :]) for file in files]
+        return [f"{scheme or 'file'}://{authority}" + f"{base}/{file.path}"[len(root) :] for file in files]
 
     @contextmanager
     def opened(self, file: SourceFile, *, decompress: bool = False) -> Iterator[Any]:

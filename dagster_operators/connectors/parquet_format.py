@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import UNKNOWN, Unknown
+from dagster_operators.connectors.dialect import reader_paths
 from dagster_operators.connectors.listing import FileLocation, SourceFile
 from dagster_operators.connectors.sql_text import shown_type
 from dagster_operators.errors import BadInputError
@@ -107,7 +108,9 @@ def read(session: SparkSession, location: FileLocation, files: Sequence[SourceFi
     from pyspark.sql.types import StructType
 
     reader = session.read.schema(StructType.fromJson(json.loads(schema_json)))
-    return reader.options(ignoreCorruptFiles="false", ignoreMissingFiles="false").parquet(*location.engine_paths(files))
+    return reader.options(ignoreCorruptFiles="false", ignoreMissingFiles="false").parquet(
+        *reader_paths(session, location.file_uris(files))
+    )
 
 
 def largest_event_time(footers: Iterable[Footer], column: str) -> int | Unknown | None:

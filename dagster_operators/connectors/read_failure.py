@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 # Spark names the file; Sail only says what kind of file it was.
 _ABOUT_INPUT = re.compile(
-    r"FAILED_READ_FILE|MALFORMED_|CANNOT_READ|(Json|Csv|Parquet|Arrow) error|deflate|compress", re.IGNORECASE
+    r"FAILED_READ_FILE|MALFORMED_|CANNOT_READ|(Json|Csv|Parser|Parquet|Arrow) error|deflate|compress", re.IGNORECASE
 )
 _VANISHED = re.compile(r"FILE_NOT_EXIST|FileNotFound|No such file|not found", re.IGNORECASE)
 _UNREACHABLE = re.compile(r"Permission denied|AccessDenied|Connection|timed? ?out|SlowDown", re.IGNORECASE)
@@ -44,11 +45,11 @@ def explain_read_failure(
     if not _ABOUT_INPUT.search(text) and not (named and _VANISHED.search(text)):
         return None
     if named:
-        return _explained(text, named[0], lambda: rejects(files[named[0]]))
+        return _explained(text, named[0], functools.partial(rejects, files[named[0]]))
     for path, file in files.items():
-        failure = _attempt(lambda file=file: count(file))  # type: ignore[misc]
+        failure = _attempt(functools.partial(count, file))
         if isinstance(failure, Exception):
-            return _explained(_without_trace(failure), path, lambda file=file: rejects(file))  # type: ignore[misc]
+            return _explained(_without_trace(failure), path, functools.partial(rejects, file))
     return None
 
 

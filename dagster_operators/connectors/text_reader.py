@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import OnCorrupt, field_types
+from dagster_operators.connectors.dialect import reader_paths, reads_like_spark
 from dagster_operators.connectors.listing import FileLocation, SourceFile
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
 from dagster_operators.connectors.sql_text import literal, shown_type
@@ -42,7 +43,7 @@ class TextReader:
 
         CSV columns are matched by the header's names, so files may order them differently and have more of them.
         """
-        if corrupt == "reject" and not keeps_corrupt_records(session):
+        if corrupt == "reject" and not reads_like_spark(session):
             return read_salvaging(session, self.location, self.text, files, schema_json)
         parts = [
             self._read_alike(session, alike, columns, schema_json, corrupt)
@@ -76,7 +77,7 @@ class TextReader:
             .options(**options)
             .options(mode="PERMISSIVE" if corrupt == "reject" else "FAILFAST", columnNameOfCorruptRecord=CORRUPT_RECORD)
             .options(ignoreCorruptFiles="false", ignoreMissingFiles="false")
-            .load(self.location.engine_paths(files))
+            .load(reader_paths(session, self.location.file_uris(files)))
             .where(_all_columns_matter([field["name"] for field in fields]))
         )
         declared = [quoted(name) for name in field_types(schema_json)]
@@ -101,17 +102,6 @@ class TextReader:
         ]
         found = f"concat_ws('; ', {', '.join(wrong)})"
         return f"CASE WHEN {CORRUPT_RECORD} IS NOT NULL THEN coalesce(nullif({found}, ''), {literal(INCOMPLETE)}) END"
-
-
-@functools.lru_cache(maxsize=16)
-def keeps_corrupt_records(session: SparkSession) -> bool:
-    """Whether the engine's readers can set corrupt records aside; those that cannot (Sail) do not know a row's file either."""
-    from pyspark.errors import PySparkException
-
-    try:
-        return len(session.sql("SELECT input_file_name()").schema) == 1
-    except PySparkException:
-        return False
 
 
 def _file_fields(columns: Sequence[str], schema_json: str) -> list[dict[str, Any]]:

@@ -1,0 +1,51 @@
+"""What engines do differently when they read other people's files.
+
+Apache Spark sets corrupt records aside, knows a row's file, and takes paths for globs. Sail, a Spark Connect server in Rust, does
+neither of the first two, and takes paths for percent-encoded URLs; a path it does not find gives no rows and no error.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@functools.lru_cache(maxsize=16)
+def reads_like_spark(session: SparkSession) -> bool:
+    """Whether the session's readers are Apache Spark's; asked by analysing a query, which runs nothing."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return len(session.sql("SELECT input_file_name()").schema) == 1
+    except PySparkException:
+        return False
+
+
+def reader_paths(session: SparkSession, uris: Sequence[str]) -> list[str]:
+    """URIs of files, taken literally, as the session's readers take them."""
+    return [glob_escaped(uri) for uri in uris] if reads_like_spark(session) else [percent_encoded(uri) for uri in uris]
+
+
+def glob_escaped(uri: str) -> str:
+    r"""A URI with backslashes before what Hadoop's file systems would take for a glob.
+
+    >>> print(glob_escaped("file:///in/a[1].csv"))
+    file:///in/a\[1\].csv
+    """
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", uri)
+
+
+def percent_encoded(uri: str) -> str:
+    """A URI with its path encoded.
+
+    >>> percent_encoded("file:///in/a[1] b.csv")
+    'file:///in/a%5B1%5D%20b.csv'
+    """
+    scheme, separator, path = uri.partition("://")
+    return scheme + separator + quote(path, safe="/@:")

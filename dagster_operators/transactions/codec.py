@@ -1,0 +1,118 @@
+"""Frozen dataclasses to JSON and back, strictly: a field too many, missing or of the wrong type is an error.
+
+Records and manifests outlive the process that wrote them, so what is read is checked completely; nothing in a storage root is ever
+unpickled or evaluated.
+
+>>> @dataclasses.dataclass(frozen=True)
+... class Point:
+...     x: int
+...     tags: tuple[str, ...] = ()
+>>> from_json(Point, to_json(Point(1, ("a",))))
+Point(x=1, tags=('a',))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+from dagster_operators.errors import LedgerError
+from dagster_operators.graph.slice import JSON
+
+T = TypeVar("T")
+
+
+def to_json(value: Any) -> str:
+    """A dataclass as compact JSON with sorted keys, the same text for equal values."""
+    return json.dumps(encode(value), sort_keys=True, separators=(",", ":"))
+
+
+def from_json(kind: type[T], text: str) -> T:
+    """The dataclass that ``to_json`` wrote.
+
+    Raises:
+        LedgerError: The text is no JSON or does not fit ``kind``.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise LedgerError(f"a {kind.__name__} is not valid JSON: {error}") from error
+    decoded: T = decode(kind, data)
+    return decoded
+
+
+def encode(value: Any) -> Any:
+    """A dataclass as plain JSON values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: encode(getattr(value, name)) for name in _fields(type(value))}
+    if isinstance(value, Mapping):
+        return {str(name): encode(item) for name, item in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(encode(item) for item in value)
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise LedgerError(f"a {type(value).__name__} cannot be written to the ledger", remedy="use plain JSON values")
+
+
+def decode(kind: Any, data: Any, place: str = "") -> Any:
+    """Plain JSON values as a value of the annotated type ``kind``."""
+    if kind is Any or kind == JSON:
+        return data
+    if dataclasses.is_dataclass(kind):
+        return _decode_dataclass(kind, data, place or getattr(kind, "__name__", ""))
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in {types.UnionType, typing.Union}:
+        if data is None and type(None) in arguments:
+            return None
+        return decode(next(argument for argument in arguments if argument is not type(None)), data, place)
+    if origin is typing.Literal:
+        return _expect(data in arguments, data, place, data)
+    if origin is tuple:
+        _expect(isinstance(data, list), data, place)
+        if arguments[-1] is Ellipsis:
+            return tuple(decode(arguments[0], item, place) for item in data)
+        _expect(len(data) == len(arguments), data, place)
+        return tuple(decode(argument, item, place) for argument, item in zip(arguments, data, strict=True))
+    if origin is frozenset:
+        _expect(isinstance(data, list), data, place)
+        return frozenset(decode(arguments[0], item, place) for item in data)
+    if origin is not None:  # Mapping[str, ...]
+        _expect(isinstance(data, dict), data, place)
+        return {name: decode(arguments[1], item, f"{place}.{name}") for name, item in data.items()}
+    return _decode_scalar(kind, data, place)
+
+
+def _decode_scalar(kind: Any, data: Any, place: str) -> Any:
+    if kind is float:
+        _expect(isinstance(data, int | float) and not isinstance(data, bool), data, place)
+        return float(data)
+    return _expect(isinstance(data, kind) and (kind is bool or not isinstance(data, bool)), data, place, data)
+
+
+def _decode_dataclass(kind: Any, data: Any, place: str) -> Any:
+    _expect(isinstance(data, dict), data, place)
+    fields = _fields(kind)
+    unknown = sorted(set(data) - set(fields))
+    missing = sorted(set(fields) - set(data))
+    if unknown or missing:
+        raise LedgerError(f"{place} has unknown fields {unknown} and misses {missing}")
+    return kind(**{name: decode(hint, data[name], f"{place}.{name}") for name, hint in fields.items()})
+
+
+@cache
+def _fields(kind: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _expect(holds: bool, data: Any, place: str, value: Any = None) -> Any:
+    if not holds:
+        raise LedgerError(f"{place} has the unexpected value {str(data)[:80]!r}")
+    return value

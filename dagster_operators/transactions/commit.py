@@ -1,0 +1,300 @@
+"""The second half of the two-phase commit: the decision, and carrying it out, as generators that yield effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from dagster_operators.errors import CheckFailedError, FencedError, ForeignWriteError, LedgerError, OperatorsError
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.transactions.effects import (
+    Append,
+    CallParticipant,
+    CommitTable,
+    DeleteAttempts,
+    Effect,
+    FindMissing,
+    Now,
+    ReadLedger,
+    ReadManifest,
+    ReadTables,
+)
+from dagster_operators.transactions.manifest import Change, Manifest
+from dagster_operators.transactions.plan import EpochHandle, PlanRecord
+from dagster_operators.transactions.records import Begin, Complete, Decision, Prepared, Record
+from dagster_operators.transactions.recovery import (
+    base_for_commit,
+    check_tables,
+    decided_datasets,
+    generation_of,
+    version_after_commit,
+)
+from dagster_operators.transactions.view import LedgerView
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Effect, Any, T]
+"""A part of the protocol: yields effects, is sent their results (or thrown their errors), returns a ``T``."""
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Under what a run works: the pipeline's name, its root, the run's generation, the names of external participants."""
+
+    pipeline: str
+    root: str
+    generation: int
+    participants: tuple[str, ...] = ()
+
+
+def fence(view: LedgerView, run: RunContext) -> None:
+    """Refuse a run that another one has taken over from."""
+    if view.generation != run.generation:
+        raise FencedError(
+            f"another run has taken over: {view.owner}",
+            pipeline=run.pipeline,
+            generation=run.generation,
+            current_generation=view.generation,
+            remedy="let that run go on; start a new one if it has ended",
+        )
+
+
+def append(view: LedgerView, run: RunContext, make: Callable[[LedgerView], Record | None]) -> Steps[LedgerView]:
+    """Append what ``make`` gives for the view; after a conflict look again. ``make`` gives None when nothing is left to do."""
+    while True:
+        fence(view, run)
+        record = make(view)
+        if record is None:
+            return view
+        result = yield Append(record, view.version)
+        if isinstance(result, LedgerView):
+            return result
+        view = result.view
+
+
+def commit_epoch(run: RunContext, handle: EpochHandle) -> Steps[Complete]:
+    """Decide the epoch and carry it out; what is already done is not done again."""
+    view: LedgerView = yield ReadLedger()
+    done = completed(view, handle)
+    if done:
+        return done
+    fence(view, run)
+    if view.decision is None:
+        view = yield from _decide(run, view, handle)
+    view = yield from roll_forward(run, view)
+    done = completed(view, handle)
+    if done is None:
+        raise LedgerError("another epoch was completed instead", pipeline=run.pipeline, epoch=handle.epoch)
+    return done
+
+
+def completed(view: LedgerView, handle: EpochHandle) -> Complete | None:
+    """The completion of the handle's epoch, if it is the last one.
+
+    Raises:
+        LedgerError: The epoch was begun anew, or completed under another begin.
+    """
+    last = view.last_complete
+    if last and last.epoch == handle.epoch and last.begin_id == handle.begin_id:
+        return last
+    require_begin(view, handle)
+    return None
+
+
+def require_begin(view: LedgerView, handle: EpochHandle) -> Begin:
+    """The begin of the handle's epoch, which must still be open."""
+    begin = view.open_begin
+    if begin is None or (begin.epoch, begin.begin_id) != (handle.epoch, handle.begin_id):
+        now = f"epoch {begin.epoch} is open" if begin else f"epoch {view.last_epoch} is complete"
+        raise LedgerError(
+            f"this epoch is no longer open, it was begun anew or completed by another run ({now})",
+            pipeline=view.name,
+            epoch=handle.epoch,
+            remedy="start a new run",
+        )
+    return begin
+
+
+def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[LedgerView]:
+    begin = require_begin(view, handle)
+    prepared = _all_prepared(view, begin)
+    manifests: list[Manifest] = []
+    for record in prepared:
+        manifests.append((yield ReadManifest(record.epoch, record.stage, record.attempt, record.digest)))
+    _check_outcomes(run, begin, manifests)
+    changes = changes_by_dataset(manifests, begin.plan)
+    tables = yield ReadTables(tuple(sorted(view.versions.keys() | begin.plan.datasets.keys())))
+    check_tables(view, tables, begin.plan)
+    for dataset in begin.plan.datasets.keys() - view.versions.keys():
+        if not tables[dataset].exists:
+            raise ForeignWriteError("a new table was deleted", pipeline=run.pipeline, table=dataset, remedy="start a new run")
+    for dataset, change in changes.items():
+        if change.removes and (missing := (yield FindMissing(dataset, tables[dataset].version, change.removes))):
+            raise LedgerError(f"{len(missing)} files to be removed are not in the table: {missing[:3]}", pipeline=run.pipeline, table=dataset)
+    for index, (name, data) in enumerate(commit_data(run, manifests), start=1):
+        yield CallParticipant(name, "prepare", begin.epoch, data, index)
+    expected = {**{dataset: 0 for dataset in begin.plan.datasets}, **view.versions}
+    expected.update({dataset: expected[dataset] + 1 for dataset in changes})
+
+    def decision(now: LedgerView) -> Decision | None:
+        current = require_begin(now, handle)
+        if now.decision is not None:
+            return None
+        if _all_prepared(now, current) != prepared:
+            raise LedgerError("a stage was prepared anew meanwhile", pipeline=run.pipeline, epoch=begin.epoch, remedy="commit again")
+        return Decision(begin.epoch, run.generation, begin.begin_id, tuple(manifests), expected)
+
+    return (yield from append(view, run, decision))
+
+
+def _all_prepared(view: LedgerView, begin: Begin) -> tuple[Prepared, ...]:
+    missing = [stage.name for stage in begin.plan.stages if stage.name not in view.prepared]
+    if missing:
+        raise LedgerError(
+            f"not all stages are prepared: {', '.join(missing)}", pipeline=view.name, epoch=begin.epoch, remedy="run these stages first"
+        )
+    return tuple(view.prepared[stage.name] for stage in begin.plan.stages)
+
+
+def _check_outcomes(run: RunContext, begin: Begin, manifests: list[Manifest]) -> None:
+    failed = [check for manifest in manifests for check in manifest.checks if check.blocking and not check.passed]
+    if failed:
+        first = failed[0]
+        raise CheckFailedError(
+            f"{', '.join(f'{check.table}.{check.name}' for check in failed)} failed: {first.failed_rows} of {first.total_rows} rows "
+            f"do not satisfy {first.expression}",
+            pipeline=run.pipeline,
+            table=first.table,
+            check=first.name,
+            epoch=begin.epoch,
+            remedy="correct the input or the pipeline, or make the check not blocking; nothing was committed",
+        )
+
+
+def changes_by_dataset(manifests: list[Manifest] | tuple[Manifest, ...], plan: PlanRecord | None = None) -> dict[str, Change]:
+    """What the epoch does to each table, in the order of the stages; streams and empty changes left out."""
+    changes: dict[str, Change] = {}
+    for manifest in manifests:
+        for change in manifest.changes:
+            if change.is_stream or not (change.adds or change.removes):
+                continue
+            if change.dataset in changes or (plan and change.dataset not in plan.datasets):
+                reason = "is written by two stages" if change.dataset in changes else "is not in the plan"
+                raise LedgerError(f"a dataset {reason}", pipeline=manifest.pipeline, stage=manifest.stage, table=change.dataset)
+            changes[change.dataset] = change
+    return changes
+
+
+def commit_data(run: RunContext, manifests: list[Manifest] | tuple[Manifest, ...]) -> Iterator[tuple[str, Any]]:
+    """What each external participant was given to commit."""
+    seen: set[str] = set()
+    for manifest in manifests:
+        for name, data in manifest.commit_data.items():
+            if name in seen or name not in run.participants:
+                reason = "is written by two stages" if name in seen else "is not known to this run"
+                raise LedgerError(f"the participant {name!r} {reason}", pipeline=run.pipeline, stage=manifest.stage)
+            seen.add(name)
+            yield name, data
+
+
+def roll_forward(run: RunContext, view: LedgerView) -> Steps[LedgerView]:
+    """Carry the decision out: one commit for each table, the participants, the completion. Nothing in it is done twice."""
+    decision = view.decision
+    if decision is None:
+        return view
+    sinks = tuple(commit_data(run, decision.manifests))
+    changes = changes_by_dataset(decision.manifests)
+    try:
+        yield from _commit_tables(run, view, decision, changes)
+    except OperatorsError:
+        now: LedgerView = yield ReadLedger()
+        fence(now, run)  # a newer run has gone on, so the tables have too
+        raise
+    for index, (name, data) in enumerate(sinks, start=1):
+        yield CallParticipant(name, "commit", decision.epoch, data, index)
+    committed_at = yield Now()
+
+    def complete(now: LedgerView) -> Complete | None:
+        return None if now.decision is None else _completion(now, now.decision, run, committed_at)
+
+    view = yield from append(view, run, complete)
+    yield from tidy_up(view, run, decision)
+    return view
+
+
+def _commit_tables(run: RunContext, view: LedgerView, decision: Decision, changes: Mapping[str, Change]) -> Steps[None]:
+    datasets = decided_datasets(view)
+    tables = yield ReadTables(datasets)
+    bases = {dataset: base_for_commit(view, dataset, tables[dataset]) for dataset in datasets}
+    for index, (dataset, base) in enumerate(bases.items(), start=1):
+        while base is not None:
+            change = changes[dataset]
+            if change.removes and (missing := (yield FindMissing(dataset, base, change.removes))):
+                raise ForeignWriteError(
+                    f"{len(missing)} files to be removed are no longer in the table: {missing[:3]}",
+                    pipeline=run.pipeline,
+                    table=dataset,
+                    remedy="repair(table, keep='ours')",
+                )
+            if (yield CommitTable(dataset, base, decision.epoch, change, view.pipeline, index)) is None:
+                break
+            base = base_for_commit(view, dataset, (yield ReadTables((dataset,)))[dataset])
+
+
+def _completion(view: LedgerView, decision: Decision, run: RunContext, committed_at: float) -> Complete:
+    begin = view.open_begin
+    if begin is None or view.owner is None:
+        raise LedgerError("the decided epoch has no begin", pipeline=run.pipeline, epoch=decision.epoch)
+    last, plan, manifests = view.last_complete, begin.plan, decision.manifests
+    changed = decided_datasets(view)
+    slices = begin.slices
+    versions = {**dict.fromkeys(plan.datasets, 0), **view.versions, **{name: version_after_commit(view, name) for name in changed}}
+    finished = set(slices.finished) | set(last.finished if last else ())
+    return Complete(
+        epoch=decision.epoch,
+        generation=run.generation,
+        begin_id=decision.begin_id,
+        owner=view.owner,
+        versions=versions,
+        offsets={**(last.offsets if last else {}), **{name: part.end for name, part in slices.offsets.items()}},
+        watermarks=_end_watermarks(begin, manifests, finished),
+        finished=tuple(sorted(finished)),
+        rows=_sums(manifest.rows for manifest in manifests),
+        late_rows=_sums(manifest.late_rows for manifest in manifests),
+        rejected_rows=_sums(manifest.rejected_rows for manifest in manifests),
+        started_at=view.started_at(decision.begin_id),
+        committed_at=committed_at,
+        seconds={manifest.stage: manifest.seconds for manifest in manifests},
+        plan=plan.fingerprint,
+        fingerprints={**(last.fingerprints if last else {}), **{name: record.fingerprint for name, record in plan.datasets.items()}},
+        sources={**(last.sources if last else {}), **plan.sources},
+        last_epochs={**view.last_epochs, **dict.fromkeys(changed, decision.epoch)},
+        checks=tuple(check for manifest in manifests for check in manifest.checks),
+        external=tuple(name for manifest in manifests for name in manifest.commit_data),
+    )
+
+
+def _end_watermarks(begin: Begin, manifests: tuple[Manifest, ...], finished: set[str]) -> dict[str, int]:
+    ends = dict(begin.watermarks)
+    for manifest in manifests:
+        for source, watermark in manifest.watermarks.items():
+            ends[source] = max(ends.get(source, MIN_WATERMARK), watermark)
+    return {source: MAX_WATERMARK if source in finished else end for source, end in ends.items()}
+
+
+def _sums(parts: Iterator[Mapping[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for part in parts:
+        for name, rows in part.items():
+            sums[name] = sums.get(name, 0) + rows
+    return sums
+
+
+def tidy_up(view: LedgerView, run: RunContext, decision: Decision) -> Steps[None]:
+    """Delete the completed epoch's streams, and the attempts that were recorded but not decided and whose owner is fenced."""
+    chosen = tuple(manifest.attempt for manifest in decision.manifests)
+    recorded = {record.attempt for record in view.records if isinstance(record, Prepared) and record.epoch == decision.epoch}
+    unused = tuple(sorted(attempt for attempt in recorded - set(chosen) if generation_of(attempt) < run.generation))
+    yield DeleteAttempts(decision.epoch, chosen, streams_only=True)
+    if unused:
+        yield DeleteAttempts(decision.epoch, unused)

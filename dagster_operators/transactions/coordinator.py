@@ -1,0 +1,243 @@
+"""The commit protocol on real storage: what the runtime calls to take an epoch from begin to completion."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from dagster_operators.errors import PipelineBusyError, UnknownEpochError
+from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.transactions.commit import RunContext, Steps, commit_epoch
+from dagster_operators.transactions.effects import StageAttempt
+from dagster_operators.transactions.history import History
+from dagster_operators.transactions.lease import IsRunAlive, Lease
+from dagster_operators.transactions.ledger import DeltaLedger
+from dagster_operators.transactions.manifest import FileEntry, Manifest
+from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.participants import Participant
+from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices
+from dagster_operators.transactions.protocol import begin_epoch, open_generation, prepare_stage, resume_epoch, valid_manifest
+from dagster_operators.transactions.records import Complete, Repair
+from dagster_operators.transactions.repair import repair_table
+from dagster_operators.transactions.storage import Root
+from dagster_operators.transactions.tables import Tables
+from dagster_operators.transactions.view import LedgerView
+from dagster_operators.transactions.world import World
+
+T = TypeVar("T")
+
+
+class Coordinator:
+    """One run's access to the pipeline's ledger and tables.
+
+    Args:
+        pipeline: The pipeline's name.
+        root: Its storage root, a local path or an object-store URI.
+        storage_options: As deltalake takes them; never written anywhere.
+        lease_seconds: How long an owner without heartbeat is believed to be alive.
+        participants: External participants of the commit, by name.
+        is_run_alive: Asked about owners that are Dagster runs, before their heartbeat counts.
+
+    Example:
+        ``open`` once per run, then ``begin``, ``prepare`` for every stage in topological order, and ``commit``; ``close`` at the end.
+
+    >>> import tempfile
+    >>> from dagster_operators.transactions.plan import StageRecord
+    >>> plan = PlanRecord("p", (StageRecord("clean", "f"),), {"numbers": "n"})
+    >>> def work(attempt):
+    ...     return Manifest("demo", attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads, rows={"clean": 3})
+    >>> with tempfile.TemporaryDirectory() as root, Coordinator("demo", root) as run:
+    ...     generation = run.open(Owner.of_process())
+    ...     handle = run.begin(plan, lambda view: Slices({"numbers": SourceSlice(None, 3, [1, 2, 3])}))
+    ...     manifest = run.prepare(handle, "clean", work)
+    ...     complete = run.commit(handle)
+    >>> complete.epoch, complete.rows, complete.offsets
+    (1, {'clean': 3}, {'numbers': 3})
+    """
+
+    def __init__(
+        self,
+        pipeline: str,
+        root: str,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        lease_seconds: float = 30.0,
+        participants: Mapping[str, Participant] | None = None,
+        is_run_alive: IsRunAlive | None = None,
+    ) -> None:
+        self.pipeline = pipeline
+        self.root = Root(root, storage_options)
+        self.seconds: dict[str, float] = {}
+        self._participants = dict(participants or {})
+        self._ledger = DeltaLedger(self.root, pipeline)
+        self._tables = Tables(self.root)
+        self._lease = Lease(self.root, lease_seconds)
+        self._history = History(self._ledger)
+        self._world = World(self.root, self._ledger, self._tables, self._lease, self._participants, is_run_alive)
+        self._lease_seconds = lease_seconds
+        self._generation = 0
+        self._owner: Owner | None = None
+
+    def open(self, owner: Owner, *, wait_seconds: float = 0) -> int:
+        """Take over the pipeline and return the generation; one's own generation is kept.
+
+        Raises:
+            PipelineBusyError: Another owner is at work, and still is after ``wait_seconds``.
+        """
+        deadline = time.monotonic() + wait_seconds
+        while True:
+            try:
+                self._generation = self._run(open_generation(owner, self.pipeline, tuple(self._participants)))
+            except PipelineBusyError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(min(0.2, self._lease_seconds / 10))
+                continue
+            self._owner = owner
+            self._lease.hold(self._generation)
+            return self._generation
+
+    def begin(self, plan: PlanRecord, choose: Callable[[LedgerView], Slices | None]) -> EpochHandle | None:
+        """Recover what earlier runs left, then take up the open epoch or begin the next one with the slices ``choose`` gives.
+
+        Returns:
+            None when there is nothing new; the pipeline is then free for other runs.
+        """
+        self.seconds.clear()
+        self._lease.hold(self._generation)
+        handle = self._run(begin_epoch(self._context(self._generation), plan), choose=choose)
+        if handle is None:
+            self._lease.release(self._generation)
+        return handle
+
+    def resume(self, handle: EpochHandle, owner: Owner) -> EpochHandle:
+        """Join an epoch that another process or an earlier run began.
+
+        Raises:
+            PipelineBusyError: The run that began it is at work, and it is another one.
+            LedgerError: The epoch was begun anew or another one was completed since.
+        """
+        self.open(owner)
+        return self._run(resume_epoch(self._context(self._generation), handle))
+
+    def prepare(self, handle: EpochHandle, stage: str, work: Callable[[StageAttempt], Manifest]) -> Manifest:
+        """The stage's manifest: the valid one that is there, or the one ``work`` gives, which is then recorded.
+
+        Raises:
+            FencedError: Another run took over.
+        """
+        self._lease.hold(handle.generation)
+        return self._run(prepare_stage(self._context(handle.generation), handle, stage), work=work)
+
+    def valid_manifest(self, handle: EpochHandle, stage: str) -> Manifest | None:
+        """The stage's manifest if a valid attempt has been recorded."""
+        return self._run(valid_manifest(self._context(handle.generation), handle, stage))
+
+    def commit(self, handle: EpochHandle) -> Complete:
+        """Commit the epoch: decide it, move all tables, complete it. Calling it again gives the same result.
+
+        Raises:
+            CheckFailedError: A blocking check failed; nothing was committed.
+            ForeignWriteError: Someone else wrote a table; the epoch waits.
+            FencedError: Another run took over.
+        """
+        self._lease.hold(handle.generation)
+        complete = self._run(commit_epoch(self._context(handle.generation), handle))
+        started = time.perf_counter()
+        self._world.fold()
+        self.seconds["fold_ledger"] = self.seconds.get("fold_ledger", 0.0) + time.perf_counter() - started
+        self._lease.release(handle.generation)
+        return complete
+
+    def view(self) -> LedgerView:
+        """The ledger as it is now."""
+        return self._ledger.view()
+
+    def history(self) -> list[Complete]:
+        """All completed epochs, oldest first."""
+        return self._history.completed()
+
+    def last_complete(self) -> Complete | None:
+        """The last completed epoch."""
+        return self.view().last_complete
+
+    def versions(self, epoch: int | None = None) -> Complete:
+        """The completion of an epoch (the last one when None), which has the version of every dataset.
+
+        Raises:
+            UnknownEpochError: There is no such completed epoch.
+        """
+        last = self.last_complete()
+        if last and epoch in {None, last.epoch}:
+            return last
+        found = next((complete for complete in self.history() if complete.epoch == epoch), None)
+        if found is None:
+            known = f"epochs 1 to {last.epoch} are complete" if last else "none is complete yet"
+            raise UnknownEpochError(
+                f"{'there is no completed epoch' if epoch is None else f'epoch {epoch} is not complete'}; {known}",
+                pipeline=self.pipeline,
+                first_epoch=1 if last else None,
+                last_epoch=last.epoch if last else None,
+            )
+        return found
+
+    def slices(self, source: str) -> Iterator[tuple[int, SourceSlice]]:
+        """The slices of a source in all completed epochs, in order."""
+        return self._history.slices(source)
+
+    def files(self, dataset: str, version: int) -> list[FileEntry]:
+        """The active files of a dataset at a version; their paths are relative to ``<root>/<dataset>``."""
+        return self._tables.files(dataset, version)
+
+    def repair(self, table: str, keep: Literal["ours", "theirs"]) -> Repair | None:
+        """Settle a table that someone else has written, restored or replaced.
+
+        Args:
+            table: The dataset, as ``tables/clean``.
+            keep: ``ours`` puts the content of the last epoch back, ``theirs`` accepts what is there.
+
+        Returns:
+            What was recorded; None when nothing was wrong.
+        """
+        return self._run(repair_table(self._context(self._generation), table, keep))
+
+    def close(self) -> None:
+        """Stop the heartbeat. The pipeline becomes free, unless the owner is a Dagster run, whose next step goes on."""
+        self._lease.pause()
+        if self._generation and self._owner and self._owner.kind == "process":
+            self._lease.release(self._generation)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _context(self, generation: int) -> RunContext:
+        return RunContext(self.pipeline, self.root.uri, generation, tuple(self._participants))
+
+    def _run(
+        self,
+        steps: Steps[T],
+        *,
+        choose: Callable[[LedgerView], Slices | None] | None = None,
+        work: Callable[[StageAttempt], Manifest] | None = None,
+    ) -> T:
+        """Perform a part of the protocol: each effect in turn, errors thrown back into it."""
+        try:
+            effect = next(steps)
+            while True:
+                started = time.perf_counter()
+                try:
+                    result: Any = self._world.perform(effect, choose, work)
+                except Exception as error:  # noqa: BLE001
+                    effect = steps.throw(error)
+                    continue
+                finally:
+                    self.seconds[effect.name] = self.seconds.get(effect.name, 0.0) + time.perf_counter() - started
+                effect = steps.send(result)
+        except StopIteration as done:
+            value: T = done.value
+            return value

@@ -1,0 +1,279 @@
+"""What the protocol asks the world to do. The protocol itself does no input or output: it yields these and gets the results.
+
+So the same protocol runs on real storage (``coordinator.py``) and in a model world in which tests try every interleaving and crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+from dagster_operators.transactions.manifest import Change, Manifest
+from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.plan import EPOCH_FOLDER, DatasetRecord, EpochHandle
+from dagster_operators.transactions.records import Record
+from dagster_operators.transactions.view import LedgerView
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """What a table says of itself.
+
+    Attributes:
+        version: Its latest version; -1 when there is no table.
+        pipeline: The uuid of the pipeline that created it; empty when none of ours did.
+        applied_epoch: Its application transaction: the last epoch of this pipeline that was committed to it; 0 when none.
+        columns: Name and type of each column, in Delta's spelling.
+    """
+
+    version: int = -1
+    pipeline: str = ""
+    applied_epoch: int = 0
+    columns: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a table."""
+        return self.version >= 0
+
+
+@dataclass(frozen=True)
+class StageAttempt:
+    """One try at a stage.
+
+    Attributes:
+        attempt: Its id, ``g<generation>-<8 hex>``.
+        fingerprint: Of the stage; its manifest must carry it.
+        upstream: The manifest of each upstream stage, to be read and named in ``Manifest.reads``.
+    """
+
+    epoch: int
+    stage: str
+    attempt: str
+    fingerprint: str
+    handle: EpochHandle
+    upstream: Mapping[str, Manifest] = field(default_factory=dict)
+
+    def directory(self, dataset: str) -> str:
+        """The folder for this attempt's files, relative to the dataset's folder (the same for every ``dataset``)."""
+        del dataset
+        return EPOCH_FOLDER.format(epoch=self.epoch, attempt=self.attempt)
+
+    @property
+    def reads(self) -> dict[str, str]:
+        """What ``Manifest.reads`` must be."""
+        return {stage: manifest.attempt for stage, manifest in self.upstream.items()}
+
+
+@dataclass(frozen=True)
+class ReadLedger:
+    """Give the ledger's view as of now. Result: LedgerView."""
+
+    name: ClassVar[str] = "read_ledger"
+
+
+@dataclass(frozen=True)
+class Append:
+    """Append a record if the ledger is still at ``version``. Result: the new LedgerView, or Conflict."""
+
+    record: Record
+    version: int
+
+    @property
+    def name(self) -> str:
+        """As failpoints name it."""
+        return f"append_{self.record.kind}"
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """The ledger or table had moved on; nothing was written. For a ledger, ``view`` is where it is now."""
+
+    view: LedgerView | None = None
+
+
+@dataclass(frozen=True)
+class CheckOwner:
+    """Is the owner of the current generation alive? Result: Liveness."""
+
+    view: LedgerView
+    name: ClassVar[str] = "check_owner"
+
+
+@dataclass(frozen=True)
+class Liveness:
+    """Whether an owner is at work, and when its lease ends (seconds since 1970) unless it renews it."""
+
+    alive: bool
+    lease_ends: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ReadTables:
+    """Give each table's status. Result: Mapping[str, TableStatus]."""
+
+    datasets: tuple[str, ...]
+    name: ClassVar[str] = "read_tables"
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """Create an empty table of this pipeline unless there is one. Result: its TableStatus."""
+
+    dataset: str
+    record: DatasetRecord
+    pipeline: str
+    index: int
+    name: ClassVar[str] = "create_table"
+
+
+@dataclass(frozen=True)
+class CommitTable:
+    """Commit a change with the application transaction if the table is exactly at ``base``. Result: None, or Conflict."""
+
+    dataset: str
+    base: int
+    epoch: int
+    change: Change
+    pipeline: str
+    index: int
+    name: ClassVar[str] = "commit_table"
+
+
+@dataclass(frozen=True)
+class FindMissing:
+    """Which files to be removed are not active files of the table at ``version``? Result: tuple[str, ...]."""
+
+    dataset: str
+    version: int
+    removes: tuple[str, ...]
+    name: ClassVar[str] = "find_missing"
+
+
+@dataclass(frozen=True)
+class RestoreTable:
+    """Put a table at version ``found`` back to the content of ``version``, as a new commit. Result: the new TableStatus, or Conflict."""
+
+    dataset: str
+    found: int
+    version: int
+    pipeline: str
+    name: ClassVar[str] = "restore_table"
+
+
+@dataclass(frozen=True)
+class WriteManifest:
+    """Write a manifest. Result: the digest of its text."""
+
+    manifest: Manifest
+    name: ClassVar[str] = "write_manifest"
+
+
+@dataclass(frozen=True)
+class ReadManifest:
+    """Read a manifest and compare its digest. Result: Manifest."""
+
+    epoch: int
+    stage: str
+    attempt: str
+    digest: str
+    name: ClassVar[str] = "read_manifest"
+
+
+@dataclass(frozen=True)
+class RunStage:
+    """Do the work of a stage. Result: its Manifest; errors of the work come out of the generator."""
+
+    attempt: StageAttempt
+    name: ClassVar[str] = "run_stage"
+
+
+@dataclass(frozen=True)
+class Choose:
+    """Choose the next slices. Result: Slices, or None when there is nothing new."""
+
+    view: LedgerView
+    name: ClassVar[str] = "choose"
+
+
+@dataclass(frozen=True)
+class ListAttempts:
+    """Which attempts of the epoch have left files? Result: frozenset of attempt ids."""
+
+    epoch: int
+    streams_only: bool = False
+    name: ClassVar[str] = "list_attempts"
+
+
+@dataclass(frozen=True)
+class DeleteAttempts:
+    """Delete the files of attempts, of all datasets or of streams (and manifests) only. Result: None."""
+
+    epoch: int
+    attempts: tuple[str, ...]
+    streams_only: bool = False
+    name: ClassVar[str] = "delete_attempts"
+
+
+@dataclass(frozen=True)
+class CallParticipant:
+    """Call ``prepare``, ``commit``, ``abort`` or ``recover`` of an external participant. Result: None."""
+
+    participant: str
+    method: str
+    epoch: int
+    data: Any = None
+    index: int = 1
+
+    @property
+    def name(self) -> str:
+        """As failpoints name it."""
+        return f"{self.method}_participant"
+
+
+@dataclass(frozen=True)
+class MakeId:
+    """Give a new unique id of eight hex digits. Result: str."""
+
+    name: ClassVar[str] = "make_id"
+
+
+@dataclass(frozen=True)
+class Now:
+    """Give the time. Result: seconds since 1970."""
+
+    name: ClassVar[str] = "now"
+
+
+Effect: TypeAlias = (
+    ReadLedger
+    | Append
+    | CheckOwner
+    | ReadTables
+    | CreateTable
+    | CommitTable
+    | FindMissing
+    | RestoreTable
+    | WriteManifest
+    | ReadManifest
+    | RunStage
+    | Choose
+    | ListAttempts
+    | DeleteAttempts
+    | CallParticipant
+    | MakeId
+    | Now
+)
+
+DURABLE: tuple[type, ...] = (
+    Append,
+    CreateTable,
+    CommitTable,
+    RestoreTable,
+    WriteManifest,
+    DeleteAttempts,
+    CallParticipant,
+)
+"""The effects that others can see; a failpoint stands before and after each."""

@@ -1,0 +1,93 @@
+"""Is the owner of a generation alive? A heartbeat file that its processes refresh, the process table, and Dagster's run status say."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import StorageError
+from dagster_operators.transactions.effects import Liveness
+from dagster_operators.transactions.owner import Owner
+
+if TYPE_CHECKING:
+    from dagster_operators.transactions.storage import Root
+    from dagster_operators.transactions.view import LedgerView
+
+IsRunAlive = Callable[[Owner], bool | None]
+"""Says whether an owner's run is going on; None when it does not know."""
+
+
+class Lease:
+    """The heartbeat of one generation: a file with a counter, written every third of the lease while the owner works.
+
+    A stopped or stuck owner misses its heartbeats and may be taken over; the ledger then refuses it. So the lease only decides who may
+    try, never who may write.
+    """
+
+    def __init__(self, root: Root, lease_seconds: float) -> None:
+        self._root = root
+        self._seconds = lease_seconds
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def hold(self, generation: int) -> None:
+        """Start to refresh the heartbeat of ``generation`` (again)."""
+        if self._thread and self._thread.is_alive() and self._thread.name == f"heartbeat-g{generation}":
+            return
+        self.pause()
+        self._write(generation, "working")
+        stop = self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._refresh, args=(generation, stop), name=f"heartbeat-g{generation}", daemon=True)
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Stop refreshing, without letting go: another process of the run may go on."""
+        self._stop.set()
+        if self._thread:
+            self._thread.join()
+        self._thread = None
+
+    def release(self, generation: int) -> None:
+        """Say that the owner is idle: another one may take over at once."""
+        self.pause()
+        self._write(generation, "idle")
+
+    def check(self, view: LedgerView, is_run_alive: IsRunAlive | None = None) -> Liveness:
+        """Whether the owner of the current generation is at work."""
+        owner = view.owner
+        if owner is None or owner.is_gone():
+            return Liveness(alive=False)
+        path = f"owners/g{view.generation}"
+        content, written = self._root.read(path), self._root.modified(path)
+        if content is not None and json.loads(content)["state"] == "idle":
+            return Liveness(alive=False)
+        now = time.time()
+        age = now - view.owned_since if written is None else self._storage_time() - written
+        says = is_run_alive(owner) if is_run_alive and owner.kind == "dagster" else None
+        if says is not None:
+            return Liveness(says, now + self._seconds - age, "Dagster says that it is running" if says else "")
+        return Liveness(age < self._seconds, now + self._seconds - age)
+
+    def _storage_time(self) -> float:
+        """The time by the clock that stamps files, so that the clocks of two machines need not agree."""
+        if self._root.is_local:
+            return time.time()
+        probe = f"owners/probe-{uuid.uuid4().hex}"
+        self._root.write(probe, b"")
+        written = self._root.modified(probe)
+        self._root.delete_file(probe)
+        return written or time.time()
+
+    def _write(self, generation: int, state: str) -> None:
+        self._root.write(f"owners/g{generation}", json.dumps({"state": state, "at": time.time()}).encode())
+
+    def _refresh(self, generation: int, stop: threading.Event) -> None:
+        while not stop.wait(self._seconds / 3):
+            try:
+                self._write(generation, "working")
+            except StorageError:  # the lease may run out; the ledger then tells the owner when it writes next
+                continue

@@ -1,0 +1,147 @@
+"""The ledger's rows as small Parquet files: written one by one, read from the end, folded into larger ones now and then."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from dagster_operators.transactions.records import Entry, body, from_body
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction
+
+    from dagster_operators.transactions.storage import Root
+
+COLUMNS: Final = (
+    ("seq", "long"),
+    ("kind", "string"),
+    ("epoch", "long"),
+    ("generation", "long"),
+    ("at", "timestamp"),
+    ("body", "string"),
+)
+"""The ledger's columns as Spark names their types: ``at`` is when the record was written, ``body`` its fields as JSON."""
+
+SCHEMA_JSON: Final = json.dumps(
+    {"type": "struct", "fields": [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in COLUMNS]}
+)
+
+FOLD_COUNT: Final = 16
+"""So many neighbouring files of one size class become one."""
+
+LARGEST_FOLD: Final = 8 << 20
+"""Files that together would be larger than this many bytes stay as they are, so that folding stays cheap however long the history."""
+
+
+@dataclass(frozen=True)
+class LedgerFile:
+    """An active file: its path within the ledger, the range of its rows and its size in bytes."""
+
+    path: str
+    first: int
+    last: int
+    size: int
+
+    @property
+    def size_class(self) -> int:
+        """0 for up to 15 rows, 1 for up to 255, and so on."""
+        rows, size_class = self.last - self.first + 1, 0
+        while rows >= FOLD_COUNT:
+            rows, size_class = rows // FOLD_COUNT, size_class + 1
+        return size_class
+
+
+def active_files(table: DeltaTable) -> list[LedgerFile]:
+    """The files of the loaded version in the order of their rows, by their statistics alone."""
+    actions = table.get_add_actions(flatten=True)
+    columns = [actions.column(name).to_pylist() for name in ("path", "min.seq", "max.seq", "size_bytes")]
+    return sorted((LedgerFile(*values) for values in zip(*columns, strict=True)), key=lambda file: file.first)
+
+
+def write_rows(root: Root, rows: pa.Table) -> AddAction:
+    """Write rows of the ledger as one file, which nobody sees until it is committed."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+    from deltalake.transaction import AddAction
+
+    limits = pc.min_max(rows["seq"]).as_py()
+    path = f"r{limits['min']:012d}-{uuid.uuid4().hex[:12]}.parquet"
+    with root.guard(f"ledger/{path}", "the ledger cannot be written"), root.files.open_output_stream(root.path("ledger", path)) as stream:
+        pq.write_table(rows, stream, compression="zstd", use_dictionary=False, write_statistics=False)
+        size = stream.tell()
+    stats = {
+        "numRecords": rows.num_rows,
+        "minValues": {"seq": limits["min"]},
+        "maxValues": {"seq": limits["max"]},
+        "nullCount": {"seq": 0},
+    }
+    return AddAction(path, size, {}, int(time.time() * 1000), True, json.dumps(stats))  # noqa: FBT003
+
+
+def read_rows(root: Root, file: LedgerFile, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of one file."""
+    import pyarrow.parquet as pq
+
+    with root.files.open_input_file(root.path("ledger", file.path)) as stream:
+        return pq.ParquetFile(stream).read(columns=columns)
+
+
+def to_rows(*entries: Entry) -> pa.Table:
+    """Records as rows."""
+    import pyarrow as pa
+
+    arrow_types = {"long": pa.int64(), "string": pa.string(), "timestamp": pa.timestamp("us", "UTC")}
+    schema = pa.schema([(name, arrow_types[kind]) for name, kind in COLUMNS])
+    rows: list[dict[str, Any]] = [
+        {
+            "seq": entry.seq,
+            "kind": entry.record.kind,
+            "epoch": entry.record.epoch,
+            "generation": entry.record.generation,
+            "at": round(entry.at * 1_000_000),
+            "body": body(entry.record),
+        }
+        for entry in entries
+    ]
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def to_entries(rows: pa.Table, after: int = 0, kinds: Collection[str] | None = None) -> tuple[Entry, ...]:
+    """The rows behind ``after`` (and of the given kinds) as records."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = pc.greater(rows["seq"], after)
+    if kinds is not None:
+        wanted = pc.and_(wanted, pc.is_in(rows["kind"], pa.array(sorted(kinds))))
+    rows = rows.filter(wanted).sort_by("seq")
+    moments = rows["at"].cast(pa.int64()).to_pylist()
+    seqs, names, bodies = (rows[name].to_pylist() for name in ("seq", "kind", "body"))
+    return tuple(
+        Entry(seq, at / 1_000_000, from_body(kind, text)) for seq, at, kind, text in zip(seqs, moments, names, bodies, strict=True)
+    )
+
+
+def foldable(files: Sequence[LedgerFile]) -> list[LedgerFile]:
+    """The next group of neighbouring files to be folded into one; none when there is none. The first file always stays.
+
+    >>> foldable([LedgerFile(f"f{n}", n, n, 100) for n in range(1, 17)])
+    []
+    >>> [file.path for file in foldable([LedgerFile(f"f{n}", n, n, 100) for n in range(1, 18)])][::15]
+    ['f2', 'f17']
+    """
+    group: list[LedgerFile] = []
+    for file in reversed(files[1:]):
+        if group and file.size_class != group[-1].size_class:
+            if len(group) >= FOLD_COUNT:
+                break
+            group = []
+        group.append(file)
+    fits = len(group) >= FOLD_COUNT and sum(file.size for file in group) <= LARGEST_FOLD
+    return group[::-1] if fits else []

@@ -1,0 +1,129 @@
+"""What one attempt at a stage prepared: its files, what they change, and what it counted. Written once, never changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dagster_operators.errors import LedgerError, LedgerVersionError
+from dagster_operators.transactions.codec import decode, encode
+
+FORMAT_VERSION: Final = 1
+"""The version of the ledger's and the manifests' format that this package writes, and the newest it reads."""
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A Parquet file.
+
+    Attributes:
+        path: Relative to the folder of its dataset.
+        size: In bytes.
+        rows: How many rows it has.
+        stats: Delta's statistics as JSON; empty when unknown.
+        key_groups: The smallest and largest key group in it; None when it is not by key.
+    """
+
+    path: str
+    size: int
+    rows: int
+    stats: str = ""
+    key_groups: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a commit does to one dataset (``tables/clean``, ``state/agg.partials``, ``streams/x``): files added and removed."""
+
+    dataset: str
+    adds: tuple[FileEntry, ...] = ()
+    removes: tuple[str, ...] = ()
+
+    @property
+    def is_stream(self) -> bool:
+        """Streams are read by the next stages and thrown away; they are no tables."""
+        return self.dataset.startswith("streams/")
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """What a check found on the staged rows of a table."""
+
+    table: str
+    name: str
+    passed: bool
+    blocking: bool
+    failed_rows: int
+    total_rows: int
+    expression: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The durable record of what one attempt prepared.
+
+    Attributes:
+        pipeline: The pipeline's name.
+        fingerprint: Of the stage that ran; a manifest of another fingerprint is not used.
+        reads: The attempt that was read, for each upstream stage.
+        rows: Rows per output stream or table.
+        watermarks: The watermark at the end of the epoch of each source this stage read.
+        profile: Seconds by part of the work.
+        commit_data: What each external participant needs to commit, by its name; plain JSON, no secrets.
+
+    >>> manifest = Manifest("flights", 1, "clean", "g1-0a", "f", changes=(Change("tables/clean", (FileEntry("e1-g1-0a/a", 9, 1),)),))
+    >>> Manifest.from_json(manifest.to_json()) == manifest
+    True
+    """
+
+    pipeline: str
+    epoch: int
+    stage: str
+    attempt: str
+    fingerprint: str
+    reads: Mapping[str, str] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+    rows: Mapping[str, int] = field(default_factory=dict)
+    late_rows: Mapping[str, int] = field(default_factory=dict)
+    rejected_rows: Mapping[str, int] = field(default_factory=dict)
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    checks: tuple[CheckOutcome, ...] = ()
+    seconds: float = 0.0
+    profile: Mapping[str, float] = field(default_factory=dict)
+    commit_data: Mapping[str, Any] = field(default_factory=dict)
+
+    def change(self, dataset: str) -> Change | None:
+        """What this manifest does to ``dataset``; None when nothing."""
+        return next((change for change in self.changes if change.dataset == dataset), None)
+
+    def to_json(self) -> str:
+        """The manifest with its format version as JSON."""
+        return json.dumps({"format": FORMAT_VERSION, **encode(self)}, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """The manifest that ``to_json`` wrote.
+
+        Raises:
+            LedgerVersionError: A newer version of this package wrote it.
+            LedgerError: It is damaged.
+        """
+        try:
+            data = json.loads(text)
+            version = data.pop("format")
+        except (ValueError, KeyError, AttributeError) as error:
+            raise LedgerError(f"a manifest is damaged: {error}") from error
+        check_format(version)
+        manifest: Manifest = decode(cls, data)
+        return manifest
+
+
+def check_format(version: object) -> None:
+    """Refuse what a newer version of this package wrote."""
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise LedgerVersionError(
+            f"the storage root has format version {version}; this version of dagster_operators reads up to {FORMAT_VERSION}",
+            remedy="upgrade dagster_operators",
+        )

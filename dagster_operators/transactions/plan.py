@@ -1,0 +1,111 @@
+"""What an epoch is made of: the pipeline's plan as far as the commit protocol needs it, the slices read, and the handle on the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.transactions.codec import from_json, to_json
+
+EPOCH_FOLDER = "e{epoch}-{attempt}"
+"""The folder of an attempt's files inside each dataset it writes."""
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """A stage: its name, what makes its manifests reusable, and the stages it reads."""
+
+    name: str
+    fingerprint: str
+    upstream: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DatasetRecord:
+    """A table or a state table.
+
+    Attributes:
+        schema_json: Its columns as the JSON of a Spark ``StructType``.
+        kind: ``append`` tables only grow, ``updating`` ones replace files, ``state`` is an operator's.
+        fingerprint: What must not change between epochs, because the stored data depends on it; empty when nothing has to.
+    """
+
+    schema_json: str
+    kind: Literal["append", "updating", "state"]
+    description: str = ""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True)
+class PlanRecord:
+    """The plan of a pipeline.
+
+    Attributes:
+        fingerprint: Of the whole plan.
+        stages: In topological order.
+        sources: The fingerprint of each source: what gives its offsets their meaning.
+        datasets: By dataset name, ``tables/<table>`` or ``state/<operator>.<state>``.
+        schemas: The schema of each source and lookup table, pinned once it was inferred, as the JSON of a Spark ``StructType``.
+    """
+
+    fingerprint: str
+    stages: tuple[StageRecord, ...]
+    sources: Mapping[str, str] = field(default_factory=dict)
+    datasets: Mapping[str, DatasetRecord] = field(default_factory=dict)
+    schemas: Mapping[str, str] = field(default_factory=dict)
+
+    def stage(self, name: str) -> StageRecord:
+        """The stage of that name (KeyError when there is none)."""
+        for stage in self.stages:
+            if stage.name == name:
+                return stage
+        raise KeyError(name)
+
+
+@dataclass(frozen=True)
+class Slices:
+    """What one epoch reads.
+
+    Attributes:
+        offsets: The slice of each source that has something new.
+        finished: Sources that have nothing after this epoch, ever: their watermark becomes infinite.
+    """
+
+    offsets: Mapping[str, SourceSlice] = field(default_factory=dict)
+    finished: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class EpochHandle:
+    """An epoch that has begun, as the steps of a run hand it on.
+
+    Attributes:
+        generation: Under which the holder writes.
+        begin_id: Which begin of the epoch this is; an epoch begun anew (other slices, other base) has another.
+        watermarks: Per source, as the epoch began; they stand still during it.
+        base_versions: The version of each dataset that the epoch builds on.
+
+    >>> handle = EpochHandle("flights", "/data/flights", 1, 1, "a1b2", Slices())
+    >>> EpochHandle.from_json(handle.to_json()) == handle
+    True
+    """
+
+    pipeline: str
+    root: str
+    epoch: int
+    generation: int
+    begin_id: str
+    slices: Slices
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    base_versions: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The handle as JSON, to be passed between processes."""
+        return to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> EpochHandle:
+        """The handle that ``to_json`` wrote."""
+        return from_json(cls, text)

@@ -1,0 +1,279 @@
+"""The first half of the two-phase commit, as generators: taking over the pipeline, beginning an epoch, preparing its stages.
+
+Generators yield effects, are sent their results, and return what the caller wanted; ``commit.py`` has the second half.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dagster_operators.errors import FencedError, LedgerError, OperatorsError, PipelineBusyError
+from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp
+from dagster_operators.transactions.commit import RunContext, Steps, append, changes_by_dataset, fence, require_begin, roll_forward
+from dagster_operators.transactions.effects import (
+    Append,
+    CallParticipant,
+    CheckOwner,
+    Choose,
+    Conflict,
+    CreateTable,
+    DeleteAttempts,
+    ListAttempts,
+    Liveness,
+    MakeId,
+    ReadLedger,
+    ReadManifest,
+    ReadTables,
+    RunStage,
+    StageAttempt,
+    WriteManifest,
+)
+from dagster_operators.transactions.manifest import Manifest
+from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices, StageRecord
+from dagster_operators.transactions.records import Begin, Generation, Prepared
+from dagster_operators.transactions.recovery import (
+    AbortParticipants,
+    BeginEpoch,
+    ChangePlan,
+    DiscardAttempts,
+    RollForward,
+    TakeUp,
+    TidyUp,
+    check_table,
+    generation_of,
+    recover,
+)
+from dagster_operators.transactions.view import LedgerView
+
+
+def open_generation(owner: Owner, pipeline: str, participants: tuple[str, ...] = ()) -> Steps[int]:
+    """Take over the pipeline unless its owner is at work. An owner that has it already keeps its generation.
+
+    Raises:
+        PipelineBusyError: Another owner is alive.
+    """
+    view: LedgerView = yield ReadLedger()
+    while True:
+        if owner.is_same(view.owner):
+            return view.generation
+        if view.owner is not None:
+            liveness: Liveness = yield CheckOwner(view)
+            if liveness.alive:
+                raise PipelineBusyError(
+                    f"another run is working on the pipeline: {view.owner}; its lease ends {_moment(liveness.lease_ends)} unless renewed"
+                    f"{liveness.reason and f' ({liveness.reason})'}",
+                    pipeline=pipeline,
+                    owner=str(view.owner),
+                    host=view.owner.host,
+                    pid=view.owner.pid,
+                    run_id=view.owner.run_id,
+                    since=_moment(view.owned_since),
+                    lease_ends=_moment(liveness.lease_ends),
+                    remedy="wait for it to end (wait_seconds), or end it",
+                )
+        result = yield Append(Generation(view.generation + 1, owner), view.version)
+        if isinstance(result, LedgerView):
+            view = result
+            break
+        view = result.view
+    decided = view.decision.epoch if view.decision else view.last_epoch
+    for index, name in enumerate(participants, start=1):
+        yield CallParticipant(name, "recover", decided, None, index)
+    return view.generation
+
+
+def _moment(seconds: float) -> str:
+    return format_timestamp(int(seconds) * 1_000_000)
+
+
+def begin_epoch(run: RunContext, plan: PlanRecord) -> Steps[EpochHandle | None]:
+    """Recover what earlier runs left, then take up the open epoch or begin the next. None when there is nothing new."""
+    while True:
+        view: LedgerView = yield ReadLedger()
+        fence(view, run)
+        decided = set(changes_by_dataset(view.decision.manifests)) if view.decision else set()
+        tables = yield ReadTables(tuple(sorted(view.versions.keys() | plan.datasets.keys() | decided)))
+        try:
+            actions = recover(view, tables, plan)
+        except OperatorsError:
+            now: LedgerView = yield ReadLedger()
+            fence(now, run)
+            if now.version != view.version:  # the tables were read after the ledger had moved on
+                continue
+            raise
+        if isinstance(actions[0], RollForward):
+            yield from roll_forward(run, view)
+            continue
+        begun: LedgerView | Conflict | None = view
+        for action in actions:
+            match action:
+                case TidyUp(epoch):
+                    yield from _tidy_streams(epoch, run)
+                case AbortParticipants(epoch):
+                    for index, name in enumerate(run.participants, start=1):
+                        yield CallParticipant(name, "abort", epoch, None, index)
+                case BeginEpoch(epoch, slices):
+                    begun = yield from _begin(run, view, plan, epoch, slices)
+                case ChangePlan(begin):
+                    begun = yield Append(replace(begin, plan=plan, generation=run.generation), view.version)
+                case DiscardAttempts(epoch, keep):
+                    yield from _discard(epoch, keep, run)
+                case TakeUp() | RollForward():
+                    pass
+            if not isinstance(begun, LedgerView):
+                break
+        if begun is None:
+            return None
+        if isinstance(begun, LedgerView):
+            return (yield from _ready(run, begun, plan))
+
+
+def _begin(
+    run: RunContext, view: LedgerView, plan: PlanRecord, epoch: int, slices: Slices | None
+) -> Steps[LedgerView | Conflict | None]:
+    """Append the begin of an epoch; None when its sources hold nothing new."""
+    if slices is None:
+        slices = yield Choose(view)
+    if slices is None:
+        return None
+    begin_id = yield MakeId()
+    known = view.last_complete.watermarks if view.last_complete else {}
+    watermarks = {**known, **{source: known.get(source, MIN_WATERMARK) for source in plan.sources}}
+    versions = {**dict.fromkeys(plan.datasets, 0), **view.versions}
+    result: LedgerView | Conflict = yield Append(
+        Begin(epoch, run.generation, begin_id, slices, watermarks, versions, plan), view.version
+    )
+    return result
+
+
+def _ready(run: RunContext, view: LedgerView, plan: PlanRecord) -> Steps[EpochHandle]:
+    """Create the tables that are new, then hand the epoch out."""
+    begin = view.open_begin
+    if begin is None:
+        raise LedgerError("no epoch has begun", pipeline=run.pipeline)
+    new = [dataset for dataset in plan.datasets if dataset not in view.versions]
+    if new:
+        tables = yield ReadTables(tuple(new))
+        for index, dataset in enumerate(new, start=1):
+            status = tables[dataset]
+            if not status.exists:
+                status = yield CreateTable(dataset, plan.datasets[dataset], view.pipeline, index)
+            check_table(view, dataset, status, 0, 0)
+    return handle_of(run, begin)
+
+
+def handle_of(run: RunContext, begin: Begin) -> EpochHandle:
+    """The handle on a begun epoch under the run's generation."""
+    return EpochHandle(
+        run.pipeline, run.root, begin.epoch, run.generation, begin.begin_id, begin.slices, begin.watermarks, begin.base_versions
+    )
+
+
+def _discard(epoch: int, keep: frozenset[str], run: RunContext) -> Steps[None]:
+    found = yield ListAttempts(epoch)
+    dead = tuple(sorted(attempt for attempt in found - keep if generation_of(attempt) < run.generation))
+    if dead:
+        yield DeleteAttempts(epoch, dead)
+
+
+def _tidy_streams(epoch: int, run: RunContext) -> Steps[None]:
+    found = yield ListAttempts(epoch, streams_only=True)
+    dead = tuple(sorted(attempt for attempt in found if generation_of(attempt) < run.generation))
+    if dead:
+        yield DeleteAttempts(epoch, dead, streams_only=True)
+
+
+def resume_epoch(run: RunContext, handle: EpochHandle) -> Steps[EpochHandle]:
+    """Go on with an epoch that another process or run began. An epoch that has been completed can be resumed, to hear its result."""
+    view: LedgerView = yield ReadLedger()
+    fence(view, run)
+    last = view.last_complete
+    if not (last and last.begin_id == handle.begin_id):
+        require_begin(view, handle)
+    return replace(handle, generation=run.generation, root=run.root)
+
+
+def valid_manifest(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Manifest | None]:
+    """The manifest of the stage's valid attempt; None when there is none yet. Also known for the epoch completed last."""
+    view: LedgerView = yield ReadLedger()
+    decision = view.last_decision
+    if decision and decision.begin_id == handle.begin_id:
+        return next((manifest for manifest in decision.manifests if manifest.stage == stage), None)
+    fence(view, run)
+    require_begin(view, handle)
+    record = view.prepared.get(stage)
+    if record is None:
+        return None
+    manifest: Manifest = yield _read(record)
+    return manifest
+
+
+def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Manifest]:
+    """The manifest of the stage: the valid one if there is one, else that of a new attempt, recorded."""
+    known = yield from valid_manifest(run, handle, stage)
+    if known is not None:
+        return known
+    view: LedgerView = yield ReadLedger()
+    fence(view, run)
+    record = _stage(view, handle, stage)
+    upstream: dict[str, Manifest] = {}
+    for name in record.upstream:
+        if name not in view.prepared:
+            raise LedgerError(f"the upstream stage {name!r} is not prepared", pipeline=run.pipeline, stage=stage, remedy="run it first")
+        upstream[name] = yield _read(view.prepared[name])
+    unique = yield MakeId()
+    attempt = StageAttempt(handle.epoch, stage, f"g{run.generation}-{unique}", record.fingerprint, handle, upstream)
+    try:
+        manifest: Manifest = yield RunStage(attempt)
+        check_manifest(manifest, attempt, run)
+        view = yield ReadLedger()
+        fence(view, run)  # before anything durable is written
+        require_begin(view, handle)
+        digest = yield WriteManifest(manifest)
+        prepared = Prepared(
+            handle.epoch, run.generation, handle.begin_id, stage, attempt.attempt, record.fingerprint, attempt.reads, digest
+        )
+        view = yield from append(view, run, lambda now: _unless_known(now, handle, prepared))
+    except FencedError:
+        raise  # the newer run deletes what we leave
+    except Exception:
+        yield DeleteAttempts(handle.epoch, (attempt.attempt,))
+        raise
+    valid = view.prepared.get(stage)
+    if valid is None or valid.attempt == attempt.attempt:
+        return manifest
+    yield DeleteAttempts(handle.epoch, (attempt.attempt,))  # another process of this run was first
+    adopted: Manifest = yield _read(valid)
+    return adopted
+
+
+def _stage(view: LedgerView, handle: EpochHandle, stage: str) -> StageRecord:
+    try:
+        return require_begin(view, handle).plan.stage(stage)
+    except KeyError:
+        raise LedgerError("the plan has no such stage", pipeline=view.name, stage=stage) from None
+
+
+def _unless_known(view: LedgerView, handle: EpochHandle, prepared: Prepared) -> Prepared | None:
+    require_begin(view, handle)
+    return None if prepared.stage in view.prepared else prepared
+
+
+def _read(record: Prepared) -> ReadManifest:
+    return ReadManifest(record.epoch, record.stage, record.attempt, record.digest)
+
+
+def check_manifest(manifest: Manifest, attempt: StageAttempt, run: RunContext) -> None:
+    """Refuse a manifest that is not the attempt's own."""
+    found = (manifest.pipeline, manifest.epoch, manifest.stage, manifest.attempt, manifest.fingerprint, dict(manifest.reads))
+    wanted = (run.pipeline, attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads)
+    folder = attempt.directory("") + "/"
+    strays = [file.path for change in manifest.changes for file in change.adds if not file.path.startswith(folder)]
+    if found != wanted or strays:
+        raise LedgerError(
+            f"the manifest is not this attempt's: {found} instead of {wanted}" if found != wanted else f"files outside {folder}: {strays[:3]}",
+            pipeline=run.pipeline,
+            stage=attempt.stage,
+            epoch=attempt.epoch,
+        )

@@ -1,0 +1,183 @@
+"""The ledger's records. Each is one row; together, in order, they are all the protocol ever knows.
+
+>>> record = Begin(epoch=1, generation=1, begin_id="b", slices=Slices(), watermarks={}, base_versions={}, plan=PlanRecord("p", ()))
+>>> from_body("begin", body(record)) == record
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Literal, TypeAlias
+
+from dagster_operators.errors import LedgerVersionError
+from dagster_operators.graph.slice import JSON
+from dagster_operators.transactions.codec import from_json, to_json
+from dagster_operators.transactions.manifest import CheckOutcome, Manifest
+from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.plan import PlanRecord, Slices
+
+
+@dataclass(frozen=True)
+class Format:
+    """The first record: the version of the format and which pipeline this is.
+
+    Attributes:
+        pipeline: A uuid made when the ledger was created; tables carry it, so that a deleted and recreated ledger does not fit them.
+        name: The pipeline's name.
+    """
+
+    kind: ClassVar[str] = "format"
+    epoch: ClassVar[int] = 0
+    generation: ClassVar[int] = 0
+    format: int
+    pipeline: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Generation:
+    """An owner took over; records of a lower generation are refused from here on."""
+
+    kind: ClassVar[str] = "generation"
+    epoch: ClassVar[int] = 0
+    generation: int
+    owner: Owner
+
+
+@dataclass(frozen=True)
+class Begin:
+    """An epoch began. The last one of an undecided epoch counts; the same ``begin_id`` again means only the plan changed."""
+
+    kind: ClassVar[str] = "begin"
+    epoch: int
+    generation: int
+    begin_id: str
+    slices: Slices
+    watermarks: Mapping[str, int]
+    base_versions: Mapping[str, int]
+    plan: PlanRecord
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An attempt at a stage wrote its manifest. ``digest`` is the SHA-256 of the manifest's text."""
+
+    kind: ClassVar[str] = "prepared"
+    epoch: int
+    generation: int
+    begin_id: str
+    stage: str
+    attempt: str
+    fingerprint: str
+    reads: Mapping[str, str]
+    digest: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The epoch will be committed: the one atomic point. It holds all that is needed to carry it out.
+
+    Attributes:
+        manifests: The one manifest of each stage, in topological order.
+        expected: The version of each dataset once the epoch is complete.
+    """
+
+    kind: ClassVar[str] = "decision"
+    epoch: int
+    generation: int
+    begin_id: str
+    manifests: tuple[Manifest, ...]
+    expected: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Complete:
+    """The epoch is complete: all tables are at ``versions``.
+
+    Attributes:
+        offsets: Where each source stands at the end of the epoch.
+        watermarks: Per source, at the end of the epoch.
+        finished: Sources that have nothing more to give.
+        rows: Rows per output, as are ``late_rows`` per operator and ``rejected_rows``.
+        started_at: When the epoch began and ``committed_at`` when it was complete, in seconds since 1970.
+        seconds: Per stage.
+        fingerprints: Of each dataset: what must not change.
+        sources: The fingerprint of each source, which gives ``offsets`` their meaning.
+        last_epochs: The last epoch that committed to each dataset, as the dataset's application transaction says.
+        external: External participants of the epoch.
+    """
+
+    kind: ClassVar[str] = "complete"
+    epoch: int
+    generation: int
+    begin_id: str
+    owner: Owner
+    versions: Mapping[str, int]
+    offsets: Mapping[str, JSON]
+    watermarks: Mapping[str, int]
+    finished: tuple[str, ...]
+    rows: Mapping[str, int]
+    late_rows: Mapping[str, int]
+    rejected_rows: Mapping[str, int]
+    started_at: float
+    committed_at: float
+    seconds: Mapping[str, float]
+    plan: str
+    fingerprints: Mapping[str, str]
+    sources: Mapping[str, str]
+    last_epochs: Mapping[str, int]
+    checks: tuple[CheckOutcome, ...] = ()
+    external: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A table that was found at another version than expected was accepted or put back; ``version`` is expected from here on.
+
+    Attributes:
+        applied_epoch: The table's application transaction then: the last of our epochs that is in it.
+    """
+
+    kind: ClassVar[str] = "repair"
+    epoch: int
+    generation: int
+    dataset: str
+    keep: Literal["ours", "theirs"]
+    found_version: int
+    version: int
+    applied_epoch: int
+
+
+Record: TypeAlias = Format | Generation | Begin | Prepared | Decision | Complete | Repair
+
+_KINDS: Final[Mapping[str, type[Record]]] = {
+    kind.kind: kind for kind in (Format, Generation, Begin, Prepared, Decision, Complete, Repair)
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A record as it stands in the ledger: its place in the order, and when it was written (seconds since 1970)."""
+
+    seq: int
+    at: float
+    record: Record = field(compare=True)
+
+
+def body(record: Record) -> str:
+    """The record's fields as JSON."""
+    return to_json(record)
+
+
+def from_body(kind: str, text: str) -> Record:
+    """The record that ``body`` wrote.
+
+    Raises:
+        LedgerVersionError: The kind is not known to this version of the package.
+        LedgerError: It is damaged.
+    """
+    if kind not in _KINDS:
+        raise LedgerVersionError(f"the ledger has records of the unknown kind {kind!r}", remedy="upgrade dagster_operators")
+    return from_json(_KINDS[kind], text)

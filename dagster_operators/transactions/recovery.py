@@ -1,0 +1,200 @@
+"""What is to be done next, from the ledger and the tables alone: pure functions, so that every case is tested without a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dagster_operators.errors import ChangedPipelineError, ForeignWriteError, LedgerError, RestoredTableError
+from dagster_operators.transactions.effects import TableStatus
+from dagster_operators.transactions.plan import PlanRecord, Slices
+from dagster_operators.transactions.records import Begin, Prepared
+from dagster_operators.transactions.tables import columns_of
+from dagster_operators.transactions.view import LedgerView
+
+_REPAIR = "find out who wrote it; then repair(table, keep='ours') puts our content back, repair(table, keep='theirs') accepts what is there"
+
+
+@dataclass(frozen=True)
+class RollForward:
+    """The open epoch is decided: carry it out before anything else."""
+
+    epoch: int
+
+
+@dataclass(frozen=True)
+class TidyUp:
+    """An earlier owner may have died before it deleted what the completed epoch no longer needs."""
+
+    epoch: int
+
+
+@dataclass(frozen=True)
+class AbortParticipants:
+    """The open epoch is undecided: external participants drop what they have prepared for it."""
+
+    epoch: int
+
+
+@dataclass(frozen=True)
+class TakeUp:
+    """Go on with the open epoch as it began."""
+
+    begin: Begin
+
+
+@dataclass(frozen=True)
+class ChangePlan:
+    """Go on with the open epoch's slices under the changed plan; stages that did not change keep their manifests."""
+
+    begin: Begin
+
+
+@dataclass(frozen=True)
+class BeginEpoch:
+    """Begin an epoch under this number; ``slices`` None: choose them."""
+
+    epoch: int
+    slices: Slices | None = None
+
+
+@dataclass(frozen=True)
+class DiscardAttempts:
+    """Delete what earlier owners left of the open epoch, except the attempts in ``keep``."""
+
+    epoch: int
+    keep: frozenset[str]
+
+
+Action: TypeAlias = RollForward | TidyUp | AbortParticipants | TakeUp | ChangePlan | BeginEpoch | DiscardAttempts
+
+
+def recover(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> tuple[Action, ...]:
+    """The actions that lead to a begun epoch, in order. After ``RollForward`` the ledger is to be looked at again.
+
+    Raises:
+        ForeignWriteError: Someone else wrote a table.
+        RestoredTableError: A table was deleted, replaced or put back to an older version.
+        ChangedPipelineError: The plan does not fit what is stored.
+    """
+    if view.decision is not None:
+        for dataset in decided_datasets(view):
+            base_for_commit(view, dataset, tables[dataset])
+        return (RollForward(view.decision.epoch),)
+    check_tables(view, tables, plan)
+    check_plan(view, tables, plan)
+    begin = view.open_begin
+    if begin is None:
+        last = view.last_complete
+        tidy = (TidyUp(last.epoch),) if last and last.generation < view.generation else ()
+        return (*tidy, BeginEpoch(view.last_epoch + 1))
+    return (AbortParticipants(begin.epoch), *_take_up(view, begin, plan))
+
+
+def _take_up(view: LedgerView, begin: Begin, plan: PlanRecord) -> tuple[Action, ...]:
+    if begin.plan.sources != plan.sources:  # the offsets have lost their meaning
+        return BeginEpoch(begin.epoch), DiscardAttempts(begin.epoch, frozenset())
+    if any(begin.base_versions.get(dataset) != version for dataset, version in view.versions.items()):  # repaired since
+        return BeginEpoch(begin.epoch, begin.slices), DiscardAttempts(begin.epoch, frozenset())
+    # What has been recorded under this begin stays until the epoch is complete, valid or not: the plan may change back.
+    recorded = {record.attempt for record in view.records if isinstance(record, Prepared) and record.begin_id == begin.begin_id}
+    action = TakeUp(begin) if begin.plan == plan else ChangePlan(begin)
+    return action, DiscardAttempts(begin.epoch, frozenset(recorded))
+
+
+def check_tables(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> None:
+    """Every table is exactly as the ledger says, and what the plan wants to create is free or already created by us."""
+    for dataset, version in view.versions.items():
+        check_table(view, dataset, tables[dataset], version, view.last_epochs.get(dataset, 0))
+    for dataset in plan.datasets.keys() - view.versions.keys():
+        if tables[dataset].exists:
+            check_table(view, dataset, tables[dataset], 0, 0)
+
+
+def check_table(view: LedgerView, dataset: str, status: TableStatus, version: int, last_epoch: int) -> None:
+    """The table is ours, at ``version``, and ``last_epoch`` is the last of our epochs in it."""
+    place = {"pipeline": view.name, "table": dataset, "found_version": status.version, "expected_version": version}
+    if not status.exists:
+        raise RestoredTableError("a table of the pipeline was deleted", remedy="restore it from a backup", **place)
+    if status.pipeline != view.pipeline:
+        raise ForeignWriteError(
+            "there is a table that is not this pipeline's", remedy="move it away, or choose another storage root or table name", **place
+        )
+    if status.version < version or (status.version == version and status.applied_epoch < last_epoch):
+        raise RestoredTableError("a table of the pipeline is older than the ledger says", remedy=_REPAIR, **place)
+    if status.version > version or status.applied_epoch > last_epoch:
+        raise ForeignWriteError("a table of the pipeline was written by someone else", remedy=_REPAIR, **place)
+
+
+def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> None:
+    """The plan fits the stored tables and state."""
+    stored = view.last_complete.fingerprints if view.last_complete else {}
+    for dataset, record in plan.datasets.items():
+        place = {"pipeline": view.name, "table": dataset}
+        if stored.get(dataset) and record.fingerprint and stored[dataset] != record.fingerprint:
+            raise ChangedPipelineError(
+                "what the stored data of an operator depends on has changed",
+                remedy="change it back, give the operator another name to start it afresh, or use another storage root",
+                **place,
+            )
+        status = tables[dataset]
+        if status.exists and status.columns != (wanted := columns_of(record.schema_json)):
+            raise ChangedPipelineError(
+                f"the columns changed: {_difference(status.columns, wanted)}",
+                remedy="change them back, write to a table of another name, or use another storage root",
+                **place,
+            )
+
+
+def _difference(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> str:
+    before, after = dict(stored), dict(wanted)
+    parts = [f"{name} ({before[name]}) is gone" for name in before if name not in after]
+    parts += [f"{name} ({after[name]}) is new" for name in after if name not in before]
+    parts += [f"{name} was {before[name]} and is {after[name]}" for name in before if after.get(name, before[name]) != before[name]]
+    return "; ".join(parts) or "their order"
+
+
+def decided_datasets(view: LedgerView) -> tuple[str, ...]:
+    """The datasets the open decision commits to, in the order of the stages."""
+    if view.decision is None:
+        return ()
+    return tuple(
+        change.dataset
+        for manifest in view.decision.manifests
+        for change in manifest.changes
+        if not change.is_stream and (change.adds or change.removes)
+    )
+
+
+def base_for_commit(view: LedgerView, dataset: str, status: TableStatus) -> int | None:
+    """The version at which the decided epoch's change is to be committed; None when that has been done.
+
+    Raises:
+        ForeignWriteError, RestoredTableError: The table is not as the decision found it.
+    """
+    if view.decision is None:
+        raise LedgerError("nothing is decided", pipeline=view.name)
+    epoch, version = view.decision.epoch, view.versions.get(dataset, 0)
+    last_epoch = view.last_epochs.get(dataset, 0)
+    if status.applied_epoch < epoch:
+        check_table(view, dataset, status, version, last_epoch)
+        return version
+    check_table(view, dataset, status, version_after_commit(view, dataset), epoch)
+    return None
+
+
+def version_after_commit(view: LedgerView, dataset: str) -> int:
+    """The version a dataset has when the decided epoch is in it."""
+    epoch = view.decision.epoch if view.decision else 0
+    accepted = view.last_epochs.get(dataset, 0) >= epoch  # a repair since the decision found it already in
+    return view.versions.get(dataset, 0) + (0 if accepted else 1)
+
+
+def generation_of(attempt: str) -> int:
+    """The generation that made an attempt.
+
+    >>> generation_of("g12-0badcafe")
+    12
+    """
+    return int(attempt.partition("-")[0].removeprefix("g"))

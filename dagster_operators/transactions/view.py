@@ -1,0 +1,146 @@
+"""What the ledger says now, worked out from its last records by pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.records import Begin, Complete, Decision, Entry, Generation, Prepared, Record, Repair
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class LedgerView:
+    """The ledger as of one version.
+
+    Attributes:
+        version: What a compare-and-set must find unchanged.
+        pipeline: The uuid of the pipeline.
+        name: Its name.
+        entries: The last records in order: at least everything of the last completed epoch and after.
+    """
+
+    version: int
+    pipeline: str
+    name: str
+    entries: tuple[Entry, ...]
+
+    def appended(self, version: int, *entries: Entry) -> LedgerView:
+        """The view after these records, without what no longer matters."""
+        return LedgerView(version, self.pipeline, self.name, still_needed((*self.entries, *entries)))
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The last records in order."""
+        return tuple(entry.record for entry in self.entries)
+
+    @cached_property
+    def generation(self) -> int:
+        """The current generation; 0 before the first run."""
+        return max((entry.record.generation for entry in self.entries), default=0)
+
+    @cached_property
+    def owner(self) -> Owner | None:
+        """Who owns the current generation."""
+        taken = self._last(Generation)
+        if taken and taken.generation == self.generation:
+            return taken.owner
+        return self.last_complete.owner if self.last_complete else None
+
+    @cached_property
+    def owned_since(self) -> float:
+        """When the current generation was taken, or first seen in these records."""
+        return next((entry.at for entry in self.entries if entry.record.generation == self.generation), 0.0)
+
+    @cached_property
+    def last_complete(self) -> Complete | None:
+        """The last completed epoch."""
+        return self._last(Complete)
+
+    @property
+    def last_epoch(self) -> int:
+        """The number of the last completed epoch; 0 before the first."""
+        return self.last_complete.epoch if self.last_complete else 0
+
+    @cached_property
+    def open_begin(self) -> Begin | None:
+        """The begin of the epoch that is not complete."""
+        begin = self._last(Begin)
+        return begin if begin and begin.epoch > self.last_epoch else None
+
+    @cached_property
+    def decision(self) -> Decision | None:
+        """The decision of the open epoch, if it has been made."""
+        decision = self._last(Decision)
+        return decision if decision and decision.epoch > self.last_epoch else None
+
+    @cached_property
+    def last_decision(self) -> Decision | None:
+        """The last decision, carried out or not."""
+        return self._last(Decision)
+
+    @cached_property
+    def prepared(self) -> Mapping[str, Prepared]:
+        """The valid prepared attempt of each stage of the open epoch: the first that fits the plan and read valid attempts."""
+        begin = self.open_begin
+        if begin is None:
+            return {}
+        valid: dict[str, Prepared] = {}
+        candidates = [record for record in self.records if isinstance(record, Prepared) and record.begin_id == begin.begin_id]
+        for stage in begin.plan.stages:
+            for record in candidates:
+                if record.stage == stage.name and record.fingerprint == stage.fingerprint and _reads_valid(record, stage.upstream, valid):
+                    valid[stage.name] = record
+                    break
+        return valid
+
+    @cached_property
+    def versions(self) -> Mapping[str, int]:
+        """The version at which each dataset is expected, a decided epoch's own commits aside."""
+        versions = dict(self.last_complete.versions) if self.last_complete else {}
+        versions.update({repair.dataset: repair.version for repair in self.repairs()})
+        return versions
+
+    @cached_property
+    def last_epochs(self) -> Mapping[str, int]:
+        """The last epoch that committed to each dataset, a decided epoch's own commits aside."""
+        epochs = dict(self.last_complete.last_epochs) if self.last_complete else {}
+        epochs.update({repair.dataset: repair.applied_epoch for repair in self.repairs()})
+        return epochs
+
+    def repairs(self) -> Iterator[Repair]:
+        """The repairs since the last completed epoch."""
+        completed = max((entry.seq for entry in self.entries if isinstance(entry.record, Complete)), default=-1)
+        for entry in self.entries:
+            if isinstance(entry.record, Repair) and entry.seq > completed:
+                yield entry.record
+
+    def started_at(self, begin_id: str) -> float:
+        """When the begin was recorded first."""
+        return next(
+            (entry.at for entry in self.entries if isinstance(entry.record, Begin) and entry.record.begin_id == begin_id), 0.0
+        )
+
+    def _last(self, kind: type[R]) -> R | None:
+        return next((record for record in reversed(self.records) if isinstance(record, kind)), None)
+
+
+def still_needed(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """The records of the last completed epoch and everything after it; all, as long as none is complete."""
+    epochs = [entry.record.epoch for entry in entries if isinstance(entry.record, Complete)]
+    if not epochs:
+        return entries
+    first = next(
+        index for index, entry in enumerate(entries) if isinstance(entry.record, Begin | Complete) and entry.record.epoch == max(epochs)
+    )
+    return entries[first:]
+
+
+def _reads_valid(record: Prepared, upstream: tuple[str, ...], valid: Mapping[str, Prepared]) -> bool:
+    return set(record.reads) == set(upstream) and all(
+        stage in valid and valid[stage].attempt == attempt for stage, attempt in record.reads.items()
+    )

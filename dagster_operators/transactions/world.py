@@ -1,0 +1,152 @@
+"""The real world of the protocol: performs each effect on storage, with a failpoint before and after the durable ones."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dagster_operators.errors import LedgerError, StorageError
+from dagster_operators.transactions import effects as fx
+from dagster_operators.transactions.failpoints import reach
+from dagster_operators.transactions.lease import IsRunAlive, Lease
+from dagster_operators.transactions.ledger import DeltaLedger
+from dagster_operators.transactions.manifest import Manifest
+from dagster_operators.transactions.participants import Participant
+from dagster_operators.transactions.plan import EPOCH_FOLDER, Slices
+from dagster_operators.transactions.storage import Root
+from dagster_operators.transactions.tables import Tables
+from dagster_operators.transactions.view import LedgerView
+
+_log = logging.getLogger(__name__)
+
+_KINDS = ("tables", "state", "streams")
+"""The folders of datasets below the root."""
+
+
+class World:
+    """Performs effects for one pipeline on its storage root."""
+
+    def __init__(
+        self,
+        root: Root,
+        ledger: DeltaLedger,
+        tables: Tables,
+        lease: Lease,
+        participants: Mapping[str, Participant],
+        is_run_alive: IsRunAlive | None,
+    ) -> None:
+        self._root = root
+        self._ledger = ledger
+        self._tables = tables
+        self._lease = lease
+        self._participants = participants
+        self._is_run_alive = is_run_alive
+
+    def perform(
+        self,
+        effect: fx.Effect,
+        choose: Callable[[LedgerView], Slices | None] | None = None,
+        work: Callable[[fx.StageAttempt], Manifest] | None = None,
+    ) -> Any:
+        """Do what the effect says and give its result."""
+        if isinstance(effect, fx.Choose) and choose:
+            return choose(effect.view)
+        if isinstance(effect, fx.RunStage) and work:
+            return work(effect.attempt)
+        if not isinstance(effect, fx.DURABLE):
+            return self._look(effect)
+        index = getattr(effect, "index", None)
+        reach(f"before:{effect.name}", index)
+        result = self._change(effect)
+        reach(f"after:{effect.name}", index)
+        return result
+
+    def fold(self) -> None:
+        """Fold small files of the ledger into one, if there are enough."""
+        reach("before:fold_ledger")
+        self._ledger.fold()
+        reach("after:fold_ledger")
+
+    def _look(self, effect: fx.Effect) -> Any:
+        """Effects that change nothing."""
+        match effect:
+            case fx.ReadLedger():
+                return self._ledger.view()
+            case fx.CheckOwner(view):
+                return self._lease.check(view, self._is_run_alive)
+            case fx.ReadTables(datasets):
+                pipeline = self._ledger.view().pipeline
+                return {dataset: self._tables.status(dataset, pipeline) for dataset in datasets}
+            case fx.FindMissing(dataset, version, removes):
+                active = {file.path for file in self._tables.files(dataset, version)}
+                return tuple(path for path in removes if path not in active)
+            case fx.ReadManifest():
+                return self._read_manifest(effect)
+            case fx.ListAttempts(epoch, streams_only):
+                return self._list_attempts(epoch, streams_only=streams_only)
+            case fx.MakeId():
+                return uuid.uuid4().hex[:8]
+            case fx.Now():
+                return time.time()
+        raise TypeError(f"an effect that cannot be performed here: {effect}")
+
+    def _change(self, effect: fx.Effect) -> Any:
+        """Effects that others can see."""
+        match effect:
+            case fx.Append(record, version):
+                return self._ledger.append(record, version)
+            case fx.CreateTable():
+                return self._tables.create(effect)
+            case fx.CommitTable():
+                return self._tables.commit(effect)
+            case fx.RestoreTable():
+                return self._tables.restore(effect)
+            case fx.WriteManifest(manifest):
+                text = manifest.to_json().encode()
+                self._root.write(_manifest_path(manifest.epoch, manifest.stage, manifest.attempt), text)
+                return hashlib.sha256(text).hexdigest()
+            case fx.DeleteAttempts():
+                return self._delete_attempts(effect)
+            case fx.CallParticipant(name, method, epoch, data):
+                call = getattr(self._participants[name], method)
+                return call(epoch, data) if method in {"prepare", "commit"} else call(epoch)
+        raise TypeError(f"an effect that cannot be performed here: {effect}")
+
+    def _read_manifest(self, effect: fx.ReadManifest) -> Manifest:
+        path = _manifest_path(effect.epoch, effect.stage, effect.attempt)
+        text = self._root.read(path)
+        if text is None or hashlib.sha256(text).hexdigest() != effect.digest:
+            problem = "is missing" if text is None else "was changed"
+            raise LedgerError(f"a manifest {problem}", stage=effect.stage, epoch=effect.epoch, file=self._root.join(path))
+        return Manifest.from_json(text.decode())
+
+    def _list_attempts(self, epoch: int, *, streams_only: bool) -> frozenset[str]:
+        prefix = EPOCH_FOLDER.format(epoch=epoch, attempt="")
+        found = {name.removesuffix(".json").rpartition(".")[2] for name in self._root.children(f"manifests/e{epoch}")}
+        for dataset in self._datasets(streams_only=streams_only):
+            found |= {name.removeprefix(prefix) for name in self._root.children(dataset) if name.startswith(prefix)}
+        return frozenset(found)
+
+    def _delete_attempts(self, effect: fx.DeleteAttempts) -> None:
+        """Files left behind are harmless, so an error here is logged and does not fail the epoch."""
+        try:
+            for dataset in self._datasets(streams_only=effect.streams_only):
+                for attempt in effect.attempts:
+                    self._root.delete_folder(f"{dataset}/{EPOCH_FOLDER.format(epoch=effect.epoch, attempt=attempt)}")
+            for name in self._root.children(f"manifests/e{effect.epoch}"):
+                if name.removesuffix(".json").rpartition(".")[2] in effect.attempts:
+                    self._root.delete_file(f"manifests/e{effect.epoch}/{name}")
+        except StorageError as error:
+            _log.warning("abandoned files of epoch %s were not deleted: %s", effect.epoch, error)
+
+    def _datasets(self, *, streams_only: bool) -> list[str]:
+        kinds = ("streams",) if streams_only else _KINDS
+        return [f"{kind}/{name}" for kind in kinds for name in self._root.children(kind)]
+
+
+def _manifest_path(epoch: int, stage: str, attempt: str) -> str:
+    return f"manifests/e{epoch}/{stage}.{attempt}.json"

@@ -29,7 +29,7 @@ def explain(dataflow: Dataflow) -> str:
     for table in dataflow.tables.values():
         lines.append(f"  {table.name}")
         for column, origins in column_lineage(dataflow, table).items():
-            lines.append(f"    {column} <- {', '.join(f'{asset}.{name}' for asset, name in origins) or 'computed'}")
+            lines.append(f"    {column} <- {', '.join(f'{asset.name}.{name}' for asset, name in origins) or 'computed'}")
     return "\n".join(lines)
 
 

@@ -6,14 +6,23 @@ The walk goes back from a table's stream to the next table or source on each pat
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 from dagster_operators.graph.dataflow import Dataflow, Table
 
-Origin = tuple[str, str]
-"""An upstream asset (the name of a table or source) and one of its columns."""
+
+class Upstream(NamedTuple):
+    """An asset that a table is made from. A table and a source may have the same name, so the kind belongs to it."""
+
+    kind: Literal["table", "source", "lookup"]
+    name: str
 
 
-def upstream_assets(dataflow: Dataflow, table: Table) -> tuple[str, ...]:
+Origin = tuple[Upstream, str]
+"""An upstream asset and one of its columns."""
+
+
+def upstream_assets(dataflow: Dataflow, table: Table) -> tuple[Upstream, ...]:
     """The tables, sources and lookups (by their operators' names) that a table is made from directly."""
     return tuple(dict.fromkeys(_assets(dataflow, table.node, start=True)))
 
@@ -24,30 +33,31 @@ def column_lineage(dataflow: Dataflow, table: Table) -> dict[str, tuple[Origin, 
     return {column: tuple(sorted(set(_origins(dataflow, table.node, column, start=True)))) for column in columns}
 
 
-def _asset_at(dataflow: Dataflow, node: str) -> str | None:
-    table = dataflow.table_of(node)
+def _asset_at(dataflow: Dataflow, node: str, *, start: bool) -> Upstream | None:
+    """The asset that a walk ends at: the table of a stream (but not of the one the walk starts from), or a source."""
+    table = None if start else dataflow.table_of(node)
     if table is not None:
-        return table.name
-    return node if dataflow.nodes[node].operator.kind == "source" else None
+        return Upstream("table", table.name)
+    return Upstream("source", node) if dataflow.nodes[node].operator.kind == "source" else None
 
 
-def _assets(dataflow: Dataflow, node: str, *, start: bool = False) -> Iterator[str]:
-    asset, operator = _asset_at(dataflow, node), dataflow.nodes[node].operator
-    if asset is not None and (not start or operator.kind == "source"):
-        yield node if start else asset
+def _assets(dataflow: Dataflow, node: str, *, start: bool = False) -> Iterator[Upstream]:
+    asset = _asset_at(dataflow, node, start=start)
+    if asset is not None:
+        yield asset
         return
-    if operator.kind == "lookup":
-        yield node
+    if dataflow.nodes[node].operator.kind == "lookup":
+        yield Upstream("lookup", node)
     for before in dataflow.nodes[node].inputs:
         yield from _assets(dataflow, before)
 
 
 def _origins(dataflow: Dataflow, node: str, column: str, *, start: bool = False) -> Iterator[Origin]:
-    asset = _asset_at(dataflow, node)
-    here = dataflow.nodes[node]
-    if asset is not None and (not start or here.operator.kind == "source"):
-        yield (node if start else asset, column)
+    asset = _asset_at(dataflow, node, start=start)
+    if asset is not None:
+        yield asset, column
         return
+    here = dataflow.nodes[node]
     inputs = [dataflow.nodes[name].type for name in here.inputs]
     for index, before in here.operator.lineage(inputs).get(column, frozenset()):
         yield from _origins(dataflow, here.inputs[index], before)

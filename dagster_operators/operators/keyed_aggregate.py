@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.operators.aggregates import Decomposition, decompose
@@ -36,9 +38,11 @@ class KeyedAggregate(LogicalOperator):
         """The aggregates as partial results, how they merge, and how they end."""
         return decompose(dict(self.aggregates), event_time=self.event_time)
 
+    @override
     def config(self) -> dict[str, Any]:
         return {"keys": list(self.keys), "event_time": self.event_time, "aggregates": dict(self.aggregates)}
 
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         if stream.updating:
@@ -48,10 +52,12 @@ class KeyedAggregate(LogicalOperator):
             self.require(stream, self.parts.columns[name], f"aggregate {name!r} = {expression!r}")
         return StreamType((*self.keys, *dict(self.aggregates)), keys=self.keys)
 
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         keys = {key: frozenset({(0, key)}) for key in self.keys}
         return {**keys, **{name: from_columns(inputs[0], expression) for name, expression in self.aggregates}}
 
+    @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
         """Two jobs: partial results into the state, then the merge of the keys that changed."""
         return AggregateKeys(self)
@@ -66,12 +72,14 @@ class AggregateKeys(RelationalOperator):
         self.logical = logical
         self._parts = logical.parts
 
+    @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         self._parts = self.logical.parts.for_rows(inputs[0])
         partials = self._partials(inputs[0])
         self._parts = self._parts.for_partials(partials)
         return Analysis(self._finish(partials), {"partials": partials})
 
+    @override
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
         if inputs[0] is None:
             return None

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from typing_extensions import override
+
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.expressions import columns_of, parse_ddl
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
@@ -34,6 +36,7 @@ class Lookup(LogicalOperator):
     columns: tuple[str, ...] | None = None
     how: Literal["left", "inner"] = "left"
 
+    @override
     def config(self) -> dict[str, Any]:
         return {
             "connector": self.connector.config(),
@@ -42,6 +45,7 @@ class Lookup(LogicalOperator):
             "how": self.how,
         }
 
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         if self.how not in ("left", "inner"):
@@ -74,10 +78,12 @@ class Lookup(LogicalOperator):
             raise SchemaError(f"the expression {text!r} has no name", operator=self.name, remedy=f"write {text!r} AS name")
         return name
 
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         looked_up = {name: frozenset((0, left) for left, _ in self.on) for name in self._added() or ()}
         return {**same_columns(inputs[0]), **looked_up}
 
+    @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
         """Spark's join; Spark broadcasts a small lookup table by itself."""
         return JoinPinned(self)
@@ -89,9 +95,11 @@ class JoinPinned(RelationalOperator):
 
     logical: Lookup
 
+    @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         return Analysis(self._join(inputs[0], inputs[1]))
 
+    @override
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
         return None if inputs[0] is None else self._join(inputs[0], context.pinned(self.logical.name))
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
+from typing_extensions import override
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -135,8 +137,10 @@ class Stateless(RelationalOperator):
 
     function: Callable[[DataFrame], DataFrame]
 
+    @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         return Analysis(self.function(inputs[0]))
 
+    @override
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
         return None if inputs[0] is None else self.function(inputs[0])

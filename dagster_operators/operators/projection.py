@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.expressions import columns_of, parse_alias
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
@@ -55,16 +57,20 @@ class Filter(LogicalOperator):
     kind: ClassVar[str] = "filter"
     condition: str
 
+    @override
     def config(self) -> dict[str, Any]:
         return {"condition": self.condition}
 
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         self.require(inputs[0], columns_of(self.condition), "the condition")
         return inputs[0]
 
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         return same_columns(inputs[0])
 
+    @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
         """Spark's filter; on an updating stream a mark."""
         if inputs[0].updating:
@@ -86,9 +92,11 @@ class Select(LogicalOperator):
     kind: ClassVar[str] = "select"
     expressions: tuple[str, ...]
 
+    @override
     def config(self) -> dict[str, Any]:
         return {"expressions": list(self.expressions)}
 
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         names, time, keys = [], None, []
@@ -113,10 +121,12 @@ class Select(LogicalOperator):
         new_keys = tuple(dict(keys)[position] for position in range(len(stream.keys))) if stream.keys is not None else None
         return StreamType(tuple(names), time, new_keys)
 
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         parsed = [named(text) for text in self.expressions]
         return {name: from_columns(inputs[0], expression) for expression, name in parsed if name is not None}
 
+    @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
         """Spark's select; the mark of deleted rows is handed on."""
         return Stateless(self._select)
@@ -144,9 +154,11 @@ class WithColumns(LogicalOperator):
     kind: ClassVar[str] = "with_columns"
     expressions: tuple[tuple[str, str], ...]
 
+    @override
     def config(self) -> dict[str, Any]:
         return {"expressions": dict(self.expressions)}
 
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         columns = list(stream.columns) if stream.columns is not None else None
@@ -161,11 +173,13 @@ class WithColumns(LogicalOperator):
                 columns.append(name)
         return stream.with_columns(columns)
 
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         stream = inputs[0]
         new = {stream.resolve(name) or name: from_columns(stream, expression) for name, expression in self.expressions}
         return {**same_columns(stream), **new}
 
+    @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
         """One select, so that no expression sees another's result."""
         return Stateless(self._replace)
@@ -186,9 +200,11 @@ class Rename(LogicalOperator):
     kind: ClassVar[str] = "rename"
     names: tuple[tuple[str, str], ...]
 
+    @override
     def config(self) -> dict[str, Any]:
         return {"names": dict(self.names)}
 
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         self.require(stream, [old for old, _ in self.names], "rename")
@@ -201,9 +217,11 @@ class Rename(LogicalOperator):
         new = {stream.resolve(old): name for old, name in self.names}
         return lambda column: new.get(column, column)
 
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         return same_columns(inputs[0], self._change(inputs[0]))
 
+    @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
         """Spark's withColumnsRenamed."""
         return Stateless(lambda frame: frame.withColumnsRenamed(dict(self.names)))
@@ -216,9 +234,11 @@ class Drop(LogicalOperator):
     kind: ClassVar[str] = "drop"
     columns: tuple[str, ...]
 
+    @override
     def config(self) -> dict[str, Any]:
         return {"columns": list(self.columns)}
 
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         self.require(stream, self.columns, "drop")
@@ -228,10 +248,12 @@ class Drop(LogicalOperator):
                 raise SchemaError(f"the key column {key!r} of an updating stream must be kept", operator=self.name, column=key)
         return stream.with_columns(None if stream.columns is None else [c for c in stream.columns if c not in gone])
 
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         kept = self.output(inputs).columns or ()
         return {column: frozenset({(0, column)}) for column in kept}
 
+    @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
         """Spark's drop."""
         return Stateless(lambda frame: frame.drop(*self.columns))
@@ -249,6 +271,7 @@ class Transform(LogicalOperator):
     function: Callable[[DataFrame], DataFrame]
     columns: tuple[str, ...] | None = None
 
+    @override
     def config(self) -> dict[str, Any]:
         name = f"{self.function.__module__}.{getattr(self.function, '__qualname__', repr(type(self.function)))}"
         try:
@@ -257,6 +280,7 @@ class Transform(LogicalOperator):
             source = name
         return {"function": name, "source": hashlib.sha256(source.encode()).hexdigest()[:16]}
 
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         if inputs[0].updating:
             raise PipelineError(
@@ -265,10 +289,12 @@ class Transform(LogicalOperator):
             )  # fmt: skip
         return StreamType(self.columns, inputs[0].event_time)
 
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         everything = frozenset((0, column) for column in inputs[0].columns or ())
         return dict.fromkeys(self.columns or (), everything)
 
+    @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
         """The function itself."""
         return Stateless(self.function)

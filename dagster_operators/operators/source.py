@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from typing_extensions import override
+
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import parse_ddl
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
@@ -46,9 +48,11 @@ class SourceOperator(LogicalOperator):
     lateness: int = 0
     finished: bool = False
 
+    @override
     def config(self) -> dict[str, Any]:
         return {"connector": self.connector.config(), "event_time": self.event_time, "lateness": self.lateness}
 
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         declared = self.connector.declared_schema
         columns = None if declared is None else tuple(field.name for field in parse_ddl(declared))
@@ -69,9 +73,11 @@ class SourceOperator(LogicalOperator):
                 column=self.event_time, remedy="declare it as timestamp in the schema, or leave event_time out",
             )  # fmt: skip
 
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         return {column: frozenset({(0, column)}) for column in self.output(()).columns or ()}
 
+    @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
         """Reads the slice that the epoch's begin record names."""
         return ReadSlice(self.name)
@@ -83,8 +89,10 @@ class ReadSlice(RelationalOperator):
 
     name: str
 
+    @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         return Analysis(inputs[0])
 
+    @override
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
         return context.source(self.name)

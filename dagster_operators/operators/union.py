@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext
@@ -21,9 +23,11 @@ class Union(LogicalOperator):
 
     kind: ClassVar[str] = "union"
 
+    @override
     def config(self) -> dict[str, Any]:
         return {}
 
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         first = inputs[0]
         for stream in inputs:
@@ -47,12 +51,14 @@ class Union(LogicalOperator):
                 remedy="select the same columns on both sides",
             )  # fmt: skip
 
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         return {
             column: frozenset((index, stream.resolve(column) or column) for index, stream in enumerate(inputs))
             for column in inputs[0].columns or ()
         }
 
+    @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
         """Spark's union by name."""
         return UnionByName()
@@ -62,9 +68,11 @@ class Union(LogicalOperator):
 class UnionByName(RelationalOperator):
     """Appends the inputs that have rows."""
 
+    @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         return Analysis(reduce(lambda left, right: left.unionByName(right), inputs))
 
+    @override
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
         present = [frame for frame in inputs if frame is not None]
         return reduce(lambda left, right: left.unionByName(right), present) if present else None

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.operators.aggregates import Decomposition, decompose
@@ -45,6 +47,7 @@ class WindowAggregate(LogicalOperator):
         """The aggregates as partial results, how they merge, and how they end."""
         return decompose(dict(self.aggregates), event_time=self.event_time)
 
+    @override
     def config(self) -> dict[str, Any]:
         return {
             "keys": list(self.keys),
@@ -53,6 +56,7 @@ class WindowAggregate(LogicalOperator):
             "aggregates": dict(self.aggregates),
         }
 
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         if stream.updating:
@@ -62,15 +66,18 @@ class WindowAggregate(LogicalOperator):
             self.require(stream, self.parts.columns[name], f"aggregate {name!r} = {expression!r}")
         return StreamType((*self.keys, WINDOW_START, WINDOW_END, *dict(self.aggregates)), WINDOW_START)
 
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         time = frozenset({(0, self.event_time)})
         keys = {key: frozenset({(0, key)}) for key in self.keys}
         values = {name: from_columns(inputs[0], expression) for name, expression in self.aggregates}
         return {**keys, WINDOW_START: time, WINDOW_END: time, **values}
 
+    @override
     def watermark(self, inputs: int) -> int:
         return self.window.output_watermark(inputs)
 
+    @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
         """Two jobs: partial results per pane into the state, then the merge of what closes."""
         return AggregateWindows(self)
@@ -85,12 +92,14 @@ class AggregateWindows(RelationalOperator):
         self.logical = logical
         self._parts = logical.parts
 
+    @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         self._parts = self.logical.parts.for_rows(inputs[0])
         panes = self._partials(self._panes(inputs[0]))
         self._parts = self._parts.for_partials(panes)
         return Analysis(self._close(panes, MIN_WATERMARK, MAX_WATERMARK), {"panes": panes})
 
+    @override
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
         name, window = self.logical.name, self.logical.window
         begin = context.watermark_begin(name)

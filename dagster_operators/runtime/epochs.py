@@ -24,9 +24,10 @@ from dagster_operators.runtime.engine import Engine
 from dagster_operators.runtime.stage_run import StageRun
 from dagster_operators.runtime.staged_files import StagedFiles
 from dagster_operators.time.watermark import MAX_WATERMARK
-from dagster_operators.transactions.coordinator import Coordinator, StageAttempt
-from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.manifest import Manifest
+from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import DatasetRecord, EpochHandle, PlanRecord, Slices, StageRecord
 from dagster_operators.transactions.records import Complete
 from dagster_operators.transactions.view import LedgerView
@@ -88,8 +89,8 @@ class Epochs:
         return self._schemas
 
     def _pinned_schemas(self) -> Mapping[str, str]:
-        view = self.coordinator.view()
-        return view.plan.schemas if view.plan is not None else {}
+        last = self.coordinator.last_complete()
+        return last.schemas if last else {}
 
     def _connector(self, operator: str) -> Connector | None:
         node = self._dataflow.nodes[operator].operator

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dagster_operators.connectors.connector import Connector
-from dagster_operators.errors import PipelineError, UnknownEpochError
+from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Dataflow, Table
 from dagster_operators.operators.source import SourceOperator
 from dagster_operators.operators.stream import Stream

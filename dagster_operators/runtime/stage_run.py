@@ -29,7 +29,8 @@ from dagster_operators.transactions.manifest import Change, CheckOutcome, FileEn
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from dagster_operators.transactions.coordinator import Coordinator, StageAttempt
+    from dagster_operators.transactions.coordinator import Coordinator
+    from dagster_operators.transactions.effects import StageAttempt
 
 
 class StageRun:

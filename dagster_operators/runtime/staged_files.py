@@ -6,24 +6,19 @@ listed after the write instead of being predicted, because engines name them dif
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from dagster_operators.runtime.parquet_stats import delta_stats
-from dagster_operators.transactions.manifest import FileEntry
+from dagster_operators.transactions.manifest import FileEntry, key_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from dagster_operators.transactions.storage import Root
 
-KEY_GROUPS = "key-groups"
-"""The folder level (not a column of the data) that says which key groups an updating table's file holds, as ``000-127``."""
-
 _FEW = 4
-_RANGE = re.compile(rf"{KEY_GROUPS}=(\d+)-(\d+)/")
 
 
 class StagedFiles:
@@ -84,16 +79,6 @@ class StagedFiles:
         if not paths:
             return None
         return self._session.read.schema(struct(schema_json)).parquet(*paths)
-
-
-def key_groups(path: str) -> tuple[int, int] | None:
-    """The key groups that a file of an updating table holds, from its path.
-
-    >>> key_groups("e3-g1-0a/key-groups=064-127/part-0.parquet")
-    (64, 127)
-    """
-    found = _RANGE.search(path)
-    return (int(found[1]), int(found[2])) if found else None
 
 
 def struct(schema_json: str):  # type: ignore[no-untyped-def]  # noqa: ANN201 - a pyspark type, which is not imported here

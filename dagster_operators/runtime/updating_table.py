@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.operators.physical import quoted
 from dagster_operators.operators.projection import DELETED
-from dagster_operators.runtime.staged_files import KEY_GROUPS, StagedFiles
-from dagster_operators.transactions.manifest import Change, FileEntry
+from dagster_operators.runtime.staged_files import StagedFiles
+from dagster_operators.transactions.manifest import KEY_GROUPS, Change, FileEntry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -150,9 +150,8 @@ class AggregateWindows(RelationalOperator):
 
     def _may_close(self, begin: int, end: int, file: RunFile) -> bool:
         window = self.logical.window
-        if file.low is None or file.high is None or window.expired(file.high, begin):
-            return False
-        return window.first_end(file.low) <= end
+        expired = file.high is not None and window.expired(file.high, begin)
+        return not expired and (file.low is None or window.first_end(file.low) <= end)
 
     def _close(self, panes: DataFrame, begin: int, end: int) -> DataFrame:
         window, keys = self.logical.window, list(map(quoted, self.logical.keys))

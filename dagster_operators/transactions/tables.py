@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import StorageError
 from dagster_operators.transactions.effects import CommitTable, Conflict, CreateTable, RestoreTable, TableStatus
-from dagster_operators.transactions.manifest import FileEntry
+from dagster_operators.transactions.manifest import FileEntry, key_groups
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -22,7 +21,6 @@ PIPELINE_PROPERTY: Final = "dagster_operators.pipeline"
 """The table property that says which pipeline's a table is."""
 
 _CHECKPOINT_INTERVAL: Final = "20"
-_KEY_GROUPS: Final = re.compile(r"-k(\d+)-(\d+)[-.]")
 
 
 @dataclass
@@ -127,30 +125,45 @@ class Tables:
         return self._load(effect.dataset, effect.pipeline).status
 
     def files(self, dataset: str, version: int) -> list[FileEntry]:
-        """The active files at a version, by path. Key groups are known for files that carry them in their name (``-k<low>-<high>``)."""
+        """The active files at a version, by path, with the bounds of their whole-number columns."""
         known = self._snapshots.get(dataset)
         if known is None or known[0] != version:
             known = (version, self._read_files(dataset, version))
             self._snapshots[dataset] = known
         return list(known[1])
 
-    def _read_files(self, dataset: str, version: int) -> list[FileEntry]:
+    def schema(self, dataset: str, version: int) -> str:
+        """The columns of a dataset at a version as the JSON of a Spark ``StructType``."""
         from deltalake import DeltaTable
 
         with self._root.guard(dataset, f"version {version} of a table cannot be read"):
-            loaded = self._loaded.get(dataset)
-            if loaded and loaded.status.version == version and loaded.table.version() < version:
-                loaded.table.update_incremental()
-            if loaded and loaded.table.version() == version:
-                table = loaded.table
-            else:
-                table = DeltaTable(self._root.join(dataset), version=version, storage_options=self._root.storage_options)
-            actions = table.get_add_actions(flatten=True)
-        columns = [actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")]
-        return sorted(
-            (FileEntry(path, size, rows or 0, "", _key_groups(path)) for path, size, rows in zip(*columns, strict=True)),
-            key=lambda file: file.path,
-        )
+            table = DeltaTable(self._root.join(dataset), version=version, storage_options=self._root.storage_options, without_files=True)
+            schema: str = table.schema().to_json()
+            return schema
+
+    def schema(self, dataset: str, version: int) -> str:
+        """The columns at a version, as the JSON of a Spark ``StructType``."""
+        with self._root.guard(dataset, f"version {version} of a table cannot be read"):
+            return self._table_at(dataset, version).schema().to_json()
+
+    def _table_at(self, dataset: str, version: int) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        loaded = self._loaded.get(dataset)
+        if loaded and loaded.status.version == version and loaded.table.version() < version:
+            loaded.table.update_incremental()
+        if loaded and loaded.table.version() == version:
+            return loaded.table
+        return DeltaTable(self._root.join(dataset), version=version, storage_options=self._root.storage_options)
+
+    def _read_files(self, dataset: str, version: int) -> list[FileEntry]:
+        with self._root.guard(dataset, f"version {version} of a table cannot be read"):
+            actions = self._table_at(dataset, version).get_add_actions(flatten=True)
+        files = [
+            FileEntry(row["path"], row["size_bytes"], row["num_records"] or 0, _bounds(row), key_groups(row["path"]))
+            for row in actions.to_struct_array().to_pylist()
+        ]
+        return sorted(files, key=lambda file: file.path)
 
     def _at(self, dataset: str, version: int, pipeline: str) -> _Loaded | None:
         """The table loaded at exactly ``version``, which must be its latest; None when it is not."""
@@ -243,9 +256,14 @@ def _stats(file: FileEntry) -> str:
     return file.stats or json.dumps({"numRecords": file.rows})
 
 
-def _key_groups(path: str) -> tuple[int, int] | None:
-    found = _KEY_GROUPS.search(path)
-    return (int(found[1]), int(found[2])) if found else None
+def _bounds(row: Mapping[str, Any]) -> str:
+    """The statistics of a file as far as pruning uses them: the bounds of its whole-number columns."""
+    bounds: dict[str, dict[str, int]] = {"min": {}, "max": {}}
+    for name, value in row.items():
+        kind, _, column = name.partition(".")
+        if kind in bounds and type(value) is int:
+            bounds[kind][column] = value
+    return json.dumps({"numRecords": row["num_records"] or 0, "minValues": bounds["min"], "maxValues": bounds["max"]})
 
 
 def _log_file(dataset: str, version: int) -> str:

@@ -271,6 +271,7 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
         last_epochs={**view.last_epochs, **dict.fromkeys(changed, decision.epoch)},
         checks=tuple(check for manifest in manifests for check in manifest.checks),
         external=tuple(name for manifest in manifests for name in manifest.commit_data),
+        schemas=plan.schemas,
     )
 
 

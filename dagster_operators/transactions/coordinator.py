@@ -191,6 +191,14 @@ class Coordinator:
         """The active files of a dataset at a version; their paths are relative to ``<root>/<dataset>``."""
         return self._tables.files(dataset, version)
 
+    def schema(self, dataset: str, version: int) -> str:
+        """The columns of a dataset at a version as the JSON of a Spark ``StructType``."""
+        return self._tables.schema(dataset, version)
+
+    def schema(self, dataset: str, version: int) -> str:
+        """The columns of a dataset at a version, as the JSON of a Spark ``StructType``."""
+        return self._tables.schema(dataset, version)
+
     def repair(self, table: str, keep: Literal["ours", "theirs"]) -> Repair | None:
         """Settle a table that someone else has written, restored or replaced.
 

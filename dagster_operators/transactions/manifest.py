@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,6 +13,22 @@ from dagster_operators.transactions.codec import decode, encode
 
 FORMAT_VERSION: Final = 1
 """The version of the ledger's and the manifests' format that this package writes, and the newest it reads."""
+
+
+KEY_GROUPS: Final = "key-groups"
+"""The folder level (no column of the data) that says which key groups an updating table's file holds, as ``key-groups=000-127``."""
+
+_RANGE: Final = re.compile(rf"{KEY_GROUPS}=(\d+)-(\d+)/")
+
+
+def key_groups(path: str) -> tuple[int, int] | None:
+    """The key groups that a file of an updating table holds, from its path.
+
+    >>> key_groups("e3-g1-0a/key-groups=064-127/part-0.parquet")
+    (64, 127)
+    """
+    found = _RANGE.search(path)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,7 @@ class Complete:
         sources: The fingerprint of each source, which gives ``offsets`` their meaning.
         last_epochs: The last epoch that committed to each dataset, as the dataset's application transaction says.
         external: External participants of the epoch.
+        schemas: The schema of each source and lookup table, pinned from the first epoch on.
     """
 
     kind: ClassVar[str] = "complete"
@@ -130,6 +131,7 @@ class Complete:
     last_epochs: Mapping[str, int]
     checks: tuple[CheckOutcome, ...] = ()
     external: tuple[str, ...] = ()
+    schemas: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.plan import PlanRecord
 from dagster_operators.transactions.records import Begin, Complete, Decision, Entry, Generation, Prepared, Record, Repair
 
 R = TypeVar("R", bound=Record)
@@ -71,6 +72,12 @@ class LedgerView:
         """The begin of the epoch that is not complete."""
         begin = self._last(Begin)
         return begin if begin and begin.epoch > self.last_epoch else None
+
+    @property
+    def plan(self) -> PlanRecord | None:
+        """The plan of the epoch begun last; None before the first."""
+        begin = self._last(Begin)
+        return begin.plan if begin else None
 
     @cached_property
     def decision(self) -> Decision | None:

@@ -1,0 +1,129 @@
+"""A small pipeline without Spark for the tests: one source of numbers, stages that write them to tables."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.effects import StageAttempt
+from dagster_operators.transactions.failpoints import reach
+from dagster_operators.transactions.manifest import Change, CheckOutcome, FileEntry, Manifest
+from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.plan import DatasetRecord, PlanRecord, Slices, StageRecord
+
+SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "n", "type": "long", "nullable": True, "metadata": {}}]})
+TABLES = ("tables/clean", "tables/sums", "state/sums.totals")
+
+
+def plan_of(
+    *,
+    clean: str = "c1",
+    sums: str = "s1",
+    source: str = "numbers1",
+    state: str = "t1",
+    schema: str = SCHEMA,
+) -> PlanRecord:
+    """Two stages, ``clean`` (an append table and a stream) and ``sums`` (an updating table and a state table)."""
+    return PlanRecord(
+        fingerprint=f"{clean}{sums}",
+        stages=(StageRecord("clean", clean), StageRecord("sums", sums, ("clean",))),
+        sources={"numbers": source},
+        datasets={
+            "tables/clean": DatasetRecord(schema, "append", "The numbers"),
+            "tables/sums": DatasetRecord(SCHEMA, "updating"),
+            "state/sums.totals": DatasetRecord(SCHEMA, "state", "", state),
+        },
+    )
+
+
+def write_file(run: Coordinator, dataset: str, folder: str, name: str, numbers: list[int]) -> FileEntry:
+    path = f"{folder}/{name}.parquet"
+    target = run.root.path(dataset, path)
+    run.root.files.create_dir(target.rpartition("/")[0])
+    pq.write_table(pa.table({"n": pa.array(numbers, pa.int64())}), target, filesystem=run.root.files)
+    return FileEntry(path, run.root.files.get_file_info(target).size, len(numbers))
+
+
+def read_numbers(run: Coordinator, dataset: str, version: int) -> list[int]:
+    numbers: list[int] = []
+    for file in run.files(dataset, version):
+        numbers += pq.read_table(run.root.path(dataset, file.path), filesystem=run.root.files)["n"].to_pylist()
+    return sorted(numbers)
+
+
+@dataclass
+class Flow:
+    """The pipeline's work on one coordinator: epoch e reads the numbers 10e to 10e+2."""
+
+    run: Coordinator
+    plan: PlanRecord = field(default_factory=plan_of)
+    last: int = 1_000_000
+    checks: tuple[CheckOutcome, ...] = ()
+    commit_data: dict[str, object] = field(default_factory=dict)
+    worked: list[str] = field(default_factory=list)
+
+    def choose(self, view):
+        start = view.last_complete.offsets["numbers"] if view.last_complete else 0
+        if start >= self.last:
+            return None
+        numbers = [10 * (start + 1) + step for step in range(3)]
+        return Slices({"numbers": SourceSlice(start, start + 1, numbers)})
+
+    def work(self, attempt: StageAttempt) -> Manifest:
+        self.worked.append(attempt.stage)
+        folder = attempt.directory("")
+        numbers = attempt.handle.slices.offsets["numbers"].items
+        reach("stage:half_files")
+        if attempt.stage == "clean":
+            changes = (
+                Change("tables/clean", (write_file(self.run, "tables/clean", folder, "part-0", numbers),)),
+                Change("streams/clean", (write_file(self.run, "streams/clean", folder, "part-0", numbers),)),
+            )
+        else:
+            (staged,) = attempt.upstream["clean"].change("streams/clean").adds
+            read = pq.read_table(self.run.root.path("streams/clean", staged.path), filesystem=self.run.root.files)["n"].to_pylist()
+            before = self.run.files("tables/sums", attempt.handle.base_versions["tables/sums"])
+            old = read_numbers(self.run, "tables/sums", attempt.handle.base_versions["tables/sums"])
+            total = sum(old) + sum(read)
+            changes = (
+                Change(
+                    "tables/sums",
+                    (write_file(self.run, "tables/sums", folder, "part-0", [total]),),
+                    tuple(file.path for file in before),
+                ),
+                Change("state/sums.totals", (write_file(self.run, "state/sums.totals", folder, "run-0", [sum(read)]),)),
+            )
+        reach("stage:files_written")
+        return Manifest(
+            self.run.pipeline, attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads, changes,
+            rows={attempt.stage: len(numbers)}, watermarks={"numbers": max(numbers)}, checks=self.checks, seconds=0.5,
+            commit_data=self.commit_data if attempt.stage == "sums" else {},
+        )  # fmt: skip
+
+    def epoch(self, owner: Owner | None = None):
+        """One whole epoch; None when there is nothing new."""
+        self.run.open(owner or Owner.of_process("test"))
+        handle = self.run.begin(self.plan, self.choose)
+        if handle is None:
+            return None
+        for stage in self.plan.stages:
+            self.run.prepare(handle, stage.name, self.work)
+        return self.run.commit(handle)
+
+
+def check_result(run: Coordinator, epochs: int) -> None:
+    """All tables hold exactly ``epochs`` epochs, at one version per epoch."""
+    complete = run.versions()
+    assert complete.epoch == epochs
+    assert dict(complete.versions) == dict.fromkeys(TABLES, epochs)
+    expected = [10 * epoch + step for epoch in range(1, epochs + 1) for step in range(3)]
+    assert read_numbers(run, "tables/clean", epochs) == expected
+    assert read_numbers(run, "tables/sums", epochs) == [sum(expected)]
+    assert sum(read_numbers(run, "state/sums.totals", epochs)) == sum(expected)
+    assert [complete.epoch for complete in run.history()] == list(range(1, epochs + 1))
+    assert [part.start for _, part in run.slices("numbers")] == list(range(epochs))

@@ -132,7 +132,7 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[Led
         if change.removes and (missing := (yield FindMissing(dataset, tables[dataset].version, change.removes))):
             raise LedgerError(f"{len(missing)} files to be removed are not in the table: {missing[:3]}", pipeline=run.pipeline, table=dataset)
     for index, (name, data) in enumerate(commit_data(run, manifests), start=1):
-        yield CallParticipant(name, "prepare", begin.epoch, data, index)
+        yield CallParticipant(name, "prepare", begin.epoch, run.generation, data, index)
     expected = {**{dataset: 0 for dataset in begin.plan.datasets}, **view.versions}
     expected.update({dataset: expected[dataset] + 1 for dataset in changes})
 
@@ -211,7 +211,7 @@ def roll_forward(run: RunContext, view: LedgerView) -> Steps[LedgerView]:
         fence(now, run)  # a newer run has gone on, so the tables have too
         raise
     for index, (name, data) in enumerate(sinks, start=1):
-        yield CallParticipant(name, "commit", decision.epoch, data, index)
+        yield CallParticipant(name, "commit", decision.epoch, run.generation, data, index)
     committed_at = yield Now()
 
     def complete(now: LedgerView) -> Complete | None:

@@ -77,6 +77,7 @@ class Coordinator:
         self._history = History(self._ledger)
         self._world = World(self.root, self._ledger, self._tables, self._lease, self._participants, is_run_alive)
         self._lease_seconds = lease_seconds
+        self._is_run_alive = is_run_alive
         self._generation = 0
         self._owner: Owner | None = None
 
@@ -110,6 +111,9 @@ class Coordinator:
         handle = self._run(begin_epoch(self._context(self._generation), plan), choose=choose)
         if handle is None:
             self._lease.release(self._generation)
+        elif handle.generation != self._generation:  # it had begun the epoch before and fenced itself
+            self._generation = handle.generation
+            self._lease.hold(self._generation)
         return handle
 
     def resume(self, handle: EpochHandle, owner: Owner) -> EpochHandle:
@@ -155,6 +159,11 @@ class Coordinator:
         """The ledger as it is now."""
         return self._ledger.view()
 
+    def owner_at_work(self) -> Owner | None:
+        """Who is working on the pipeline right now; None when it is free."""
+        view = self.view()
+        return view.owner if self._lease.check(view, self._is_run_alive).alive else None
+
     def history(self) -> list[Complete]:
         """All completed epochs, oldest first."""
         return self._history.completed()
@@ -190,10 +199,6 @@ class Coordinator:
     def files(self, dataset: str, version: int) -> list[FileEntry]:
         """The active files of a dataset at a version; their paths are relative to ``<root>/<dataset>``."""
         return self._tables.files(dataset, version)
-
-    def schema(self, dataset: str, version: int) -> str:
-        """The columns of a dataset at a version as the JSON of a Spark ``StructType``."""
-        return self._tables.schema(dataset, version)
 
     def schema(self, dataset: str, version: int) -> str:
         """The columns of a dataset at a version, as the JSON of a Spark ``StructType``."""

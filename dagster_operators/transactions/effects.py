@@ -224,6 +224,7 @@ class CallParticipant:
     participant: str
     method: str
     epoch: int
+    generation: int
     data: Any = None
     index: int = 1
 

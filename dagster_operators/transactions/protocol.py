@@ -34,9 +34,10 @@ from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices,
 from dagster_operators.transactions.records import Begin, Generation, Prepared
 from dagster_operators.transactions.recovery import (
     AbortParticipants,
+    Action,
     BeginEpoch,
-    ChangePlan,
     DiscardAttempts,
+    NewGeneration,
     RollForward,
     TakeUp,
     TidyUp,
@@ -79,7 +80,7 @@ def open_generation(owner: Owner, pipeline: str, participants: tuple[str, ...] =
         view = result.view
     decided = view.decision.epoch if view.decision else view.last_epoch
     for index, name in enumerate(participants, start=1):
-        yield CallParticipant(name, "recover", decided, None, index)
+        yield CallParticipant(name, "recover", decided, view.generation, None, index)
     return view.generation
 
 
@@ -104,29 +105,41 @@ def begin_epoch(run: RunContext, plan: PlanRecord) -> Steps[EpochHandle | None]:
             raise
         if isinstance(actions[0], RollForward):
             yield from roll_forward(run, view)
-            continue
-        begun: LedgerView | Conflict | None = view
-        for action in actions:
-            match action:
-                case TidyUp(epoch):
-                    yield from _tidy_streams(epoch, run)
-                case AbortParticipants(epoch):
-                    for index, name in enumerate(run.participants, start=1):
-                        yield CallParticipant(name, "abort", epoch, None, index)
-                case BeginEpoch(epoch, slices):
-                    begun = yield from _begin(run, view, plan, epoch, slices)
-                case ChangePlan(begin):
-                    begun = yield Append(replace(begin, plan=plan, generation=run.generation), view.version)
-                case DiscardAttempts(epoch, keep):
-                    yield from _discard(epoch, keep, run)
-                case TakeUp() | RollForward():
-                    pass
-            if not isinstance(begun, LedgerView):
-                break
-        if begun is None:
-            return None
-        if isinstance(begun, LedgerView):
-            return (yield from _ready(run, begun, plan))
+        elif isinstance(actions[0], NewGeneration) and view.owner:
+            if isinstance((yield Append(Generation(run.generation + 1, view.owner), view.version)), LedgerView):
+                run = replace(run, generation=run.generation + 1)
+        else:
+            begun = yield from _carry_out(actions, run, view, plan)
+            if begun is None:
+                return None
+            if isinstance(begun, LedgerView):
+                return (yield from _ready(run, begun, plan))
+
+
+def _carry_out(
+    actions: tuple[Action, ...], run: RunContext, view: LedgerView, plan: PlanRecord
+) -> Steps[LedgerView | Conflict | None]:
+    """The ledger with the begun epoch; None when there is nothing to begin, Conflict when the ledger had moved on.
+
+    The begin comes first: from then on nobody else can decide the epoch, so that participants and files may be cleaned up.
+    """
+    begun: LedgerView | Conflict | None = view
+    for action in actions:
+        match action:
+            case TidyUp(epoch):
+                yield from _tidy_streams(epoch, run)
+            case BeginEpoch(epoch, slices):
+                begun = yield from _begin(run, view, plan, epoch, slices)
+            case TakeUp(begin):
+                begun = yield Append(replace(begin, plan=plan, generation=run.generation), view.version)
+            case AbortParticipants(epoch):
+                for index, name in enumerate(run.participants, start=1):
+                    yield CallParticipant(name, "abort", epoch, run.generation, None, index)
+            case DiscardAttempts(epoch, keep):
+                yield from _discard(epoch, keep, run)
+        if not isinstance(begun, LedgerView):
+            break
+    return begun
 
 
 def _begin(

@@ -38,15 +38,13 @@ class AbortParticipants:
 
 
 @dataclass(frozen=True)
-class TakeUp:
-    """Go on with the open epoch as it began."""
-
-    begin: Begin
+class NewGeneration:
+    """The open epoch was begun under our own generation: fence what is left of ourselves, then look again."""
 
 
 @dataclass(frozen=True)
-class ChangePlan:
-    """Go on with the open epoch's slices under the changed plan; stages that did not change keep their manifests."""
+class TakeUp:
+    """Go on with the open epoch's slices under our generation and plan; stages that did not change keep their manifests."""
 
     begin: Begin
 
@@ -67,11 +65,11 @@ class DiscardAttempts:
     keep: frozenset[str]
 
 
-Action: TypeAlias = RollForward | TidyUp | AbortParticipants | TakeUp | ChangePlan | BeginEpoch | DiscardAttempts
+Action: TypeAlias = RollForward | NewGeneration | TidyUp | AbortParticipants | TakeUp | BeginEpoch | DiscardAttempts
 
 
 def recover(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> tuple[Action, ...]:
-    """The actions that lead to a begun epoch, in order. After ``RollForward`` the ledger is to be looked at again.
+    """The actions that lead to a begun epoch, in order. After ``RollForward`` and ``NewGeneration`` the ledger is to be looked at again.
 
     Raises:
         ForeignWriteError: Someone else wrote a table.
@@ -89,18 +87,20 @@ def recover(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecor
         last = view.last_complete
         tidy = (TidyUp(last.epoch),) if last and last.generation < view.generation else ()
         return (*tidy, BeginEpoch(view.last_epoch + 1))
-    return (AbortParticipants(begin.epoch), *_take_up(view, begin, plan))
+    if begin.generation == view.generation:  # another process of the same run may still be at it
+        return (NewGeneration(),)
+    action, keep = _take_up(view, begin, plan)
+    return action, AbortParticipants(begin.epoch), DiscardAttempts(begin.epoch, keep)
 
 
-def _take_up(view: LedgerView, begin: Begin, plan: PlanRecord) -> tuple[Action, ...]:
+def _take_up(view: LedgerView, begin: Begin, plan: PlanRecord) -> tuple[Action, frozenset[str]]:
     if begin.plan.sources != plan.sources:  # the offsets have lost their meaning
-        return BeginEpoch(begin.epoch), DiscardAttempts(begin.epoch, frozenset())
+        return BeginEpoch(begin.epoch), frozenset()
     if any(begin.base_versions.get(dataset) != version for dataset, version in view.versions.items()):  # repaired since
-        return BeginEpoch(begin.epoch, begin.slices), DiscardAttempts(begin.epoch, frozenset())
+        return BeginEpoch(begin.epoch, begin.slices), frozenset()
     # What has been recorded under this begin stays until the epoch is complete, valid or not: the plan may change back.
     recorded = {record.attempt for record in view.records if isinstance(record, Prepared) and record.begin_id == begin.begin_id}
-    action = TakeUp(begin) if begin.plan == plan else ChangePlan(begin)
-    return action, DiscardAttempts(begin.epoch, frozenset(recorded))
+    return TakeUp(begin), frozenset(recorded)
 
 
 def check_tables(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> None:

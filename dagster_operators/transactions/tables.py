@@ -133,18 +133,10 @@ class Tables:
         return list(known[1])
 
     def schema(self, dataset: str, version: int) -> str:
-        """The columns of a dataset at a version as the JSON of a Spark ``StructType``."""
-        from deltalake import DeltaTable
-
-        with self._root.guard(dataset, f"version {version} of a table cannot be read"):
-            table = DeltaTable(self._root.join(dataset), version=version, storage_options=self._root.storage_options, without_files=True)
-            schema: str = table.schema().to_json()
-            return schema
-
-    def schema(self, dataset: str, version: int) -> str:
         """The columns at a version, as the JSON of a Spark ``StructType``."""
         with self._root.guard(dataset, f"version {version} of a table cannot be read"):
-            return self._table_at(dataset, version).schema().to_json()
+            schema: str = self._table_at(dataset, version).schema().to_json()
+            return schema
 
     def _table_at(self, dataset: str, version: int) -> DeltaTable:
         from deltalake import DeltaTable

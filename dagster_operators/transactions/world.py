@@ -111,10 +111,21 @@ class World:
                 return hashlib.sha256(text).hexdigest()
             case fx.DeleteAttempts():
                 return self._delete_attempts(effect)
-            case fx.CallParticipant(name, method, epoch, data):
-                call = getattr(self._participants[name], method)
-                return call(epoch, data) if method in {"prepare", "commit"} else call(epoch)
+            case fx.CallParticipant():
+                return self._call_participant(effect)
         raise TypeError(f"an effect that cannot be performed here: {effect}")
+
+    def _call_participant(self, effect: fx.CallParticipant) -> None:
+        participant = self._participants[effect.participant]
+        match effect.method:
+            case "prepare":
+                participant.prepare(effect.epoch, effect.data, effect.generation)
+            case "commit":
+                participant.commit(effect.epoch, effect.data)
+            case "abort":
+                participant.abort(effect.epoch, effect.generation)
+            case "recover":
+                participant.recover(effect.epoch, effect.generation)
 
     def _read_manifest(self, effect: fx.ReadManifest) -> Manifest:
         path = _manifest_path(effect.epoch, effect.stage, effect.attempt)

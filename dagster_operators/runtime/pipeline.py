@@ -22,6 +22,7 @@ from dagster_operators.time.watermark import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from dagster_operators.transactions.lease import IsRunAlive
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.records import Complete
 
@@ -98,7 +99,10 @@ class Pipeline:
         """
         if not isinstance(connector, Connector):
             raise PipelineError(
-                f"{connector!r} is no source", pipeline=self.name, source=name, remedy="use FileSource, DeltaSource or MemorySource"
+                f"{connector!r} is no source",
+                pipeline=self.name,
+                source=name,
+                remedy="use FileSource, DeltaSource or MemorySource",
             )
         try:
             late = parse_duration(lateness)
@@ -111,11 +115,26 @@ class Pipeline:
 
     @cached_property
     def epochs(self) -> Epochs:
-        """The steps of an epoch, for those who run them one by one."""
+        """The steps of an epoch on the pipeline's own engine, for those who run them one by one."""
+        return self.epochs_on(self.engine or default_engine())
+
+    def epochs_on(self, engine: Engine, *, is_run_alive: IsRunAlive | None = None) -> Epochs:
+        """The steps of an epoch on a given engine.
+
+        Args:
+            engine: Where stages run.
+            is_run_alive: Asked whether a Dagster run that owns the pipeline is going on.
+        """
         from dagster_operators.transactions.coordinator import Coordinator
 
-        coordinator = Coordinator(self.name, self.root, storage_options=self._storage_options, lease_seconds=self._lease_seconds)
-        return Epochs(self.dataflow, coordinator, self.engine or default_engine())
+        coordinator = Coordinator(
+            self.name,
+            self.root,
+            storage_options=self._storage_options,
+            lease_seconds=self._lease_seconds,
+            is_run_alive=is_run_alive,
+        )
+        return Epochs(self.dataflow, coordinator, engine)
 
     @property
     def _owner(self) -> Owner:

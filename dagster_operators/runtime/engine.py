@@ -189,7 +189,9 @@ def check_java() -> None:
     version = told.split('"')[1] if '"' in told else ""
     major = version.split(".")[1] if version.startswith("1.") else version.split(".")[0]
     if not major.isdigit() or int(major) < 17:
-        raise JavaMissingError(f"Apache Spark needs Java 17 or newer, and {java} is version {version or 'unknown'}", remedy=remedy)
+        raise JavaMissingError(
+            f"Apache Spark needs Java 17 or newer, and {java} is version {version or 'unknown'}", remedy=remedy
+        )
 
 
 def default_engine() -> Spark:

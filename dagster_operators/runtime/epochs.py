@@ -16,12 +16,12 @@ from dagster_operators.connectors.rejects import REJECTS_SCHEMA
 from dagster_operators.errors import OperatorsError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.slice import SourceSlice
-from dagster_operators.operators.lookup import Lookup
 from dagster_operators.operators.source import SourceOperator
 from dagster_operators.planner.plan import Plan, empty, plan, without_marks
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.runtime.engine import Engine
 from dagster_operators.runtime.stage_run import StageRun
+from dagster_operators.runtime.stage_work import StageWork, connector_of
 from dagster_operators.runtime.staged_files import StagedFiles
 from dagster_operators.time.watermark import MAX_WATERMARK
 from dagster_operators.transactions.coordinator import Coordinator
@@ -93,11 +93,7 @@ class Epochs:
         return last.schemas if last else {}
 
     def _connector(self, operator: str) -> Connector | None:
-        node = self._dataflow.nodes[operator].operator
-        if isinstance(node, SourceOperator | Lookup):
-            assert isinstance(node.connector, Connector)
-            return node.connector
-        return None
+        return connector_of(self._dataflow, operator)
 
     def record(self) -> PlanRecord:
         """What the ledger keeps of the plan."""
@@ -123,7 +119,10 @@ class Epochs:
         for name in made.sources:
             connector = self._connector(name)
             if connector is not None and connector.on_corrupt == "reject":
-                yield f"tables/{name}_rejects", DatasetRecord(_REJECTS, "append", f"Records of {name} that could not be parsed", _REJECTS)
+                yield (
+                    f"tables/{name}_rejects",
+                    DatasetRecord(_REJECTS, "append", f"Records of {name} that could not be parsed", _REJECTS),
+                )
 
     # --- the steps ---------------------------------------------------------------------------------------------------
 
@@ -149,8 +148,8 @@ class Epochs:
         news = False
         for name in self.plan().sources:
             connector, source = self._connector(name), self._dataflow.nodes[name].operator
-            assert connector is not None
-            assert isinstance(source, SourceOperator)
+            if connector is None or not isinstance(source, SourceOperator):
+                continue
             start = positions.get(name)
             try:
                 choice = connector.choose(start, lambda name=name: (piece.items for _, piece in self.coordinator.slices(name)))  # type: ignore[misc]
@@ -167,8 +166,8 @@ class Epochs:
             return None
         for name in self.plan().lookups:
             connector = self._connector(name)
-            assert connector is not None
-            offsets[name] = SourceSlice(None, None, connector.pin())
+            if connector is not None:
+                offsets[name] = SourceSlice(None, None, connector.pin())
         return Slices(offsets, frozenset(finished))
 
     def run_stage(self, handle: EpochHandle, stage: str) -> Manifest:
@@ -176,10 +175,17 @@ class Epochs:
         made = self.plan()
 
         def work(attempt: StageAttempt) -> Manifest:
-            return StageRun(
-                self.session, self._engine.name, self._dataflow, made, made.stage(stage), attempt, self.coordinator,
+            given = StageWork(
+                self.session,
+                self._engine.name,
+                self._dataflow,
+                made,
+                made.stage(stage),
+                attempt,
+                self.coordinator,
                 self.input_schemas(),
-            ).run()  # fmt: skip
+            )
+            return StageRun(given).run()
 
         return self.coordinator.prepare(handle, stage, work)
 
@@ -197,7 +203,8 @@ class Epochs:
                 node = self._dataflow.nodes[name].operator
                 if isinstance(node, SourceOperator) and (connector := self._connector(name)):
                     choice = connector.choose(
-                        positions.get(name), lambda name=name: (piece.items for _, piece in self.coordinator.slices(name))  # type: ignore[misc]
+                        positions.get(name),
+                        lambda name=name: (piece.items for _, piece in self.coordinator.slices(name)),  # type: ignore[misc]
                     )
                     if choice is not None:
                         found[name] = choice.slice.end

@@ -6,7 +6,8 @@ listed after the write instead of being predicted, because engines name them dif
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from dagster_operators.transactions.manifest import FileEntry, key_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from dagster_operators.transactions.storage import Root
 
@@ -27,11 +29,13 @@ class StagedFiles:
     Args:
         root: The storage root.
         session: The engine's session.
+        wrote: Called after each query that wrote files.
     """
 
-    def __init__(self, root: Root, session: SparkSession) -> None:
+    def __init__(self, root: Root, session: SparkSession, wrote: Callable[[], None] = lambda: None) -> None:
         self._root = root
         self._session = session
+        self._wrote = wrote
 
     def write(self, frame: DataFrame, dataset: str, directory: str, *, by: Sequence[str] = ()) -> tuple[FileEntry, ...]:
         """Write the rows to new files in a folder of the dataset that nothing else uses.
@@ -49,6 +53,7 @@ class StagedFiles:
         if by:
             writer = writer.partitionBy(*by)
         writer.parquet(self._root.join(dataset, directory))
+        self._wrote()
         return self.collect(dataset, directory)
 
     def collect(self, dataset: str, directory: str) -> tuple[FileEntry, ...]:
@@ -81,10 +86,8 @@ class StagedFiles:
         return self._session.read.schema(struct(schema_json)).parquet(*paths)
 
 
-def struct(schema_json: str):  # type: ignore[no-untyped-def]  # noqa: ANN201 - a pyspark type, which is not imported here
-    """Spark's StructType of a schema in JSON."""
-    import json
-
+def struct(schema_json: str) -> StructType:
+    """Spark's type for a schema in JSON."""
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(schema_json))

@@ -13,6 +13,7 @@ from dagster_operators.transactions.manifest import Change, FileEntry
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from dagster_operators.runtime.stage_work import StageWork
     from dagster_operators.runtime.staged_files import StagedFiles
 
 
@@ -21,47 +22,38 @@ class StagedState:
 
     Args:
         files: Reads and writes below the root.
+        work: The attempt.
         dataset: For example ``state/hourly.panes``.
-        directory: The attempt's folder in it.
-        schema_json: The state's schema.
         range_column: The column whose bounds prune files.
-        before: The files as of the previous epoch.
-        wrote: Called after each query that wrote a run.
     """
 
-    def __init__(
-        self,
-        files: StagedFiles,
-        dataset: str,
-        directory: str,
-        schema_json: str,
-        range_column: str | None,
-        before: list[FileEntry],
-        wrote: Callable[[], None],
-    ) -> None:
+    def __init__(self, files: StagedFiles, work: StageWork, dataset: str, range_column: str | None) -> None:
         self._files = files
         self._dataset = dataset
-        self._directory = directory
-        self._schema = schema_json
+        self._directory = work.directory(dataset)
+        self._schema = work.plan.states[dataset.removeprefix("state/")]
         self._range_column = range_column
-        self._wrote = wrote
+        before = work.before(dataset)
         self._before = {entry.path for entry in before}
         self._live = {entry.path: entry for entry in before}
         self._writes = 0
 
     def append(self, frame: DataFrame) -> None:
+        """Write a run with the rows of the frame now; it is part of the state from then on."""
         self._writes += 1
         for entry in self._files.write(frame, self._dataset, f"{self._directory}/run{self._writes}"):
             self._live[entry.path] = entry
-        self._wrote()
 
     def read(self, wanted: Callable[[RunFile], bool]) -> DataFrame | None:
+        """The rows of the files that are wanted, this epoch's runs included."""
         return self._files.read(self._dataset, [entry for entry in self._live.values() if wanted(self._run(entry))], self._schema)
 
     def drop(self, unwanted: Callable[[RunFile], bool]) -> None:
+        """Take files out of the state."""
         self._live = {path: entry for path, entry in self._live.items() if not unwanted(self._run(entry))}
 
     def fold(self, merge: Callable[[DataFrame], DataFrame]) -> None:
+        """Replace many small files by one with the same meaning, if there are too many."""
         folding = choose_fold(list(self._live.values()))
         rows = self._files.read(self._dataset, folding, self._schema)
         if rows is None:

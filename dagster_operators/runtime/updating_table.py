@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.operators.physical import quoted
 from dagster_operators.operators.projection import DELETED
+from dagster_operators.runtime.stage_work import StageWork
 from dagster_operators.runtime.staged_files import StagedFiles
 from dagster_operators.transactions.manifest import KEY_GROUPS, Change, FileEntry
 
@@ -30,22 +31,19 @@ class UpdatingTable:
 
     Args:
         files: Reads and writes below the root.
+        work: The attempt.
         dataset: For example ``tables/routes``.
-        directory: The attempt's folder in it.
         schema_json: The table's schema.
         keys: The key columns.
-        before: The table's files as of the previous epoch.
     """
 
-    def __init__(
-        self, files: StagedFiles, dataset: str, directory: str, schema_json: str, keys: Sequence[str], before: list[FileEntry]
-    ) -> None:
+    def __init__(self, files: StagedFiles, work: StageWork, dataset: str, schema_json: str, keys: Sequence[str]) -> None:
         self._files = files
         self._dataset = dataset
-        self._directory = directory
+        self._directory = work.directory(dataset)
         self._schema = schema_json
         self._keys = list(map(quoted, keys))
-        self._before = before
+        self._before = work.before(dataset)
 
     def apply(self, changes: DataFrame, entries: Sequence[FileEntry]) -> Change | None:
         """Stage the table with the changed rows in place of their keys' old rows.
@@ -85,7 +83,9 @@ class UpdatingTable:
         if ranges == 1 or self._current_ranges() != ranges:
             return list(self._before)
         labels = {row[0] for row in changes.selectExpr(f"{self._label(ranges)} AS label").distinct().collect()}
-        return [file for file in self._before if file.key_groups and f"{file.key_groups[0]:03d}-{file.key_groups[1]:03d}" in labels]
+        return [
+            file for file in self._before if file.key_groups and f"{file.key_groups[0]:03d}-{file.key_groups[1]:03d}" in labels
+        ]
 
     def _without(self, old: DataFrame, changes: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F

@@ -1,0 +1,82 @@
+"""What one attempt at a stage is given: the stage, the plan it belongs to, the epoch's handle, and where to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.connectors.connector import Connector
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.operator import StreamType
+from dagster_operators.operators.lookup import Lookup
+from dagster_operators.operators.source import SourceOperator
+from dagster_operators.planner.plan import Plan
+from dagster_operators.planner.stages import Stage
+from dagster_operators.transactions.effects import StageAttempt
+from dagster_operators.transactions.manifest import FileEntry
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from dagster_operators.transactions.coordinator import Coordinator
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """The inputs of an attempt.
+
+    Attributes:
+        session: The engine's session.
+        engine: The kind of engine.
+        dataflow: The pipeline's graph.
+        plan: The pipeline's plan.
+        stage: The stage to run.
+        attempt: The attempt's epoch, folder and upstream manifests.
+        coordinator: For the files of tables as of the previous epoch.
+        schemas: The schema of each source and lookup table.
+    """
+
+    session: SparkSession
+    engine: str
+    dataflow: Dataflow
+    plan: Plan
+    stage: Stage
+    attempt: StageAttempt
+    coordinator: Coordinator
+    schemas: Mapping[str, str]
+
+    @property
+    def output_type(self) -> StreamType:
+        """What is known of the stage's output without an engine."""
+        return self.dataflow.nodes[self.stage.output].type
+
+    @property
+    def output_schema(self) -> str:
+        """The output's schema as the engine sees it."""
+        return self.plan.schemas[self.stage.output]
+
+    def directory(self, dataset: str) -> str:
+        """The attempt's own folder in a dataset."""
+        return self.attempt.directory(dataset)
+
+    def before(self, dataset: str) -> list[FileEntry]:
+        """The files of a dataset as of the previous epoch."""
+        return self.coordinator.files(dataset, self.attempt.handle.base_versions[dataset])
+
+    def items(self, operator: str) -> Any:
+        """What the epoch reads of a source or lookup table; None if nothing."""
+        piece = self.attempt.handle.slices.offsets.get(operator)
+        return None if piece is None else piece.items
+
+    def where(self) -> dict[str, Any]:
+        """The place that errors name."""
+        return {"pipeline": self.dataflow.name, "stage": self.stage.name, "epoch": self.attempt.epoch}
+
+
+def connector_of(dataflow: Dataflow, operator: str) -> Connector | None:
+    """The connector of a source or lookup operator; None for other operators."""
+    node = dataflow.nodes[operator].operator
+    if isinstance(node, SourceOperator | Lookup) and isinstance(node.connector, Connector):
+        return node.connector
+    return None

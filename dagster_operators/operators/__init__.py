@@ -1,0 +1,1 @@
+"""What pipelines are built with, by family: each logical operator next to its lowering."""

@@ -1,8 +1,8 @@
-"""The main job: every flight that left New York in 2013, turned into seven tables, one daily file an epoch.
+"""The main job: every flight that left New York in 2013, turned into six tables, one daily file an epoch.
 
-The feed (``jobs.feed``) drops a file a day into the landing folder. ``clean_flights`` is what flew, with airline and plane; from it come
-departures per airport and hour and per sliding day, statistics per route (one current row per route), each flight with the
-weather of its hour, and a league of the worst delays of every day.
+The feed (``jobs.feed``) drops a file a day into the landing folder. ``clean_flights`` is what flew, with airline and plane; from
+it come departures per airport and hour and per sliding day, statistics per route (one current row per route), each flight with
+the weather of its hour, and a league of the worst delays of every day.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from jobs.feed import AIRLINES_SCHEMA, FLIGHTS_SCHEMA, PLANES_SCHEMA, WEATHER_SC
 
 PLACES = 10
 """How many places the league of a day has."""
+
+FLIGHT = ("sched_dep", "time_hour", "origin", "dest", "carrier", "flight", "tailnum")
+PLANE = ("manufacturer", "model", "built", "seats")
 
 
 def build(folder: Path, *, files_per_epoch: int | None = 1) -> do.Pipeline:
@@ -39,15 +42,15 @@ def build(folder: Path, *, files_per_epoch: int | None = 1) -> do.Pipeline:
         landed.filter("dep_delay IS NOT NULL", name="departed")
         .lookup(airlines, on="carrier", columns=["name AS airline"], name="airlines")
         .lookup(planes, on="tailnum", columns=["manufacturer", "model", "year AS built", "seats"], name="planes")
-        .select(
-            "sched_dep", "time_hour", "origin", "dest", "carrier", "airline", "flight", "tailnum", "manufacturer", "model", "built",
-            "seats", "dep_delay", "arr_delay", "air_time", "distance", name="enriched",
-        )
-    )  # fmt: skip
+        .select(*FLIGHT, "airline", *PLANE, "dep_delay", "arr_delay", "air_time", "distance", name="enriched")
+    )
     clean.to_table(
         "clean_flights",
         description="Flights that left, with their airline and plane",
-        checks={"has_origin": "origin IN ('EWR', 'JFK', 'LGA')", "airline_known": do.Check("airline IS NOT NULL", blocking=False)},
+        checks={
+            "has_origin": "origin IN ('EWR', 'JFK', 'LGA')",
+            "airline_known": do.Check("airline IS NOT NULL", blocking=False),
+        },
     )
     _delays(clean)
     _weather(clean, weather)
@@ -82,28 +85,26 @@ def _delays(clean: do.Stream) -> None:
 
 
 def _weather(clean: do.Stream, weather: do.FileSource) -> None:
-    clean.lookup(
-        weather,
-        on=["origin", "time_hour"],
-        columns=["temp", "wind_speed", "wind_gust", "precip", "visib"],
-        name="weather",
-    ).select(
-        "sched_dep", "origin", "dest", "carrier", "flight", "dep_delay", "temp", "wind_speed", "wind_gust", "precip", "visib",
-        name="with_weather",
-    ).to_table("flights_weather", description="Every flight with the weather at its airport in the hour of its departure")  # fmt: skip
+    measured = ("temp", "wind_speed", "wind_gust", "precip", "visib")
+    (
+        clean.lookup(weather, on=["origin", "time_hour"], columns=measured, name="weather")
+        .select(*FLIGHT, "dep_delay", *measured, name="with_weather")
+        .to_table("flights_weather", description="Every flight with the weather at its airport in the hour of its departure")
+    )
 
 
 def _league(clean: do.Stream) -> None:
     """The ten worst delays of each New York day (which begins at 05:00 UTC)."""
-    worst = "named_struct('delay', dep_delay, 'carrier', carrier, 'flight', flight, 'origin', origin, 'dest', dest)"
+    columns = ("dep_delay", "carrier", "flight", "origin", "dest")
+    flown = ", ".join(f"'{column}', {column}" for column in columns)
     ranked = f"slice(sort_array(flown, false), 1, {PLACES})"
+    numbered = "transform(worst, (flight, place) -> named_struct('place', place + 1, 'flight', flight))"
     (
         clean.filter("dep_delay >= 60", name="very_late")
         .window(do.Tumbling("1 day", offset="5 hours"))
-        .aggregate(flown=f"collect_list({worst})", name="per_day")
+        .aggregate(flown=f"collect_list(named_struct({flown}))", name="per_day")
         .select("window_start AS day", f"{ranked} AS worst", name="ten_worst")
-        .select("day", "explode(transform(worst, (row, place) -> named_struct('place', place + 1, 'row', row))) AS ranked", name="places")
-        .select("day", "ranked.place AS place", "ranked.row.delay AS dep_delay", "ranked.row.carrier AS carrier",
-                "ranked.row.flight AS flight", "ranked.row.origin AS origin", "ranked.row.dest AS dest", name="league")
+        .select("day", f"explode({numbered}) AS ranked", name="places")
+        .select("day", "ranked.place", *(f"ranked.flight.{column}" for column in columns), name="league")
         .to_table("worst_delays", description=f"The {PLACES} longest departure delays of every day")
-    )  # fmt: skip
+    )

@@ -1,6 +1,7 @@
 """``make run``: drops a month of flights, runs the flights job on it through Dagster, and shows what came of it.
 
-``python -m jobs.run --days 31 --folder data``. What has been dropped and run before is left alone: a second call goes on from there.
+``python -m jobs.run --days 31 --folder data``. What has been dropped and run before is left alone: a second call goes on from
+there.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def main() -> int:
         print(f"the run {result.run_id} failed; its log says why: make ui", file=sys.stderr)
         return 1
     _show(pipeline)
-    print(f"\nThe tables are plain Delta tables below {folder / 'flights' / 'tables'}. See them, their lineage and this run: make ui")
+    print(f"\nThe tables are plain Delta tables below {folder / 'flights' / 'tables'}.")
+    print("See them, their lineage and this run: make ui")
     return 0
 
 
@@ -85,7 +87,9 @@ def _show(pipeline: do.Pipeline) -> None:
         print(f"\n{table} as of epoch {snapshot.epoch}: {rows.count()} rows")
         order = {"routes": "flights DESC", "worst_delays": "dep_delay DESC"}.get(table, f"{rows.columns[0]} DESC")
         rows.createOrReplaceTempView(f"shown_{table}")
-        print(pipeline.epochs.session.sql(f"SELECT * FROM shown_{table} ORDER BY {order} LIMIT 5").toPandas().to_string(index=False))
+        print(
+            pipeline.epochs.session.sql(f"SELECT * FROM shown_{table} ORDER BY {order} LIMIT 5").toPandas().to_string(index=False)
+        )
 
 
 if __name__ == "__main__":

@@ -64,10 +64,12 @@ class Stream:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._dataflow.name}.{self._node})"
 
-    def _add(self, operator: type[LogicalOperator], name: str | None, chain: bool, **settings: Any) -> Stream:
-        return self._join(operator, (self,), name, chain, **settings)
+    def _add(self, operator: type[LogicalOperator], name: str | None, *, chain: bool = True, **settings: Any) -> Stream:
+        return self._join(operator, (self,), name, chain=chain, **settings)
 
-    def _join(self, operator: type[LogicalOperator], streams: Sequence[Stream], name: str | None, chain: bool, **settings: Any) -> Stream:
+    def _join(
+        self, operator: type[LogicalOperator], streams: Sequence[Stream], name: str | None, *, chain: bool, **settings: Any
+    ) -> Stream:
         for stream in streams:
             if not isinstance(stream, Stream):
                 raise PipelineError(f"{stream!r} is no stream", pipeline=self._dataflow.name)
@@ -84,7 +86,7 @@ class Stream:
 
     def filter(self, condition: str, *, name: str | None = None, chain: bool = True) -> Stream:
         """Keep the rows for which a Spark SQL condition is true (null counts as false)."""
-        return self._add(Filter, name, chain, condition=condition)
+        return self._add(Filter, name, chain=chain, condition=condition)
 
     def select(self, *expressions: str, name: str | None = None, chain: bool = True) -> Stream:
         """Compute the output's columns, each as ``"expression"`` or ``"expression AS name"``; ``"*"`` stands for all columns."""
@@ -92,29 +94,40 @@ class Stream:
         for text in expressions:
             if text.strip() == "*":
                 if self.columns is None:
-                    raise SchemaError("'*' needs a stream whose columns are known", pipeline=self._dataflow.name, operator=self._node,
-                                      remedy="give the source a schema")  # fmt: skip
+                    raise SchemaError(
+                        "'*' needs a stream whose columns are known",
+                        pipeline=self._dataflow.name,
+                        operator=self._node,
+                        remedy="give the source a schema",
+                    )
                 expanded.extend(f"`{column}`" for column in self.columns)
             else:
                 expanded.append(text)
-        return self._add(Select, name, chain, expressions=tuple(expanded))
+        return self._add(Select, name, chain=chain, expressions=tuple(expanded))
 
     def with_columns(
         self, expressions: Mapping[str, str] | None = None, /, *, name: str | None = None, chain: bool = True, **more: str
     ) -> Stream:
         """Add columns or replace them; every expression sees the columns as they were before."""
-        return self._add(WithColumns, name, chain, expressions=as_pairs({**(expressions or {}), **more}))
+        return self._add(WithColumns, name, chain=chain, expressions=as_pairs({**(expressions or {}), **more}))
 
-    def rename(self, names: Mapping[str, str] | None = None, /, *, name: str | None = None, chain: bool = True, **more: str) -> Stream:
+    def rename(
+        self, names: Mapping[str, str] | None = None, /, *, name: str | None = None, chain: bool = True, **more: str
+    ) -> Stream:
         """Give columns other names: ``rename(old="new")`` or ``rename({"old": "new"})``."""
-        return self._add(Rename, name, chain, names=as_pairs({**(names or {}), **more}))
+        return self._add(Rename, name, chain=chain, names=as_pairs({**(names or {}), **more}))
 
     def drop(self, *columns: str, name: str | None = None, chain: bool = True) -> Stream:
         """Leave columns out."""
-        return self._add(Drop, name, chain, columns=columns)
+        return self._add(Drop, name, chain=chain, columns=columns)
 
     def transform(
-        self, function: Callable[[DataFrame], DataFrame], *, columns: Sequence[str] | None = None, name: str | None = None, chain: bool = True
+        self,
+        function: Callable[[DataFrame], DataFrame],
+        *,
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
+        chain: bool = True,
     ) -> Stream:
         """Apply a function from DataFrame to DataFrame, called while an epoch runs and never before.
 
@@ -124,11 +137,11 @@ class Stream:
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
         """
-        return self._add(Transform, name, chain, function=function, columns=None if columns is None else tuple(columns))
+        return self._add(Transform, name, chain=chain, function=function, columns=None if columns is None else tuple(columns))
 
     def union(self, *others: Stream, name: str | None = None, chain: bool = True) -> Stream:
         """The rows of this and other streams, whose columns must have the same names."""
-        return self._join(Union, (self, *others), name, chain)
+        return self._join(Union, (self, *others), name, chain=chain)
 
     def lookup(
         self,
@@ -155,7 +168,7 @@ class Stream:
         else:
             pairs = tuple((column, column) for column in ([on] if isinstance(on, str) else on))
         chosen = None if columns is None else tuple(columns)
-        return self._add(Lookup, name, chain, connector=table, on=pairs, columns=chosen, how=how)
+        return self._add(Lookup, name, chain=chain, connector=table, on=pairs, columns=chosen, how=how)
 
     def key_by(self, *keys: str) -> KeyedStream:
         """Say by which columns the next operator groups; a key is a column or ``"expression AS name"``."""
@@ -175,9 +188,12 @@ class Stream:
         for name in names:
             if kind.resolve(name) is None:
                 raise SchemaError(
-                    f"key_by uses column {name!r}, which its input does not have", pipeline=self._dataflow.name, operator=stream.name,
-                    column=name, remedy=f"use one of: {', '.join(kind.columns or ())}",
-                )  # fmt: skip
+                    f"key_by uses column {name!r}, which its input does not have",
+                    pipeline=self._dataflow.name,
+                    operator=stream.name,
+                    column=name,
+                    remedy=f"use one of: {', '.join(kind.columns or ())}",
+                )
         return KeyedStream(self._dataflow, stream.name, tuple(kind.resolve(name) or name for name in names), cut=self._cut)
 
     def window(self, window: Window) -> WindowedStream:
@@ -258,7 +274,7 @@ class KeyedStream:
         wanted = as_pairs({**(aggregates or {}), **more})
         stem = "_".join(("aggregate", *map(_word, self.keys)))
         return self._stream()._add(  # noqa: SLF001
-            KeyedAggregate, name or self._dataflow.fresh_name(stem), True, keys=self.keys, event_time=time, aggregates=wanted
+            KeyedAggregate, name or self._dataflow.fresh_name(stem), keys=self.keys, event_time=time, aggregates=wanted
         )
 
     def _stream(self) -> Stream:
@@ -286,7 +302,7 @@ class WindowedStream:
         size = _word(str(self.window).replace("tumbling ", "per ").replace("sliding ", "per "))
         stem = "_".join(("aggregate", *map(_word, keyed.keys), size))
         return keyed._stream()._add(  # noqa: SLF001
-            WindowAggregate, name or keyed._dataflow.fresh_name(stem), True,  # noqa: SLF001
+            WindowAggregate, name or keyed._dataflow.fresh_name(stem),  # noqa: SLF001
             keys=keyed.keys, window=self.window, event_time=self._event_time, aggregates=wanted,
         )  # fmt: skip
 

@@ -127,10 +127,7 @@ class AggregateWindows(RelationalOperator):
     def _on_time(self, context: StageContext, panes: DataFrame, begin: int) -> DataFrame:
         if begin == MIN_WATERMARK:
             return panes
-        if begin == MAX_WATERMARK:
-            late = "true"
-        else:
-            late = f"{self._last_start()} + {self.logical.window.size}L <= {begin}L"
+        late = "true" if begin == MAX_WATERMARK else f"{self._last_start()} + {self.logical.window.size}L <= {begin}L"
         return context.count_late(self.logical.name, panes, late).filter(f"NOT ({late})")
 
     def _partials(self, panes: DataFrame) -> DataFrame:
@@ -158,8 +155,9 @@ class AggregateWindows(RelationalOperator):
         if window.slide == window.size:
             windows = panes.withColumnRenamed(PANE, "__window")
         else:
-            first = f"{self._last_start()} - ({self._last_start()} + {window.size - window.pane}L - {PANE}) div {window.slide}L * {window.slide}L"
-            spread = f"explode(sequence({first}, {self._last_start()}, {window.slide}L)) AS __window"
+            last, slide = self._last_start(), f"{window.slide}L"
+            first = f"{last} - ({last} + {window.size - window.pane}L - {PANE}) div {slide} * {slide}"
+            spread = f"explode(sequence({first}, {last}, {slide})) AS __window"
             windows = panes.selectExpr(*keys, *(quoted(part.column) for part in self._parts.partials), spread)
         if begin != MIN_WATERMARK:
             windows = windows.filter(f"__window > {begin - window.size}L")
@@ -167,7 +165,8 @@ class AggregateWindows(RelationalOperator):
             windows = windows.filter(f"__window <= {end - window.size}L" if end != MIN_WATERMARK else "false")
         merged = self._grouped(windows, "__window", update=False)
         finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
-        start, stop = f"timestamp_micros(__window) AS {WINDOW_START}", f"timestamp_micros(__window + {window.size}L) AS {WINDOW_END}"
+        start, stop = (
+            f"timestamp_micros(__window) AS {WINDOW_START}",
+            f"timestamp_micros(__window + {window.size}L) AS {WINDOW_END}",
+        )
         return merged.selectExpr(*keys, start, stop, *finals)
-
-

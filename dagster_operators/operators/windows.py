@@ -1,8 +1,8 @@
 """Windows over event time, and the arithmetic of panes.
 
-A pane is the greatest common divisor of size and slide: the largest piece of time that no window cuts. Rows are first
-aggregated per pane; a window is the merge of its panes, so a sliding window stores each row's contribution once (panes: Li et al.,
-"No pane, no gain", SIGMOD Record 2005). All times are microseconds since 1970; windows are aligned to 1970-01-01T00:00Z plus the offset.
+A pane is the greatest common divisor of size and slide: the largest piece of time that no window cuts. Rows are first aggregated
+per pane; a window is the merge of its panes, so a sliding window stores each row's contribution once (panes: Li et al., "No pane,
+no gain", SIGMOD Record 2005). All times are microseconds since 1970; windows are aligned to 1970-01-01T00:00Z plus the offset.
 """
 
 from __future__ import annotations

@@ -85,7 +85,10 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
         analysis = _analyse(dataflow, node, physical[node.name], [*before, *given])
         frames[node.name] = empty(session, analysis.output.schema.json())
         states.update({f"{node.name}.{table}": frame.schema.json() for table, frame in analysis.states.items()})
-    kinds = {kind: tuple(node.name for node in dataflow if node.name in used and node.operator.kind == kind) for kind in ("source", "lookup")}
+    kinds = {
+        kind: tuple(node.name for node in dataflow if node.name in used and node.operator.kind == kind)
+        for kind in ("source", "lookup")
+    }
     schemas = {name: frame.schema.json() for name, frame in frames.items()}
     return Plan(dataflow.name, stages, physical, schemas, states, kinds["source"], kinds["lookup"])
 
@@ -100,7 +103,9 @@ def _analyse(dataflow: Dataflow, node: Node, operator: RelationalOperator, frame
     except Exception as error:
         if "Analysis" not in type(error).__name__ and "Parse" not in type(error).__name__:
             raise
-        there = "; ".join(", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields) for frame in frames)
+        there = "; ".join(
+            ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields) for frame in frames
+        )
         reason = str(error).split("\n", 1)[0].strip().rstrip(".;")
         raise SchemaError(
             f"{node.operator.kind} {json.dumps(node.operator.config(), default=str)} does not fit its input: {reason}",
@@ -122,9 +127,12 @@ def _check_time(dataflow: Dataflow, node: Node, output: DataFrame) -> None:
         )  # fmt: skip
     if not kinds[time].startswith("timestamp"):
         raise SchemaError(
-            f"the event time {time!r} is a {kinds[time]}, not a timestamp", pipeline=dataflow.name, operator=node.name, column=time,
+            f"the event time {time!r} is a {kinds[time]}, not a timestamp",
+            pipeline=dataflow.name,
+            operator=node.name,
+            column=time,
             remedy="cast it to timestamp",
-        )  # fmt: skip
+        )
 
 
 def empty(session: SparkSession, schema_json: str) -> DataFrame:

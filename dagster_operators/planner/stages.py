@@ -65,8 +65,8 @@ def cut_stages(dataflow: Dataflow) -> tuple[Stage, ...]:
                 members = (*group[name], *members)
         ordered = tuple(other for other in dataflow.nodes if other in members)
         group.update(dict.fromkeys(ordered, ordered))
-    return tuple(_stage(dataflow, group, members) for members in dict.fromkeys(group[name] for name in dataflow.nodes if name in needed)
-                 if group[members[-1]] == members)  # fmt: skip
+    finished = dict.fromkeys(group[name] for name in dataflow.nodes if name in needed)
+    return tuple(_stage(dataflow, group, members) for members in finished if group[members[-1]] == members)
 
 
 def _needed(dataflow: Dataflow) -> set[str]:

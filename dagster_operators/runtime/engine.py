@@ -1,7 +1,7 @@
 """Where stages run: embedded Spark (the default), a Spark cluster, a Spark Connect server, or embedded Sail.
 
-Every engine is used through the API that Spark Connect has too, so the same operators run on all of them. A process has one session
-for each engine, started when it is first needed and shared by all stages of all runs in it.
+Every engine is used through the API that Spark Connect has too, so the same operators run on all of them. A process has one
+session for each engine, started when it is first needed and shared by all stages of all runs in it.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ _EMBEDDED = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
 }
+_JAVA = 17
 _sessions: dict[str, SparkSession] = {}
 _sail_servers: list[Any] = []
 _lock = threading.RLock()
@@ -160,35 +161,35 @@ def _stopped(session: SparkSession) -> bool:
 @contextlib.contextmanager
 def _launcher_log() -> Iterator[None]:
     """Send what the Java process writes to standard error (the resolver's banner among it) to a file of its own."""
-    log = tempfile.NamedTemporaryFile("w+", prefix="dagster_operators-spark-", suffix=".log", delete=False)
-    atexit.register(Path(log.name).unlink, missing_ok=True)
+    handle, name = tempfile.mkstemp(prefix="dagster_operators-spark-", suffix=".log")
+    log = Path(name)
+    atexit.register(log.unlink, missing_ok=True)
     sys.stderr.flush()
     saved = os.dup(2)
-    os.dup2(log.fileno(), 2)
+    os.dup2(handle, 2)
     try:
         yield
     except Exception as error:
-        with open(log.name) as written:
-            last = " | ".join(written.read().strip().splitlines()[-5:])
+        last = " | ".join(log.read_text(errors="replace").strip().splitlines()[-5:])
         raise EngineError(f"{_reason(error)} ({last})") from error
     finally:
         os.dup2(saved, 2)
         os.close(saved)
-        log.close()
+        os.close(handle)
 
 
 @functools.cache
 def check_java() -> None:
     """Raise JavaMissingError unless a Java runtime of version 17 or newer is there."""
     home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     remedy = "install Java 17 or newer (Debian: openjdk-17-jre-headless), or set DAGSTER_OPERATORS_ENGINE=sail, which needs none"
-    if not java or not os.path.exists(java):
+    if not java or not Path(java).exists():
         raise JavaMissingError("Apache Spark needs Java 17 or newer, and no java was found", remedy=remedy)
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603 - the java just found
     version = told.split('"')[1] if '"' in told else ""
     major = version.split(".")[1] if version.startswith("1.") else version.split(".")[0]
-    if not major.isdigit() or int(major) < 17:
+    if not major.isdigit() or int(major) < _JAVA:
         raise JavaMissingError(
             f"Apache Spark needs Java 17 or newer, and {java} is version {version or 'unknown'}", remedy=remedy
         )

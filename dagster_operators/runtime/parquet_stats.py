@@ -1,12 +1,13 @@
 """What Parquet footers tell about a file, as the statistics that Delta's log wants.
 
-Delta keeps timestamps to the millisecond, so a smallest value is rounded down and a largest one up; strings are cut to 32 characters, and
-a largest string whose cut cannot be rounded up is left out.
+Delta keeps timestamps to the millisecond, so a smallest value is rounded down and a largest one up; strings are cut to 32
+characters, and a largest string whose cut cannot be rounded up is left out.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 32
 _COLUMNS = 32
+_BEFORE_SURROGATES = 0xD7FF
 
 
 def delta_stats(footer: FileMetaData) -> str:
@@ -50,7 +52,7 @@ def _upper(value: Any) -> Any:
         if len(value) <= _LONGEST:
             return value
         cut = value[:_LONGEST]
-        return cut[:-1] + chr(ord(cut[-1]) + 1) if ord(cut[-1]) < 0xD7FF else None
+        return cut[:-1] + chr(ord(cut[-1]) + 1) if ord(cut[-1]) < _BEFORE_SURROGATES else None
     if isinstance(value, datetime) and value.microsecond % 1000:
         value += timedelta(microseconds=1000 - value.microsecond % 1000)
     return _json_value(value)
@@ -60,7 +62,7 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, bool | int):
         return value
     if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else None
+        return value if math.isfinite(value) else None
     if isinstance(value, Decimal):
         return float(value) if value == Decimal(float(value)) else None
     if isinstance(value, datetime):

@@ -1,8 +1,8 @@
 """Bringing an updating table up to date: only the files that hold changed keys are written anew.
 
-Files are clustered by key group (the top seven bits of Spark's ``xxhash64`` of the key), so that the keys of one file are never in
-another. A changed file is replaced as a whole, which keeps the table plain: every Delta reader sees one row per key
-(copy-on-write, the default of ``docs/decisions``).
+Files are clustered by key group (the top seven bits of Spark's ``xxhash64`` of the key), so that the keys of one file are never
+in another. A changed file is replaced as a whole (copy-on-write), which keeps the table plain: every Delta reader sees one row
+per key.
 """
 
 from __future__ import annotations

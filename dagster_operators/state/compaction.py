@@ -1,9 +1,9 @@
 """Which runs of a state table to fold together.
 
-The policy is size-tiered (as in Apache Paimon's universal compaction and LSM stores before it): files of about the same number of rows form a
-tier, and a tier that has grown to :data:`TIER_LENGTH` files becomes one file of the next. So an epoch rewrites little, and each row
-is rewritten once per tier, of which there are logarithmically many. Which files are chosen needs no order, because the runs hold
-mergeable partial results.
+The policy is size-tiered (as in Apache Paimon's universal compaction, and in LSM stores before it): files of about the same
+number of rows form a tier, and a tier that has grown to :data:`TIER_LENGTH` files becomes one file of the next. So an epoch
+rewrites little, and each row is rewritten once per tier, of which there are logarithmically many. Which files are chosen needs no
+order, because the runs hold mergeable partial results.
 """
 
 from __future__ import annotations

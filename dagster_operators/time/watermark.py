@@ -37,7 +37,7 @@ def parse_duration(text: str | timedelta | int) -> int:
     """A duration as microseconds.
 
     Args:
-        text: As Spark writes intervals (``"1 hour"``, ``"2 minutes 30 seconds"``), short (``"10s"``), a timedelta, or microseconds.
+        text: As Spark writes intervals (``"2 minutes 30 seconds"``), short (``"10s"``), a timedelta, or microseconds.
 
     Raises:
         ValueError: The text is no duration, or it has no fixed length (months, years).

@@ -1,0 +1,110 @@
+"""A pipeline as assets: one graph of ops that makes all its tables together, and its sources as external assets before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import dagster as dg
+
+from dagster_operators.operators.source import SourceOperator
+from dagster_operators.orchestration.checks import check_specs
+from dagster_operators.orchestration.keys import inputs, op_name, storage_uri
+from dagster_operators.orchestration.ops import begin_op, commit_op, stage_op
+from dagster_operators.orchestration.steps import PipelineSteps
+from dagster_operators.orchestration.tables import TableAsset
+from dagster_operators.planner.stages import cut_stages
+from dagster_operators.time.watermark import format_duration
+
+
+def pipeline_assets(steps: PipelineSteps) -> dg.AssetsDefinition:
+    """The tables of a pipeline as one graph-backed definition: an epoch is all or nothing, so its assets are not run singly."""
+    upstream = {f"source_{name}": key for name, key in _distinct_inputs(steps).items()}
+    tables = {_output(table): table for table in steps.tables.values()}
+    specs = {table.key: _spec(steps, table) for table in steps.tables.values()}
+    definition = dg.AssetsDefinition.from_graph(
+        _graph(steps, tuple(upstream), tables),
+        keys_by_input_name=upstream,
+        keys_by_output_name={name: table.key for name, table in tables.items()},
+        internal_asset_deps={name: set(table.upstream) for name, table in tables.items()},
+        check_specs=list(check_specs(steps.tables.values())),
+        can_subset=False,
+    )
+    return definition.map_asset_specs(lambda spec: specs[spec.key])
+
+
+def source_specs(steps: PipelineSteps) -> Iterator[dg.AssetSpec]:
+    """The pipeline's own sources and lookup tables as external assets; a neighbour's table is not among them."""
+    for name, kind, connector in inputs(steps.pipeline):
+        key = steps.keys.inputs[name]
+        if key.path[0] == steps.name:
+            yield dg.AssetSpec(
+                key,
+                description=_input_description(steps, name, kind),
+                kinds={"deltalake" if connector.kind == "delta" else connector.kind},
+                group_name=steps.options.group_name or steps.name,
+                metadata={"dagster/uri": storage_uri(connector.uri)},
+            )
+
+
+def _distinct_inputs(steps: PipelineSteps) -> dict[str, dg.AssetKey]:
+    """Two sources may read the same table of a neighbour, which is one asset."""
+    return {name: key for key, name in {key: name for name, key in steps.keys.inputs.items()}.items()}
+
+
+def _output(table: TableAsset) -> str:
+    return f"table_{table.name}"
+
+
+def _graph(steps: PipelineSteps, upstream: tuple[str, ...], tables: Mapping[str, TableAsset]) -> dg.GraphDefinition:
+    stages = cut_stages(steps.pipeline.dataflow)
+    checks = [spec.get_python_identifier() for spec in check_specs(steps.tables.values())]
+    outputs = [*tables, *checks]
+    begin = begin_op(steps, upstream).alias("begin")
+    ops = {stage.name: stage_op(steps, stage).alias(op_name(stage.name)) for stage in stages}
+    commit = commit_op(steps, outputs).alias("commit")
+    read = {name for stage in stages for name in stage.upstream}
+
+    @dg.graph(
+        name=steps.name,
+        description=f"One epoch of the pipeline {steps.name}",
+        ins={name: dg.GraphIn() for name in upstream},
+        out={name: dg.GraphOut() for name in outputs},
+    )
+    def epoch(**sources: Any) -> Any:
+        begun = begin(**sources)
+        made: dict[str, Any] = {}
+        for stage in stages:
+            made[stage.name] = ops[stage.name]([made[name] for name in stage.upstream] or [begun])
+        committed = commit([output for name, output in made.items() if name not in read])
+        return dict(zip(outputs, committed, strict=True)) if len(outputs) > 1 else {outputs[0]: committed}
+
+    return epoch
+
+
+def _spec(steps: PipelineSteps, table: TableAsset) -> dg.AssetSpec:
+    options = steps.options
+    return dg.AssetSpec(
+        table.key,
+        deps=table.upstream,
+        description=table.description or None,
+        kinds={"spark", "deltalake"},
+        group_name=options.group_name or steps.name,
+        owners=table.owners or options.owners,
+        tags={**options.tags, **table.tags},
+        code_version=table.stage.fingerprint,
+        automation_condition=options.automation_condition,
+        metadata={
+            "dagster/uri": table.uri,
+            "dagster/table_name": f"{steps.name}.{table.name}",
+            "dagster/storage_kind": "deltalake",
+        },
+    )
+
+
+def _input_description(steps: PipelineSteps, name: str, kind: str) -> str:
+    operator = steps.pipeline.dataflow.nodes[name].operator
+    text = f"{'Source' if kind == 'source' else 'Lookup table'} {name} of the pipeline {steps.name}"
+    if isinstance(operator, SourceOperator) and operator.event_time:
+        return f"{text}: event time {operator.event_time}, lateness {format_duration(operator.lateness)}"
+    return text

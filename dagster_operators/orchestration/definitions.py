@@ -1,0 +1,140 @@
+"""Everything Dagster needs to know of pipelines: one call in ``definitions.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal
+
+import dagster as dg
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.orchestration.assets import pipeline_assets, source_specs
+from dagster_operators.orchestration.catch_up import catch_up_job
+from dagster_operators.orchestration.engine import SparkEngine
+from dagster_operators.orchestration.keys import PIPELINE_TAG, AssetKeys
+from dagster_operators.orchestration.options import Options
+from dagster_operators.orchestration.schedule import epoch_schedule
+from dagster_operators.orchestration.sensor import news_sensor
+from dagster_operators.orchestration.steps import ENGINE, PipelineSteps
+from dagster_operators.runtime.engine import Engine
+from dagster_operators.runtime.pipeline import Pipeline
+
+
+def build_definitions(
+    *pipelines: Pipeline,
+    schedule: str | None = None,
+    sensor: bool = False,
+    execution_timezone: str = "UTC",
+    minimum_interval_seconds: int = 30,
+    default_status: Literal["RUNNING", "STOPPED"] = "STOPPED",
+    catch_up: bool = False,
+    engine: Engine | None = None,
+    executor: dg.ExecutorDefinition | None = None,
+    retry_policy: dg.RetryPolicy | None = None,
+    automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None,
+    group_name: str | None = None,
+    owners: Sequence[str] = (),
+    tags: Mapping[str, str] | None = None,
+    wait_seconds: float = 40.0,
+    preview_rows: int = 10,
+) -> dg.Definitions:
+    """The assets, jobs, schedule, sensor and checks of pipelines, for Dagster.
+
+    Each pipeline becomes one graph of ops (``begin``, its stages, ``commit``) whose tables are assets ``[pipeline, table]``,
+    behind its sources as external assets ``[pipeline, source]``. The job ``<pipeline>_epoch`` runs one epoch,
+    ``<pipeline>_catch_up`` runs epochs until the sources hold nothing new. A source that reads a table of another pipeline given
+    here is that table's asset.
+
+    Args:
+        pipelines: What to deploy.
+        schedule: A cron expression for ``<pipeline>_schedule``.
+        sensor: Whether ``<pipeline>_sensor`` starts a run when a source has new data.
+        execution_timezone: The time zone of the schedule.
+        minimum_interval_seconds: How often the sensor looks.
+        default_status: Whether schedule and sensor are on as soon as they are deployed.
+        catch_up: Let schedule and sensor start ``<pipeline>_catch_up``.
+        engine: Where stages run, for all the pipelines; else each pipeline's own, else embedded Spark. The resource ``engine``.
+        executor: How the ops of a run are executed; all in one process, with one Spark session, by default. With
+            ``dg.multiprocess_executor`` every op starts its own session, unless the engine is remote.
+        retry_policy: Of every op, instead of the defaults.
+        automation_condition: Of every table's asset.
+        group_name: The assets' group; the pipeline's name by default.
+        owners: Of the tables that have none of their own.
+        tags: Of every table's asset.
+        wait_seconds: How long a run waits for another one of its pipeline, or for the lease of one that died, before it fails.
+        preview_rows: How many rows a materialisation shows; 0 shows none.
+
+    Raises:
+        PipelineError: There is no pipeline, one has no table, or two have the same name.
+
+    Example:
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> pipeline = Pipeline("flights", root="data/flights")
+        >>> flights = pipeline.source("landed", FileSource("input/*.csv", schema="origin string, delay int"))
+        >>> _ = flights.filter("delay > 15").to_table("late_flights")
+        >>> defs = build_definitions(pipeline, schedule="*/10 * * * *", sensor=True)
+        >>> sorted(job.name for job in defs.resolve_all_job_defs() if not job.name.startswith("__"))
+        ['flights_catch_up', 'flights_epoch']
+    """
+    _check(pipelines)
+    options = Options(group_name, tuple(owners), tags or {}, retry_policy, automation_condition, wait_seconds, preview_rows)
+    chosen = executor or dg.in_process_executor
+    deployed = [PipelineSteps(each, AssetKeys(each, pipelines), options, _engine_key(each, engine)) for each in pipelines]
+    assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
+    jobs: list[Any] = []
+    schedules: list[dg.ScheduleDefinition] = []
+    sensors: list[dg.SensorDefinition] = []
+    for steps in deployed:
+        tables = pipeline_assets(steps)
+        epoch_job = dg.define_asset_job(
+            f"{steps.name}_epoch",
+            selection=dg.AssetSelection.assets(*tables.keys),
+            description=f"Runs one epoch of {steps.name}",
+            tags={PIPELINE_TAG: steps.name},
+            executor_def=chosen,
+        )
+        all_epochs = catch_up_job(steps)
+        target = all_epochs if catch_up else epoch_job
+        assets += [tables, *source_specs(steps)]
+        jobs += [epoch_job, all_epochs]
+        if schedule is not None:
+            status = dg.DefaultScheduleStatus(default_status)
+            schedules.append(epoch_schedule(steps, target, schedule, execution_timezone, status))
+        if sensor:
+            sensors.append(news_sensor(steps, target, minimum_interval_seconds, dg.DefaultSensorStatus(default_status)))
+    return dg.Definitions(
+        assets=assets,
+        jobs=jobs,
+        schedules=schedules,
+        sensors=sensors,
+        executor=chosen,
+        resources=dict(_engines(pipelines, engine)),
+    )
+
+
+def _check(pipelines: Sequence[Pipeline]) -> None:
+    if not pipelines:
+        raise PipelineError("there is no pipeline to deploy", remedy="build_definitions(pipeline)")
+    names = [pipeline.name for pipeline in pipelines]
+    for name in names:
+        if names.count(name) > 1:
+            raise PipelineError(f"two pipelines are named {name!r}", pipeline=name, remedy="give one of them another name")
+
+
+def _engine_key(pipeline: Pipeline, engine: Engine | None) -> str:
+    return f"{pipeline.name}_{ENGINE}" if engine is None and pipeline.engine is not None else ENGINE
+
+
+def _engines(pipelines: Sequence[Pipeline], engine: Engine | None) -> Iterator[tuple[str, Engine]]:
+    """The resources: ``engine``, and ``<pipeline>_engine`` for a pipeline that brings its own."""
+    yield ENGINE, engine or _default_engine()
+    for pipeline in pipelines:
+        if engine is None and pipeline.engine is not None:
+            yield _engine_key(pipeline, engine), pipeline.engine
+
+
+@cache
+def _default_engine() -> SparkEngine:
+    """One object for all calls, so that their definitions can be merged."""
+    return SparkEngine()

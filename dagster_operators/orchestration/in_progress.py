@@ -1,0 +1,39 @@
+"""Is a run of the pipeline going on? Sensors and schedules ask before they start another one, which would only be refused."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import dagster as dg
+
+from dagster_operators.orchestration.keys import PIPELINE_TAG
+from dagster_operators.orchestration.steps import PipelineSteps
+
+_GOING_ON: Final = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+_STARTED: Final = {dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING}
+_GRACE_SECONDS: Final = 120.0
+"""How long a started run may take to reach the ledger, on top of what it may wait there."""
+
+
+def work_in_progress(steps: PipelineSteps, instance: dg.DagsterInstance) -> str | None:
+    """What is at work on the pipeline, in words; None when it is free.
+
+    A killed run stays "started" in Dagster for ever: such a run counts only while its heartbeat in the ledger does.
+    """
+    owner = steps.observer(instance).coordinator.owner_at_work()
+    if owner is not None:
+        return f"{owner} is working on the pipeline"
+    filters = dg.RunsFilter(tags={PIPELINE_TAG: steps.name}, statuses=_GOING_ON)
+    latest = time.time() - _GRACE_SECONDS - steps.options.wait_seconds
+    for record in instance.get_run_records(filters, limit=25):
+        run = record.dagster_run
+        if run.status not in _STARTED or (record.start_time or 0.0) > latest:
+            return f"run {run.run_id} ({run.job_name}) is {run.status.value.lower()}"
+    return None

@@ -1,0 +1,107 @@
+"""What things are called in Dagster: the asset of each table and source, and the ops of the stages."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import dagster as dg
+
+from dagster_operators.connectors.connector import Connector
+from dagster_operators.operators.lookup import Lookup
+from dagster_operators.operators.source import SourceOperator
+from dagster_operators.planner.lineage import Upstream
+from dagster_operators.planner.stages import cut_stages
+from dagster_operators.runtime.pipeline import Pipeline
+
+PIPELINE_TAG: Final = "dagster_operators/pipeline"
+"""The run tag with the pipeline's name."""
+
+EPOCH_TAG: Final = "dagster_operators/epoch"
+"""The run tag with the number of the epoch that the run worked on."""
+
+_STEPS: Final = frozenset({"begin", "commit"})
+_RESERVED: Final = frozenset(
+    ["context", "conf", "config", "meta", "arg_dict", "dict", "input_arg_dict", "output_arg_dict", "int", "str", "float", "bool"]
+) | {"input", "output", "type"}
+
+
+def op_name(stage: str) -> str:
+    """The op of a stage: its name, unless Dagster or we need that name for something else.
+
+    >>> op_name("clean"), op_name("commit")
+    ('clean', 'commit_stage')
+    """
+    return f"{stage}_stage" if stage in _STEPS or stage in _RESERVED or keyword.iskeyword(stage) else stage
+
+
+def storage_uri(location: str) -> str:
+    """A local path made absolute, or a URI, without user and password.
+
+    >>> storage_uri("s3://user:secret@bucket/flights/")
+    's3://bucket/flights'
+    """
+    if "://" not in location or location.startswith("file://"):
+        return str(Path(location.removeprefix("file://")).expanduser().absolute())
+    parts = urlsplit(location)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+
+
+def table_uri(pipeline: Pipeline, table: str) -> str:
+    """Where a table of the pipeline lies."""
+    return f"{storage_uri(pipeline.root)}/tables/{table}"
+
+
+def rejects_tables(pipeline: Pipeline) -> dict[str, str]:
+    """The tables with the records that could not be parsed, with their sources."""
+    return {
+        f"{name}_rejects": name
+        for name, kind, connector in inputs(pipeline)
+        if kind == "source" and connector.on_corrupt == "reject"
+    }
+
+
+def inputs(pipeline: Pipeline) -> Iterator[tuple[str, str, Connector]]:
+    """The sources and lookups in use: name, ``source`` or ``lookup``, and the connector."""
+    for stage in cut_stages(pipeline.dataflow):
+        for name in stage.operators:
+            operator = pipeline.dataflow.nodes[name].operator
+            if isinstance(operator, SourceOperator | Lookup) and isinstance(operator.connector, Connector):
+                yield name, operator.kind, operator.connector
+
+
+class AssetKeys:
+    """The asset keys of one pipeline: ``[pipeline, table]`` and ``[pipeline, source]``.
+
+    Args:
+        pipeline: Whose keys these are.
+        neighbours: Pipelines deployed together: a source that reads one of their tables is that table's asset.
+    """
+
+    def __init__(self, pipeline: Pipeline, neighbours: Iterable[Pipeline] = ()) -> None:
+        self._pipeline = pipeline
+        self.tables: Mapping[str, dg.AssetKey] = {
+            name: dg.AssetKey([pipeline.name, name]) for name in (*pipeline.tables, *rejects_tables(pipeline))
+        }
+        theirs = {
+            table_uri(other, name): dg.AssetKey([other.name, name])
+            for other in neighbours
+            if other is not pipeline
+            for name in (*other.tables, *rejects_tables(other))
+        }
+        self.inputs: Mapping[str, dg.AssetKey] = {
+            name: theirs.get(storage_uri(connector.uri)) or self._own(name, kind) for name, kind, connector in inputs(pipeline)
+        }
+
+    def _own(self, name: str, kind: str) -> dg.AssetKey:
+        """Of the source itself; a table's name is the table's."""
+        while name in self.tables:
+            name = f"{name}_{kind}"
+        return dg.AssetKey([self._pipeline.name, name])
+
+    def of(self, upstream: Upstream) -> dg.AssetKey:
+        """The asset of something a table is made from."""
+        return self.tables[upstream.name] if upstream.kind == "table" else self.inputs[upstream.name]

@@ -1,0 +1,119 @@
+"""What Dagster is told of each table when an epoch is complete."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import dagster as dg
+
+from dagster_operators.orchestration.preview import preview
+from dagster_operators.orchestration.tables import TableAsset
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp
+
+if TYPE_CHECKING:
+    from dagster_operators.transactions.coordinator import Coordinator
+    from dagster_operators.transactions.records import Complete
+
+EPOCH: Final = "epoch"
+"""The tag and the metadata entry with the epoch's number."""
+
+_DATA_VERSION: Final = "dagster/data_version"
+
+
+@dataclass(frozen=True)
+class Materialisation:
+    """A table as of a completed epoch, ready to be told to Dagster in either form."""
+
+    table: TableAsset
+    epoch: int
+    metadata: Mapping[str, Any]
+
+    def as_result(self, checks: list[dg.AssetCheckResult]) -> dg.MaterializeResult[None]:
+        """For the op whose output the asset is."""
+        return dg.MaterializeResult(
+            asset_key=self.table.key,
+            metadata=self.metadata,
+            data_version=dg.DataVersion(f"epoch-{self.epoch}"),
+            tags={EPOCH: str(self.epoch)},
+            check_results=checks,
+        )
+
+    def as_event(self) -> dg.AssetMaterialization:
+        """For any other op."""
+        tags = {EPOCH: str(self.epoch), _DATA_VERSION: f"epoch-{self.epoch}"}
+        return dg.AssetMaterialization(self.table.key, metadata=self.metadata, tags=tags)
+
+
+def materialisations(
+    tables: Mapping[str, TableAsset], coordinator: Coordinator, complete: Complete, preview_rows: int
+) -> Iterator[Materialisation]:
+    """Every table as of a completed epoch; starts no engine."""
+    for table in tables.values():
+        if f"tables/{table.name}" in complete.versions:
+            yield Materialisation(table, complete.epoch, _metadata(table, coordinator, complete, preview_rows))
+
+
+def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, preview_rows: int) -> dict[str, Any]:
+    dataset = f"tables/{table.name}"
+    version = complete.versions[dataset]
+    files = coordinator.files(dataset, version)
+    metadata: dict[str, Any] = {
+        EPOCH: complete.epoch,
+        "delta_version": version,
+        "rows_in_epoch": complete.rows.get(table.name, 0),
+        "dagster/row_count": sum(file.rows for file in files),
+        "dagster/uri": table.uri,
+        "dagster/column_schema": column_schema(coordinator.schema(dataset, version)),
+        "late_rows": sum(complete.late_rows.get(operator, 0) for operator in table.operators),
+        "seconds": round(complete.seconds.get(table.stage.name, 0.0), 3),
+    }
+    if table.lineage:
+        columns = {name: [dg.TableColumnDep(key, column) for key, column in origins] for name, origins in table.lineage.items()}
+        metadata["dagster/column_lineage"] = dg.TableColumnLineage(columns)
+    if table.sources:
+        metadata["watermark"] = _watermark(min(complete.watermarks.get(source, MIN_WATERMARK) for source in table.sources))
+    rows = preview(coordinator, dataset, files, complete.epoch, preview_rows) if preview_rows else None
+    if rows is not None:
+        metadata["preview"] = dg.MetadataValue.md(rows)
+    return metadata
+
+
+def _watermark(micros: int) -> dg.MetadataValue[Any]:
+    if micros == MIN_WATERMARK:
+        return dg.MetadataValue.text("none yet")
+    if micros == MAX_WATERMARK:
+        return dg.MetadataValue.text("end: all sources are finished")
+    return dg.MetadataValue.text(format_timestamp(micros))
+
+
+def column_schema(schema_json: str) -> dg.TableSchema:
+    """A Spark StructType in JSON as Dagster's table schema.
+
+    >>> field = {"name": "v", "type": {"type": "array", "elementType": "long"}, "nullable": True, "metadata": {}}
+    >>> column_schema(json.dumps({"type": "struct", "fields": [field]})).columns[0].type
+    'array<long>'
+    """
+    columns = [
+        dg.TableColumn(
+            field["name"],
+            _type_name(field["type"]),
+            field.get("metadata", {}).get("comment"),
+            dg.TableColumnConstraints(nullable=field["nullable"]),
+        )
+        for field in json.loads(schema_json)["fields"]
+    ]
+    return dg.TableSchema(columns)
+
+
+def _type_name(kind: Any) -> str:
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "array":
+        return f"array<{_type_name(kind['elementType'])}>"
+    if kind["type"] == "map":
+        return f"map<{_type_name(kind['keyType'])},{_type_name(kind['valueType'])}>"
+    fields = ",".join(f"{field['name']}:{_type_name(field['type'])}" for field in kind["fields"])
+    return f"struct<{fields}>"

@@ -1,0 +1,118 @@
+"""The ops of a pipeline: begin, one for each stage, commit. Between them goes a handle on the epoch, as JSON; never rows."""
+
+# No postponed annotations here: Dagster reads those of ``context`` as they are.
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import dagster as dg
+
+from dagster_operators.errors import CheckFailedError
+from dagster_operators.orchestration.checks import check_results, staged_outcomes
+from dagster_operators.orchestration.failures import as_failure
+from dagster_operators.orchestration.keys import op_name
+from dagster_operators.orchestration.options import COMMIT_RETRIES, STAGE_RETRIES
+from dagster_operators.orchestration.reporting import results, unreported
+from dagster_operators.orchestration.steps import PipelineSteps, owner_of
+from dagster_operators.planner.stages import Stage
+from dagster_operators.runtime.results import result_of
+from dagster_operators.transactions.plan import EpochHandle
+
+HANDLE = dg.Out(str, description="The epoch, as JSON")
+BEGUN = dg.Out(str, description="The epoch that has begun, as JSON; none when the sources hold nothing new", is_required=False)
+
+
+def definition_name(steps: PipelineSteps, op: str) -> str:
+    """Ops of all pipelines share one namespace in Dagster; in the pipeline's graph they have their short names."""
+    return f"{steps.name}__{op}"
+
+
+def begin_op(steps: PipelineSteps, sources: Sequence[str]) -> dg.OpDefinition:
+    """The op that recovers what earlier runs left and begins the next epoch.
+
+    Args:
+        steps: The pipeline.
+        sources: Names of inputs that stand for the upstream assets.
+    """
+
+    @dg.op(
+        name=definition_name(steps, "begin"),
+        description="Recovers what earlier runs left, chooses what the epoch reads and records it in the ledger",
+        ins={name: dg.In(dg.Nothing) for name in sources},
+        out=BEGUN,
+        required_resource_keys={steps.engine_key},
+        retry_policy=steps.options.retry_policy or COMMIT_RETRIES,
+    )
+    def begin(context: dg.OpExecutionContext) -> Iterator[Any]:
+        with steps.epochs(context) as epochs:
+            handle = steps.begin(context, epochs)
+            missed = list(unreported(context, steps, epochs, handle.epoch if handle else 1 << 62))
+        yield from missed
+        if handle is not None:
+            context.log.info("Epoch %d has begun.", handle.epoch)
+            yield dg.Output(handle.to_json(), metadata={"epoch": handle.epoch})
+
+    return begin
+
+
+def stage_op(steps: PipelineSteps, stage: Stage) -> dg.OpDefinition:
+    """The op that runs a stage of the epoch, unless an earlier run has done so."""
+
+    @dg.op(
+        name=definition_name(steps, op_name(stage.name)),
+        description=" -> ".join(stage.operators),
+        ins={"epoch": dg.In(list[str])},
+        out=HANDLE,
+        required_resource_keys={steps.engine_key},
+        retry_policy=steps.options.retry_policy or STAGE_RETRIES,
+        code_version=stage.fingerprint,
+    )
+    def run_stage(context: dg.OpExecutionContext, epoch: list[str]) -> Iterator[Any]:
+        with steps.epochs(context) as epochs:
+            handle = epochs.coordinator.resume(EpochHandle.from_json(epoch[0]), owner_of(context))
+            known = epochs.coordinator.valid_manifest(handle, stage.name)
+            manifest = known or epochs.run_stage(handle, stage.name)
+        if known is not None:
+            context.log.info(
+                "Stage %s of epoch %d has a valid attempt, %s: not run again.", stage.name, handle.epoch, known.attempt
+            )
+        counts = {f"rows in {name}": rows for name, rows in manifest.rows.items()}
+        yield dg.Output(handle.to_json(), metadata={"epoch": handle.epoch, "seconds": manifest.seconds, **counts})
+
+    return run_stage
+
+
+def commit_op(steps: PipelineSteps, outputs: Sequence[str]) -> dg.OpDefinition:
+    """The op that moves all tables forward together and only then reports the assets.
+
+    Args:
+        steps: The pipeline.
+        outputs: One for each asset and each asset check.
+    """
+
+    @dg.op(
+        name=definition_name(steps, "commit"),
+        description="Decides the epoch, commits all tables together and reports the assets",
+        ins={"epoch": dg.In(list[str])},
+        out={name: dg.Out(dg.Nothing, is_required=False) for name in outputs},
+        required_resource_keys={steps.engine_key},
+        retry_policy=steps.options.retry_policy or COMMIT_RETRIES,
+    )
+    def commit(context: dg.OpExecutionContext, epoch: list[str]) -> Iterator[Any]:
+        failed: CheckFailedError | None = None
+        with steps.epochs(context) as epochs:
+            handle = epochs.coordinator.resume(EpochHandle.from_json(epoch[0]), owner_of(context))
+            try:
+                complete = epochs.commit(handle)
+            except CheckFailedError as error:
+                failed = error
+                outcomes = staged_outcomes(epochs, handle, steps.tables.values())
+            else:
+                reported = results(steps, epochs, complete)
+        if failed is not None:
+            yield from check_results(steps.tables, outcomes, handle.epoch)
+            raise as_failure(failed) from failed
+        context.log.info(str(result_of(complete, tuple(steps.pipeline.tables))))
+        yield from reported
+
+    return commit

@@ -1,0 +1,27 @@
+"""What a user may choose for the assets and runs of a deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+STAGE_RETRIES = dg.RetryPolicy(max_retries=2, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+"""The default retry policy of stages: a broken connection or a full disk may pass."""
+
+COMMIT_RETRIES = dg.RetryPolicy(max_retries=5, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+"""The default retry policy of begin and commit, which repeat nothing that is done already."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The choices of :func:`~dagster_operators.build_definitions` that reach into assets and ops; their meaning stands there."""
+
+    group_name: str | None = None
+    owners: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    retry_policy: dg.RetryPolicy | None = None
+    automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None
+    wait_seconds: float = 40.0
+    preview_rows: int = 10

@@ -1,0 +1,69 @@
+"""The sensor of a pipeline: starts a run when a source holds something new. It looks without an engine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from dagster_operators.orchestration.in_progress import work_in_progress
+from dagster_operators.orchestration.keys import PIPELINE_TAG
+from dagster_operators.orchestration.steps import PipelineSteps
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+    from dagster_operators.runtime.epochs import Epochs
+
+
+def news_sensor(
+    steps: PipelineSteps,
+    job: dg.JobDefinition | UnresolvedAssetJobDefinition,
+    minimum_interval_seconds: int,
+    default_status: dg.DefaultSensorStatus,
+) -> dg.SensorDefinition:
+    """The sensor ``<pipeline>_sensor``.
+
+    The cursor holds what the last run was asked for. The same news never starts a second run, even when the first one failed:
+    more data, a schedule or a person does.
+    """
+
+    @dg.sensor(
+        name=f"{steps.name}_sensor",
+        job=job,
+        minimum_interval_seconds=minimum_interval_seconds,
+        default_status=default_status,
+        description=f"Starts a run when a source of {steps.name} holds something new",
+    )
+    def look(context) -> dg.SensorResult | dg.SkipReason:  # type: ignore[no-untyped-def]  # noqa: ANN001  # Dagster takes no other
+        busy = work_in_progress(steps, context.instance)
+        if busy is not None:
+            return dg.SkipReason(f"{busy}: looking again when it is done")
+        news = _news(steps.observer(context.instance))
+        if not news["sources"] and not news["decided"]:
+            return dg.SkipReason(f"Nothing new after epoch {news['epoch']} in {', '.join(steps.keys.inputs)}")
+        key = f"{steps.name}:{news['epoch'] + 1}:{_digest(news)}"
+        asked = json.loads(context.cursor).get("run_key") if context.cursor else None
+        if asked == key:
+            return dg.SkipReason(f"A run was started for this already: {_in_words(news)}")
+        request = dg.RunRequest(run_key=key, tags={PIPELINE_TAG: steps.name})
+        return dg.SensorResult(run_requests=[request], cursor=json.dumps({"run_key": key, **news}, sort_keys=True))
+
+    return look
+
+
+def _news(epochs: Epochs) -> dict[str, Any]:
+    """What there is to do: the last completed epoch, the sources with something new, whether an epoch waits to be carried out."""
+    view = epochs.coordinator.view()
+    return {"epoch": view.last_epoch, "sources": epochs.has_news(), "decided": view.decision is not None}
+
+
+def _digest(news: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(news, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _in_words(news: dict[str, Any]) -> str:
+    sources = [f"{name} up to {json.dumps(end)}" for name, end in news["sources"].items()]
+    return ", ".join([*sources, *(["an epoch that is decided and not complete"] if news["decided"] else [])])

@@ -1,0 +1,92 @@
+"""A pipeline's epochs as Dagster's ops run them: on the run's engine, owned by the run, with our errors as failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.orchestration.failures import as_failures
+from dagster_operators.orchestration.keys import EPOCH_TAG, AssetKeys
+from dagster_operators.orchestration.options import Options
+from dagster_operators.orchestration.tables import table_assets
+from dagster_operators.runtime.engine import Engine, default_engine
+from dagster_operators.runtime.pipeline import Pipeline
+from dagster_operators.transactions.owner import Owner
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from dagster_operators.runtime.epochs import Epochs
+    from dagster_operators.transactions.plan import EpochHandle
+
+ENGINE: Final = "engine"
+"""The key of the resource that says where stages run."""
+
+
+class PipelineSteps:
+    """One pipeline in a deployment: its assets, and its epochs' steps for whichever run is at work in this process.
+
+    Args:
+        pipeline: The pipeline.
+        keys: Its asset keys.
+        options: The user's choices.
+        engine_key: The key of the resource with its engine.
+    """
+
+    def __init__(self, pipeline: Pipeline, keys: AssetKeys, options: Options, engine_key: str = ENGINE) -> None:
+        self.pipeline = pipeline
+        self.keys = keys
+        self.options = options
+        self.engine_key = engine_key
+        self.tables = table_assets(pipeline, keys)
+        self._epochs: tuple[Engine, Epochs] | None = None
+        self._observer: Epochs | None = None
+        self._instance: dg.DagsterInstance | None = None
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self.pipeline.name
+
+    @contextmanager
+    def epochs(self, context: dg.OpExecutionContext) -> Iterator[Epochs]:
+        """The epochs on the run's engine. The heartbeat stops when the step does; the run stays the owner between its steps."""
+        self._instance = context.instance
+        engine: Engine = getattr(context.resources, self.engine_key)
+        if self._epochs is None or self._epochs[0] != engine:
+            self._epochs = (engine, self.pipeline.epochs_on(engine, is_run_alive=self._is_run_alive))
+        epochs = self._epochs[1]
+        with as_failures():
+            try:
+                yield epochs
+            finally:
+                epochs.coordinator.close()
+
+    def begin(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle | None:
+        """Begin the run's next epoch; None, and a line in the run's log, when there is nothing new."""
+        handle = epochs.begin(owner_of(context), wait_seconds=self.options.wait_seconds)
+        if handle is None:
+            last = epochs.coordinator.last_complete()
+            sources = ", ".join(epochs.plan().sources)
+            context.log.info("Nothing new after epoch %d in %s: nothing to do.", last.epoch if last else 0, sources)
+            return None
+        context.instance.add_run_tags(context.run_id, {EPOCH_TAG: str(handle.epoch)})
+        return handle
+
+    def observer(self, instance: dg.DagsterInstance) -> Epochs:
+        """The epochs for sensors and schedules, which look and run nothing; its engine is never started."""
+        self._instance = instance
+        if self._observer is None:
+            self._observer = self.pipeline.epochs_on(default_engine(), is_run_alive=self._is_run_alive)
+        return self._observer
+
+    def _is_run_alive(self, owner: Owner) -> bool | None:
+        """A run that Dagster knows to be over is dead at once. Of others the heartbeat tells, as a killed run stays 'started'."""
+        run = self._instance.get_run_by_id(owner.run_id) if self._instance else None
+        return False if run is not None and run.is_finished else None
+
+
+def owner_of(context: dg.OpExecutionContext) -> Owner:
+    """The Dagster run as the owner of its epochs."""
+    return Owner.of_dagster_run(context.run_id)

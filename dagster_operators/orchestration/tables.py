@@ -1,0 +1,119 @@
+"""The tables of a pipeline as assets: what each one is made from and which stage makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import dagster as dg
+
+from dagster_operators.graph.dataflow import Check, Table
+from dagster_operators.operators.source import SourceOperator
+from dagster_operators.orchestration.keys import AssetKeys, rejects_tables, table_uri
+from dagster_operators.planner.lineage import column_lineage, upstream_assets
+from dagster_operators.planner.stages import Stage, cut_stages
+from dagster_operators.runtime.pipeline import Pipeline
+
+Lineage = Mapping[str, tuple[tuple[dg.AssetKey, str], ...]]
+"""For each column the assets and columns it is computed from."""
+
+
+@dataclass(frozen=True)
+class TableAsset:
+    """A table of a pipeline as a Dagster asset.
+
+    Attributes:
+        name: The table's name.
+        key: The asset's key.
+        uri: Where the table lies.
+        stage: The stage that writes it.
+        description: What the rows are.
+        upstream: The assets it is made from directly.
+        lineage: Where its columns come from.
+        operators: The operators that work for no other table: those of its stage and of the stages before it that write no table.
+        sources: The sources with an event time that its rows come from, however far back.
+        checks: What its rows must meet.
+        owners: Dagster owners.
+        tags: Dagster tags.
+    """
+
+    name: str
+    key: dg.AssetKey
+    uri: str
+    stage: Stage
+    description: str
+    upstream: tuple[dg.AssetKey, ...]
+    lineage: Lineage
+    operators: tuple[str, ...]
+    sources: tuple[str, ...]
+    checks: Mapping[str, Check]
+    owners: tuple[str, ...]
+    tags: Mapping[str, str]
+
+
+def table_assets(pipeline: Pipeline, keys: AssetKeys) -> dict[str, TableAsset]:
+    """The assets of a pipeline by table name, in the order in which the stages write them."""
+    stages = {stage.name: stage for stage in cut_stages(pipeline.dataflow)}
+    rejects = {source: name for name, source in rejects_tables(pipeline).items()}
+    made: dict[str, TableAsset] = {}
+    for stage in stages.values():
+        for source in (name for name in stage.operators if name in rejects):
+            made[rejects[source]] = _rejects(pipeline, keys, stage, source, rejects[source])
+        if stage.table is not None:
+            made[stage.table.name] = _table(pipeline, keys, stage, stage.table, stages)
+    return made
+
+
+def _table(pipeline: Pipeline, keys: AssetKeys, stage: Stage, table: Table, stages: Mapping[str, Stage]) -> TableAsset:
+    dataflow = pipeline.dataflow
+    lineage = {
+        column: tuple((keys.of(upstream), name) for upstream, name in origins)
+        for column, origins in column_lineage(dataflow, table).items()
+        if origins
+    }
+    return TableAsset(
+        name=table.name,
+        key=keys.tables[table.name],
+        uri=table_uri(pipeline, table.name),
+        stage=stage,
+        description=table.description,
+        upstream=tuple(dict.fromkeys(keys.of(upstream) for upstream in upstream_assets(dataflow, table))),
+        lineage=lineage,
+        operators=tuple(name for part in _own_stages(stage, stages) for name in part.operators),
+        sources=tuple(dict.fromkeys(_sources(pipeline, table.node))),
+        checks=table.checks,
+        owners=table.owners,
+        tags=table.tags,
+    )
+
+
+def _rejects(pipeline: Pipeline, keys: AssetKeys, stage: Stage, source: str, name: str) -> TableAsset:
+    return TableAsset(
+        name=name,
+        key=keys.tables[name],
+        uri=table_uri(pipeline, name),
+        stage=stage,
+        description=f"Records of {source} that could not be parsed",
+        upstream=(keys.inputs[source],),
+        lineage={},
+        operators=(),
+        sources=(),
+        checks={},
+        owners=(),
+        tags={},
+    )
+
+
+def _own_stages(stage: Stage, stages: Mapping[str, Stage]) -> Iterator[Stage]:
+    for name in stage.upstream:
+        if stages[name].table is None:
+            yield from _own_stages(stages[name], stages)
+    yield stage
+
+
+def _sources(pipeline: Pipeline, node: str) -> Iterator[str]:
+    operator = pipeline.dataflow.nodes[node].operator
+    if isinstance(operator, SourceOperator) and operator.event_time:
+        yield node
+    for before in pipeline.dataflow.nodes[node].inputs:
+        yield from _sources(pipeline, before)

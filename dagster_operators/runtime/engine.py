@@ -44,6 +44,7 @@ _EMBEDDED = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
 }
 _JAVA = 17
+_CONNECT_SWITCH = "SPARK_CONNECT_MODE_ENABLED"
 _sessions: dict[str, SparkSession] = {}
 _sail_servers: list[Any] = []
 _lock = threading.RLock()
@@ -106,9 +107,18 @@ class Spark:
                         remedy="see the cause above; a half-filled ~/.m2 folder makes Spark's jar resolution fail: move it away",
                     ) from error
                 _sessions[key] = session
+            self._select_api()
             return session
 
+    def _select_api(self) -> None:
+        """Make ``pyspark.sql.functions`` build what this session understands: PySpark has one switch for the whole process."""
+        if self.remote:
+            os.environ[_CONNECT_SWITCH] = "1"
+        else:
+            os.environ.pop(_CONNECT_SWITCH, None)
+
     def _start(self) -> SparkSession:
+        self._select_api()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if self.remote == "sail":
             return self._configured(_sail_session())

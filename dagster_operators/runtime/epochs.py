@@ -99,7 +99,9 @@ class Epochs:
         """What the ledger keeps of the plan."""
         made = self.plan()
         stages = tuple(StageRecord(stage.name, stage.fingerprint, stage.upstream) for stage in made.stages)
-        sources = {name: connector.fingerprint() for name in made.sources if (connector := self._connector(name))}
+        # A lookup counts as a source: an epoch that was begun without it has not pinned it.
+        read = (*made.sources, *made.lookups)
+        sources = {name: connector.fingerprint() for name in read if (connector := self._connector(name))}
         return PlanRecord(made.fingerprint, stages, sources, dict(self._datasets(made)), schemas=dict(self.input_schemas()))
 
     def _datasets(self, made: Plan) -> Iterator[tuple[str, DatasetRecord]]:

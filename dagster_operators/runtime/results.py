@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dagster_operators.time.watermark import format_timestamp
+from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp
 from dagster_operators.transactions.manifest import CheckOutcome
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class EpochResult:
         rows: Rows appended or changed, per table.
         late_rows: Rows that came too late, per operator.
         rejected_rows: Records that could not be parsed, per source.
-        watermarks: The watermark of each source with an event time at the end of the epoch, microseconds since 1970.
+        watermarks: The watermark of each source that has one at the end of the epoch, microseconds since 1970.
         versions: The Delta version of every table.
         seconds: Per stage; ``begin`` and ``commit`` stand beside the stages.
         checks: What the checks found.
@@ -70,7 +70,7 @@ def result_of(complete: Complete, tables: tuple[str, ...]) -> EpochResult:
         rows={table: complete.rows.get(table, 0) for table in tables},
         late_rows=complete.late_rows,
         rejected_rows=complete.rejected_rows,
-        watermarks=complete.watermarks,
+        watermarks={source: mark for source, mark in complete.watermarks.items() if mark != MIN_WATERMARK},
         versions=table_names(complete.versions),
         seconds=complete.seconds,
         checks=tuple(complete.checks),

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that ask for an engine, so that ``-m 'not spark'`` leaves them out."""
     for item in items:
-        for engine in ("spark", "sail"):
-            if engine in getattr(item, "fixturenames", ()):
-                item.add_marker(engine)
+        parameters = getattr(item, "callspec", None)
+        asked = {*getattr(item, "fixturenames", ()), *(map(str, parameters.params.values()) if parameters else ())}
+        for engine in asked & {"spark", "sail"}:
+            item.add_marker(engine)
 
 
 @pytest.fixture(scope="session")

@@ -89,8 +89,8 @@ class FileSource(Connector):
 
     @property
     def uri(self) -> str:
-        """The path without credentials."""
-        return self._location.uri
+        """The path as it was given."""
+        return self._location.path
 
     @property
     def declared_schema(self) -> str | None:
@@ -185,8 +185,8 @@ class FileSource(Connector):
         return explain_read_failure(
             error,
             {self._location.full_path(file): file for file in files},
-            count=lambda file: self._frame(session, [file], schema_json, "fail").count(),
-            rejects=lambda file: self._frame(session, [file], schema_json, "reject"),
+            lambda file: self._frame(session, [file], schema_json, "fail"),
+            lambda file: self._frame(session, [file], schema_json, "reject"),
         )
 
     def largest_event_time(self, items: JSON, column: str) -> int | Unknown | None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.errors import BadInputError, MissingInputError
+from dagster_operators.errors import BadInputError, MissingInputError, PipelineError
 from dagster_operators.graph.slice import JSON
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class FileLocation:
     Args:
         path: A local path or URI; ``*``, ``**``, ``?``, ``[...]`` and ``{a,b}`` match as in a shell.
         storage_options: Access to an object store, by the names object stores use (``AWS_ACCESS_KEY_ID``, ...).
+        is_folder: The path is a folder, whatever characters its name has, and files are named relative to it.
 
     Files whose name, or whose folder's name, starts with "." or "_", or whose name ends in ".tmp", ".part" or ".crc", are being
     written or are not data: they are left out.
@@ -59,11 +60,11 @@ class FileLocation:
 
     path: str
     storage_options: tuple[tuple[str, str], ...] = ()
+    is_folder: bool = False
 
-    @property
-    def uri(self) -> str:
-        """The location without credentials."""
-        return re.sub(r"//[^/@:]*:[^/@]*@", "//", self.path)
+    def __post_init__(self) -> None:
+        if re.search(r"//[^/@:]*:[^/@]*@", self.path):
+            raise PipelineError("a source's path has a password in it", remedy="give it in storage_options or the environment")
 
     def find(self) -> list[SourceFile]:
         """All files there are, by time of change and then name.
@@ -116,9 +117,21 @@ class FileLocation:
             if _source_file(file.path, entry) != file:
                 raise changed_file(entry.path, file, _source_file(file.path, entry))
 
+    def missing(self, files: Sequence[SourceFile]) -> list[str]:
+        """The paths of those files that are not there."""
+        from pyarrow.fs import FileType
+
+        base = self._resolve().base
+        entries = self._filesystem()[0].get_file_info([f"{base}/{file.path}" for file in files])
+        return [entry.path for entry in entries if entry.type != FileType.File]
+
     def full_path(self, file: SourceFile) -> str:
         """The file's path on its file system."""
         return f"{self._resolve().base}/{file.path}"
+
+    def folder_uri(self) -> str:
+        """The folder as a URI, with nothing escaped or encoded."""
+        return self.file_uris([SourceFile(0, "", 0)])[0].rstrip("/")
 
     def file_uris(self, files: Sequence[SourceFile]) -> list[str]:
         """Files as URIs, with nothing escaped or encoded."""
@@ -155,6 +168,8 @@ class FileLocation:
         filesystem, root = self._filesystem()
         scheme, _, path = _split(self.path)
         full = os.path.abspath(path) if scheme in {"", "file"} else root + path.rstrip("/")  # noqa: PTH100  # a URI's path too
+        if self.is_folder:
+            return _Place(full, full, None, recursive=True)
         glob = _GLOB.search(full)
         if glob is None or filesystem.get_file_info(full).type != FileType.NotFound:
             return _Place(full.rpartition("/")[0], full, None, recursive=True)

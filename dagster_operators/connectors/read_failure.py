@@ -5,60 +5,60 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
-from dagster_operators.connectors.listing import SourceFile
 from dagster_operators.connectors.rejects import split_rejects
 from dagster_operators.errors import BadInputError, MissingInputError, SourceError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 # Spark names the file; Sail only says what kind of file it was.
 _ABOUT_INPUT = re.compile(
     r"FAILED_READ_FILE|MALFORMED_|CANNOT_READ|(Json|Csv|Parser|Parquet|Arrow) error|deflate|compress", re.IGNORECASE
 )
-_VANISHED = re.compile(r"FILE_NOT_EXIST|FileNotFound|No such file|not found", re.IGNORECASE)
+_NAMES_FILES = "FAILED_READ_FILE"
+_VANISHED = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|No such file|Object at location", re.IGNORECASE)
 _UNREACHABLE = re.compile(r"Permission denied|AccessDenied|Connection|timed? ?out|SlowDown", re.IGNORECASE)
+F = TypeVar("F")
 _COLUMN = re.compile(r"column (.+?) is no ")
 _SHOWN = 500
 
 
 def explain_read_failure(
     error: BaseException,
-    files: Mapping[str, SourceFile],
-    *,
-    count: Callable[[SourceFile], int],
-    rejects: Callable[[SourceFile], DataFrame],
+    files: Mapping[str, F],
+    frame: Callable[[F], DataFrame],
+    rejects: Callable[[F], DataFrame] | None = None,
 ) -> SourceError | None:
     """The error about a file that an engine's error amounts to, or None if it is about something else.
 
     Args:
         error: What the engine raised.
         files: The files that were read, by path.
-        count: Reads one file; finds the one at fault if the engine does not name it.
-        rejects: Reads one file with its corrupt records set aside.
+        frame: Reads one file; finds the one at fault if the engine does not name it.
+        rejects: Reads one file with its corrupt records set aside, if it can have any.
     """
     text = _without_trace(error)
     named = [path for path in files if path in text or path in unquote(text)]
-    if not _ABOUT_INPUT.search(text) and not (named and _VANISHED.search(text)):
+    if named and (_ABOUT_INPUT.search(text) or _VANISHED.search(text)):
+        return _explained(text, named[0], files[named[0]], rejects)
+    if _NAMES_FILES in text or not _ABOUT_INPUT.search(text):
         return None
-    if named:
-        return _explained(text, named[0], functools.partial(rejects, files[named[0]]))
     for path, file in files.items():
-        failure = _attempt(functools.partial(count, file))
+        failure = _attempt(functools.partial(_count, frame, file))
         if isinstance(failure, Exception):
-            return _explained(_without_trace(failure), path, functools.partial(rejects, file))
+            return _explained(_without_trace(failure), path, file, rejects)
     return None
 
 
-def _explained(text: str, path: str, rejects: Callable[[], DataFrame]) -> SourceError:
+def _explained(text: str, path: str, file: F, rejects: Callable[[F], DataFrame] | None) -> SourceError:
     if _VANISHED.search(text):
         return MissingInputError("an input file of the epoch has vanished", file=path)
     if _UNREACHABLE.search(text):
         return MissingInputError("an input file cannot be read", file=path)
-    reject = _attempt(lambda: split_rejects(rejects())[1].first())
+    reject = _attempt(functools.partial(_first_reject, rejects, file)) if rejects else None
     if reject is None or isinstance(reject, Exception):
         problem = "an input file is truncated, or not of the format and schema it is read with"
         return BadInputError(problem, file=path, remedy="correct or remove the file")
@@ -70,6 +70,15 @@ def _explained(text: str, path: str, rejects: Callable[[], DataFrame]) -> Source
         record=reject["record"][:_SHOWN],
         remedy='correct the file, or set such records aside with corrupt="reject"',
     )
+
+
+def _count(frame: Callable[[F], DataFrame], file: F) -> int:
+    return frame(file).count()
+
+
+def _first_reject(frame: Callable[[F], DataFrame], file: F) -> Row | None:
+    _, rejects = split_rejects(frame(file))
+    return rejects.first()
 
 
 def _without_trace(error: BaseException) -> str:

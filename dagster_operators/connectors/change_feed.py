@@ -1,0 +1,60 @@
+"""What happened to the rows of a Delta table: its change data feed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from dagster_operators.connectors.delta_log import Commit, DeltaLog
+from dagster_operators.connectors.dialect import reads_like_spark
+from dagster_operators.errors import BadInputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CHANGE_FIELDS: Final[list[dict[str, Any]]] = [
+    {"name": "_change_type", "type": "string", "nullable": True, "metadata": {}},
+    {"name": "_commit_version", "type": "long", "nullable": True, "metadata": {}},
+    {"name": "_commit_timestamp", "type": "timestamp", "nullable": True, "metadata": {}},
+]
+"""The columns of the feed behind the table's own, as Delta names them."""
+
+
+def check_change_feed(log: DeltaLog, version: int) -> None:
+    """Make sure that a table has a change data feed.
+
+    Raises:
+        BadInputError: It has none.
+    """
+    if log.table(version).metadata().configuration.get("delta.enableChangeDataFeed", "false").lower() != "true":
+        raise BadInputError(
+            "the Delta table has no change data feed",
+            table=log.location.path,
+            remedy="ALTER TABLE ... SET TBLPROPERTIES (delta.enableChangeDataFeed = true), before the versions to be read",
+        )
+
+
+def read_change_feed(session: SparkSession, log: DeltaLog, first: int, last: int, schema_json: str) -> DataFrame:
+    """The changes of some versions; on engines without a feed they come through memory, from deltalake."""
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromJson(json.loads(schema_json))
+    if reads_like_spark(session):
+        reader = session.read.format("delta").option("readChangeFeed", "true")
+        feed = reader.option("startingVersion", first).option("endingVersion", last).load(log.location.folder_uri())
+        return feed.select(*schema.names)
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    rows = pa.table(log.table(last).load_cdf(starting_version=first, ending_version=last)).select(schema.names)
+    return session.createDataFrame(rows.cast(to_arrow_schema(schema, timezone="UTC")), schema=schema)
+
+
+def as_inserts(rows: DataFrame, commit: Commit) -> DataFrame:
+    """All rows of a version as changes: each was inserted."""
+    return rows.selectExpr(
+        "*",
+        "'insert' AS _change_type",
+        f"CAST({commit.version} AS bigint) AS _commit_version",
+        f"timestamp_micros({round(commit.seconds * 1_000_000)}) AS _commit_timestamp",
+    )

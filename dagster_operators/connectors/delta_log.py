@@ -1,0 +1,182 @@
+"""A Delta table's log, version by version: what each commit added, and whether it did anything else to the rows.
+
+Commits are read one file each, so looking for new versions costs what is new, not what the table holds. The format is the one of
+the Delta transaction log protocol.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from dagster_operators.connectors.listing import FileLocation, SourceFile
+from dagster_operators.errors import BadInputError, MissingInputError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file of a table.
+
+    Args:
+        file: The file, relative to the table; its time is the one the log has.
+        partition: Values of the partition columns, by physical name, as the log writes them.
+    """
+
+    file: SourceFile
+    partition: tuple[tuple[str, str | None], ...] = ()
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One version of a table.
+
+    Args:
+        version: Its number.
+        operation: What the writer calls it, such as WRITE or OPTIMIZE.
+        digest: A hash of the commit; a table that was replaced has another one.
+        added: Files with new rows; empty if the commit only moved rows about.
+        seconds: When it was written, in seconds since 1970.
+        removes_rows: It deleted, updated or overwrote rows.
+        has_deletion_vectors: An added file has some of its rows marked as deleted.
+    """
+
+    version: int
+    operation: str
+    digest: str
+    seconds: float
+    added: tuple[DataFile, ...] = ()
+    removes_rows: bool = False
+    has_deletion_vectors: bool = False
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether a reader has anything to see."""
+        return bool(self.added) or self.removes_rows
+
+
+@dataclass(frozen=True)
+class DeltaLog:
+    """The log of one table.
+
+    Args:
+        location: The table's folder.
+    """
+
+    location: FileLocation
+
+    def commit(self, version: int) -> Commit | None:
+        """A version's commit, or None if it is not there: not written yet, or cleaned up."""
+        try:
+            return _read_commit(self.location, version)
+        except MissingInputError:
+            return None
+
+    def last_checkpoint(self) -> int:
+        """The version up to which commits may have been cleaned out of the log; -1 if there is none."""
+        try:
+            with self.location.opened(SourceFile(0, "_delta_log/_last_checkpoint", 0)) as stream:
+                return int(json.loads(stream.read())["version"])
+        except MissingInputError:
+            return -1
+
+    def commits(self, first: int, last: int) -> Iterator[Commit]:
+        """The commits of versions that were there before.
+
+        Raises:
+            MissingInputError: One was cleaned up since.
+        """
+        for version in range(first, last + 1):
+            commit = self.commit(version)
+            if commit is None:
+                raise MissingInputError(
+                    f"version {version} of the Delta table is not in its log any more", table=self.location.path
+                )
+            yield commit
+
+    def fields(self, version: int | None = None) -> list[dict[str, Any]]:
+        """The columns at a version, or now, as the table's schema in JSON describes them."""
+        columns: list[dict[str, Any]] = json.loads(self.table(version).schema().to_json())["fields"]
+        return columns
+
+    def table(self, version: int | None = None) -> DeltaTable:
+        """The table at a version, or as it is now.
+
+        Raises:
+            MissingInputError: There is no such table or version.
+        """
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        path, options = self.location.path, dict(self.location.storage_options)
+        try:
+            return DeltaTable(path, version=version, storage_options=options or None)
+        except TableNotFoundError as error:
+            raise MissingInputError("there is no Delta table", table=self.location.path) from error
+        except (DeltaError, OSError) as error:
+            at = "" if version is None else f" at version {version}"
+            raise MissingInputError(f"the Delta table{at} cannot be read ({error})", table=self.location.path) from error
+
+    def may_have_deletion_vectors(self, version: int) -> bool:
+        """Whether the table allows rows to be marked as deleted without rewriting their file."""
+        return "deletionVectors" in (self.table(version).protocol().reader_features or ())
+
+    def files(self, version: int) -> list[DataFile]:
+        """All files of the table at a version."""
+        import pyarrow as pa
+
+        listed = pa.table(self.table(version).get_add_actions(flatten=False)).to_pylist()
+        return [self._listed_file(entry) for entry in listed]
+
+    def _listed_file(self, entry: Mapping[str, Any]) -> DataFile:
+        partition = {name: _partition_text(value) for name, value in (entry.get("partition") or {}).items()}
+        return _data_file(entry["path"], entry["size_bytes"], entry["modification_time"], partition, self.location)
+
+
+def _read_commit(location: FileLocation, version: int) -> Commit:
+    name = SourceFile(0, f"_delta_log/{version:020d}.json", 0)
+    with location.opened(name) as stream:
+        content = bytes(stream.read())
+    actions = [json.loads(line) for line in content.splitlines() if line.strip()]
+    added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
+    info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    return Commit(
+        version,
+        str(info.get("operation", "a commit")),
+        hashlib.sha256(content).hexdigest(),
+        info.get("timestamp", 0) / 1000,
+        tuple(_data_file(add["path"], add["size"], add["modificationTime"], add["partitionValues"], location) for add in added),
+        removes_rows=any(action.get("remove", {}).get("dataChange") for action in actions),
+        has_deletion_vectors=any(add.get("deletionVector") for add in added),
+    )
+
+
+def _data_file(path: str, size: int, modified: int, partition: Mapping[str, str | None], location: FileLocation) -> DataFile:
+    name = unquote(path)
+    if "://" in name or PurePosixPath(name).is_absolute():
+        raise BadInputError("the table has files outside its folder (a shallow clone)", table=location.path, file=name)
+    return DataFile(SourceFile(modified * 1000, name, size), tuple(sorted(partition.items())))
+
+
+def _partition_text(value: object) -> str | None:
+    """A partition value as the log writes it.
+
+    >>> from datetime import UTC
+    >>> _partition_text(True), _partition_text(datetime(2024, 1, 1, 12, tzinfo=UTC)), _partition_text(None)
+    ('true', '2024-01-01 12:00:00.000000', None)
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S.%f")
+    return value.decode() if isinstance(value, bytes) else str(value)

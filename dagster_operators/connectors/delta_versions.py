@@ -1,0 +1,112 @@
+"""Which versions of a Delta table belong to the next slice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dagster_operators.connectors.connector import SliceChoice
+from dagster_operators.connectors.delta_log import Commit, DeltaLog
+from dagster_operators.errors import BadInputError
+from dagster_operators.graph.slice import JSON, SourceSlice
+
+
+@dataclass(frozen=True)
+class DeltaVersions:
+    """Chooses versions of one table.
+
+    A position is a version with the digest of its commit, so that another table in the same place is noticed.
+
+    Args:
+        log: The table's log.
+        changes: Deleted and updated rows can be told.
+        max_versions: The most versions a slice has that change data.
+    """
+
+    log: DeltaLog
+    changes: bool
+    max_versions: int | None
+
+    def snapshot(self) -> SliceChoice:
+        """All rows there are now."""
+        version = self.log.table().version()
+        (commit,) = self.log.commits(version, version)
+        return SliceChoice(
+            SourceSlice(None, _position(commit), {"snapshot": version}), more=self.log.commit(version + 1) is not None
+        )
+
+    def after(self, start: Mapping[str, Any]) -> SliceChoice | None:
+        """The versions after a position, or None if none of them changes data.
+
+        Raises:
+            BadInputError: The table was replaced, versions were cleaned up before they were read, or one removes rows.
+        """
+        self._check_same_table(start)
+        return self.since(start["version"] + 1, dict(start))
+
+    def since(self, first: int, start: JSON = None) -> SliceChoice | None:
+        """A version and those behind it, or None if none of them changes data.
+
+        Raises:
+            MissingInputError: There is no such table.
+        """
+        if start is None:
+            self.log.table()
+        taken: list[Commit] = []
+        changing = 0
+        commit = self.log.commit(first)
+        while commit is not None:
+            if commit.changes_data:
+                if changing == self.max_versions:
+                    break
+                self._check_readable(commit)
+                changing += 1
+            taken.append(commit)
+            commit = self.log.commit(commit.version + 1)
+        if commit is None:
+            self._check_nothing_cleaned_up(first + len(taken))
+        if not changing:
+            return None
+        last = taken[-1]
+        return SliceChoice(
+            SourceSlice(start, _position(last), {"versions": [first, last.version]}),
+            more=commit is not None,
+        )
+
+    def _check_readable(self, commit: Commit) -> None:
+        if not self.changes and (commit.removes_rows or commit.has_deletion_vectors):
+            remedy = "read its changes with DeltaSource(..., changes=True), or start behind it with starting_version"
+            raise BadInputError(
+                f"version {commit.version} of the Delta table ({commit.operation}) deletes or changes earlier rows",
+                table=self.log.location.path,
+                version=commit.version,
+                operation=commit.operation,
+                remedy=remedy,
+            )
+
+    def _check_same_table(self, start: Mapping[str, Any]) -> None:
+        commit = self.log.commit(start["version"])
+        # Without the commit (cleaned up, or of a table that was replaced) the table's version has to tell.
+        same = commit.digest == start["commit"] if commit is not None else self.log.table().version() >= start["version"]
+        if not same:
+            raise BadInputError(
+                f"the Delta table is not the one whose version {start['version']} was read: it was replaced",
+                table=self.log.location.path,
+                remedy="reset the source, or read the new table under another source name",
+            )
+
+    def _check_nothing_cleaned_up(self, missing: int) -> None:
+        """A version that is not in the log is yet to come, unless a checkpoint has it."""
+        checkpoint = self.log.last_checkpoint()
+        if checkpoint >= missing and self.log.commit(missing) is None:
+            problem = f"version {missing} of the Delta table was cleaned out of its log before it was read"
+            raise BadInputError(
+                f"{problem}; the table is at {checkpoint} or later",
+                table=self.log.location.path,
+                remedy="run the pipeline more often than delta.logRetentionDuration, or reset the source",
+            )
+
+
+def _position(commit: Commit) -> dict[str, JSON]:
+    return {"version": commit.version, "commit": commit.digest}

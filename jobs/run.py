@@ -22,7 +22,14 @@ from jobs.feed import drop_days, write_reference
 from jobs.flights import build
 
 FIRST = date(2013, 1, 1)
-SHOWN = ("hourly_delays", "daily_delays_sliding", "routes", "flights_weather", "worst_delays")
+SHOWN = {
+    "hourly_delays": "window_start",
+    "daily_delays_sliding": "window_start",
+    "routes": "flights",
+    "flights_weather": "sched_dep",
+    "worst_delays": "dep_delay",
+}
+"""The tables to show, each with the column by which its last rows are chosen."""
 
 
 def main() -> int:
@@ -82,14 +89,10 @@ def _report(folder: Path, known: int, done: threading.Event) -> None:
 
 def _show(pipeline: do.Pipeline) -> None:
     snapshot = pipeline.snapshot()
-    for table in SHOWN:
+    for table, order in SHOWN.items():
         rows = snapshot.read(table)
         print(f"\n{table} as of epoch {snapshot.epoch}: {rows.count()} rows")
-        order = {"routes": "flights DESC", "worst_delays": "dep_delay DESC"}.get(table, f"{rows.columns[0]} DESC")
-        rows.createOrReplaceTempView(f"shown_{table}")
-        print(
-            pipeline.epochs.session.sql(f"SELECT * FROM shown_{table} ORDER BY {order} LIMIT 5").toPandas().to_string(index=False)
-        )
+        print(rows.orderBy(order, ascending=False).limit(5).toPandas().to_string(index=False))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import LedgerError, StorageError
 from dagster_operators.transactions.effects import Conflict
+from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.ledger_files import (
     SCHEMA_JSON,
     active_files,
@@ -137,6 +138,7 @@ class DeltaLedger:
 
         if self._root.is_local:
             self._root.files.create_dir(self._root.path("ledger"))
+        reach("before:create_ledger")
         try:
             DeltaTable.create(
                 self._root.join("ledger"),
@@ -151,6 +153,7 @@ class DeltaLedger:
             # Another run may have created it just now; anything else comes up again when it is opened.
             if not DeltaTable.is_deltatable(self._root.join("ledger"), self._root.storage_options):
                 raise
+        reach("after:create_ledger")
 
     def _write_first(self) -> None:
         """The format record, by compare-and-set on the empty table: of two runs that create the ledger at once, one writes it."""

@@ -31,4 +31,7 @@ class Participant(Protocol):
         """Drop what was prepared for the epoch, if anything: it was not decided. It may be prepared again afterwards."""
 
     def recover(self, decided_epoch: int, generation: int) -> None:
-        """A new run took over. ``decided_epoch`` is the last one decided; what is prepared for a later one may be dropped."""
+        """A new run took over. ``decided_epoch`` is the last one decided; what is prepared for a later one may be dropped.
+
+        A sink that has already seen this generation does nothing: another process of the run has gone on.
+        """

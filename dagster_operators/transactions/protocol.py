@@ -210,6 +210,10 @@ def resume_epoch(run: RunContext, handle: EpochHandle) -> Steps[EpochHandle]:
 def valid_manifest(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Manifest | None]:
     """The manifest of the stage's valid attempt; None when there is none yet. Also known for the epoch completed last."""
     view: LedgerView = yield ReadLedger()
+    return (yield from _known(run, view, handle, stage))
+
+
+def _known(run: RunContext, view: LedgerView, handle: EpochHandle, stage: str) -> Steps[Manifest | None]:
     decision = view.last_decision
     if decision and decision.begin_id == handle.begin_id:
         return next((manifest for manifest in decision.manifests if manifest.stage == stage), None)
@@ -224,11 +228,10 @@ def valid_manifest(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Ma
 
 def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Manifest]:
     """The manifest of the stage: the valid one if there is one, else that of a new attempt, recorded."""
-    known = yield from valid_manifest(run, handle, stage)
+    view: LedgerView = yield ReadLedger()
+    known = yield from _known(run, view, handle, stage)
     if known is not None:
         return known
-    view: LedgerView = yield ReadLedger()
-    fence(view, run)
     record = _stage(view, handle, stage)
     upstream: dict[str, Manifest] = {}
     for name in record.upstream:

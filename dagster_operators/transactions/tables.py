@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import StorageError
@@ -211,6 +212,7 @@ class Tables:
         )
 
 
+@cache
 def columns_of(schema_json: str) -> tuple[tuple[str, str], ...]:
     """Name and type of each column of a schema in JSON, whoever wrote it; whether nulls are allowed plays no part.
 

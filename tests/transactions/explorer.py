@@ -1,0 +1,247 @@
+"""Runs several runs of the protocol on the model world in every possible order, with crashes, and checks every state it reaches.
+
+A run is a generator; it is put back into any of its states by replaying the results it was sent. States are the same if the world is the
+same and each run stands at the same place with the same local variables.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from tests.transactions.invariants import check
+from tests.transactions.model_world import Model, World, intern, record_number
+
+from dagster_operators.errors import FencedError, LedgerError
+from dagster_operators.transactions import commit as commit_steps
+from dagster_operators.transactions import effects as fx
+from dagster_operators.transactions import protocol
+from dagster_operators.transactions.manifest import Manifest
+from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.plan import EpochHandle, PlanRecord
+from dagster_operators.transactions.records import Record
+from dagster_operators.transactions.view import LedgerView
+
+RECORDS = get_args(Record)
+
+LOCAL = (fx.MakeId, fx.Now, fx.Choose, fx.CheckOwner, fx.FindMissing, fx.ReadManifest, fx.WriteManifest)
+"""Effects that need no turn of their own: what they see never changes, and nobody looks at a manifest before it is recorded."""
+
+VISIBLE = (*fx.DURABLE, fx.RunStage)
+"""Effects that change the world: a crash anywhere else is the same as one just before the next of these."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A process: which run it is of, how often it was restarted, and the results it has been sent (errors as exceptions)."""
+
+    name: str
+    incarnation: int = 0
+    results: tuple[Any, ...] = ()
+    ids: int = 0
+    place: Any = None
+    visible: bool = False
+    ended: str = ""
+
+
+@dataclass
+class Exploration:
+    """What to explore.
+
+    Args:
+        plans: The plan of each run; a run that is restarted keeps it.
+        epochs: How many epochs the source has data for.
+        crashes: How many crashes there may be in all.
+        same_owner: Whether the runs are processes of one Dagster run.
+        exact: Tell states apart by the whole history of results instead of local variables (many more states, for comparison).
+    """
+
+    plans: tuple[PlanRecord, ...]
+    epochs: int = 1
+    crashes: int = 0
+    same_owner: bool = False
+    sink: bool = False
+    exact: bool = False
+    model: Callable[[int], Model] = Model
+    states: int = 0
+    worlds: dict[World, int] = field(default_factory=dict)
+
+    def run(self, limit: int = 2_000_000) -> Exploration:
+        """Reach every state; an assertion fails where a promise is broken."""
+        collects = gc.isenabled()
+        gc.disable()  # the many small objects are all kept anyway; looking for garbage takes longer than the rest
+        try:
+            return self._explore(limit)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _explore(self, limit: int) -> Exploration:
+        self._model = self.model(self.epochs)
+        self._world_list: list[World] = []
+        self._run_numbers: dict[Any, int] = {}
+        self._run_list: list[Run] = []
+        self._steps: dict[tuple[int, int], tuple[int, int]] = {}
+        self._restarts: dict[tuple[str, int], int] = {}
+        first = tuple(self._run_number(self._start(Run(str(index)), World())) for index in range(len(self.plans)))
+        start = (self._world_number(World()), first, self.crashes)
+        seen, stack = {start}, [start]
+        while stack:
+            for state in self._next(*stack.pop()):
+                if state not in seen:
+                    seen.add(state)
+                    stack.append(state)
+            assert len(seen) < limit, "too many states"
+        self.states = len(seen)
+        return self
+
+    def _next(self, world: int, runs: tuple[int, ...], crashes: int) -> Iterator[tuple[int, tuple[int, ...], int]]:
+        for index, number in enumerate(runs):
+            run = self._run_list[number]
+            if run.ended:
+                continue
+            if (world, number) not in self._steps:
+                after, moved = self._step(self._world_list[world], run)
+                self._steps[world, number] = self._world_number(after), self._run_number(moved)
+            after_number, moved_number = self._steps[world, number]
+            yield after_number, (*runs[:index], moved_number, *runs[index + 1 :]), crashes
+            if crashes and run.visible:
+                restart = (run.name, run.incarnation + 1)
+                if restart not in self._restarts:
+                    self._restarts[restart] = self._run_number(self._start(Run(*restart), World()))
+                yield world, (*runs[:index], self._restarts[restart], *runs[index + 1 :]), crashes - 1
+
+    def _world_number(self, world: World) -> int:
+        number = self.worlds.setdefault(world, len(self.worlds))
+        if number == len(self._world_list):
+            self._world_list.append(world)
+            self._check(world)
+        return number
+
+    def _run_number(self, run: Run) -> int:
+        number = self._run_numbers.setdefault((run.name, run.incarnation, run.ids, run.place), len(self._run_list))
+        if number == len(self._run_list):
+            self._run_list.append(run)
+        return number
+
+    def _check(self, world: World) -> None:
+        check(world, sink=self.sink)
+        world = self._finish(world)
+        assert world.view().last_epoch == self.epochs, "a fresh run did not complete all epochs"
+        assert world.view().open_begin is None
+        check(world, sink=self.sink)
+
+    def _finish(self, world: World) -> World:
+        """Whatever state this is, a fresh run alone can bring the pipeline to its end; an error of its comes out here."""
+        run = Run("fresh")
+        steps = self._session(run)
+        effect = next(steps)
+        while True:
+            run = dataclasses.replace(run, ids=run.ids + isinstance(effect, fx.MakeId))
+            world, result = self._perform(world, effect, run)
+            try:
+                effect = steps.throw(result) if isinstance(result, Exception) else steps.send(result)
+            except StopIteration:
+                return world
+
+    def _session(self, run: Run) -> Generator[fx.Effect, Any, None]:
+        plan = self.plans[int(run.name)] if run.name != "fresh" else self.plans[0]
+        identity = "shared" if self.same_owner and run.name != "fresh" and not run.incarnation else f"{run.name}-{run.incarnation}"
+        owner = Owner("dagster", identity, "host", "boot", 1, 1.0)
+        sinks = ("sink",) if self.sink else ()
+        generation = yield from protocol.open_generation(owner, "model", sinks)
+        context = commit_steps.RunContext("model", "root", generation, sinks)
+        while True:
+            handle = yield from protocol.begin_epoch(context, plan)
+            if handle is None:
+                return
+            context = dataclasses.replace(context, generation=handle.generation)
+            for stage in plan.stages:
+                yield from protocol.prepare_stage(context, handle, stage.name)
+            yield from commit_steps.commit_epoch(context, handle)
+
+    def _start(self, run: Run, world: World) -> Run:
+        steps = self._session(run)
+        return self._settle(world, run, steps, next(steps))[1]
+
+    def _step(self, world: World, run: Run) -> tuple[World, Run]:
+        """Let the run perform its pending effect and go on to the next one that others could notice."""
+        steps = self._session(run)
+        effect = next(steps)
+        for result in run.results:
+            effect = steps.throw(result) if isinstance(result, Exception) else steps.send(result)
+        world, result = self._perform(world, effect, run)
+        return self._resume(world, run, steps, result)
+
+    def _resume(self, world: World, run: Run, steps: Any, result: Any) -> tuple[World, Run]:
+        run = dataclasses.replace(run, results=(*run.results, result))
+        try:
+            effect = steps.throw(result) if isinstance(result, Exception) else steps.send(result)
+        except StopIteration:
+            return world, dataclasses.replace(run, results=(), ended="done", place="done")
+        except (FencedError, LedgerError) as error:
+            assert self._was_fenced(world, steps, run), f"a run that was not fenced failed: {error!r}"
+            return world, dataclasses.replace(run, results=(), ended="fenced", place="fenced")
+        return self._settle(world, run, steps, effect)
+
+    def _settle(self, world: World, run: Run, steps: Any, effect: fx.Effect) -> tuple[World, Run]:
+        if isinstance(effect, LOCAL):
+            if isinstance(effect, fx.MakeId):
+                run = dataclasses.replace(run, ids=run.ids + 1)
+            world, result = self._perform(world, effect, run)
+            return self._resume(world, run, steps, result)
+        place = tuple(_number(result) for result in run.results) if self.exact else _place(steps)
+        return world, dataclasses.replace(run, place=place, visible=isinstance(effect, VISIBLE))
+
+    def _perform(self, world: World, effect: fx.Effect, run: Run) -> tuple[World, Any]:
+        unique = f"{intern(f'run {run.name}', run.name):04x}{run.incarnation:02x}{run.ids:02x}"
+        try:
+            return self._model.perform(world, effect, unique)
+        except (FencedError, LedgerError) as error:
+            return world, error
+
+    def _was_fenced(self, world: World, steps: Any, run: Run) -> bool:
+        """Whether another run has taken over since this one got its generation."""
+        taken = [result.generation for result in run.results if isinstance(result, LedgerView)]
+        return world.view().generation > min((g for g in taken if g), default=0) or self.same_owner
+
+
+def _place(steps: Any) -> Any:
+    """Where a generator stands: line and local variables of each generator it waits for."""
+    frames = []
+    while steps is not None and getattr(steps, "gi_frame", None) is not None:
+        frame = steps.gi_frame
+        values = tuple((name, _number(value)) for name, value in sorted(frame.f_locals.items()) if name not in {"self", "run", "plan"})
+        frames.append((frame.f_code.co_name, frame.f_lasti, values))
+        steps = steps.gi_yieldfrom
+    return tuple(frames)
+
+
+def _number(value: Any) -> Any:
+    """Something hashable that is equal for equal values."""
+    if value is None or isinstance(value, int | str | float):
+        return value
+    if isinstance(value, LedgerView):
+        return ("view", id(value))  # the model makes one view for each content of the ledger and keeps it
+    if isinstance(value, RECORDS):
+        return record_number(value)
+    if isinstance(value, EpochHandle):
+        return ("handle", value.epoch, value.generation, value.begin_id)
+    if isinstance(value, fx.StageAttempt):
+        return ("attempt", value.attempt)
+    if isinstance(value, Manifest):
+        return intern(value.to_json(), value)
+    if isinstance(value, dict):
+        return tuple((name, _number(item)) for name, item in sorted(value.items()))
+    if isinstance(value, tuple | list):
+        return tuple(_number(item) for item in value)
+    if isinstance(value, frozenset | set):
+        return frozenset(_number(item) for item in value)
+    if isinstance(value, Exception):
+        return repr(value)
+    if dataclasses.is_dataclass(value):
+        return (type(value).__name__, *(_number(getattr(value, item.name)) for item in dataclasses.fields(value)))
+    return type(value).__name__

@@ -78,6 +78,8 @@ class Spark:
     def __post_init__(self) -> None:
         if self.master and self.remote:
             raise EngineError("an engine has a master or a remote address, not both", remedy="leave one of them out")
+        if self.remote and self.remote != "sail" and not self.remote.startswith("sc://"):
+            raise EngineError(f"{self.remote!r} is no remote engine", remedy="write sc://host:port, or sail")
 
     @property
     def name(self) -> str:
@@ -125,7 +127,7 @@ class Spark:
         from pyspark.sql import SparkSession
 
         if self.remote:
-            return self._configured(SparkSession.builder.remote(self.remote).getOrCreate())
+            return self._configured(SparkSession.builder.remote(self.remote).create())
         check_java()
         from delta import configure_spark_with_delta_pip
 

@@ -22,10 +22,21 @@ def as_failure(error: OperatorsError) -> dg.Failure:
     return dg.Failure(str(error), metadata=metadata, allow_retries=error.retryable)
 
 
+def terminated() -> dg.Failure:
+    """The failure of a step whose run is terminated.
+
+    Dagster takes an interrupt for the end of a machine, and retries an op that has a retry policy; a person who terminates a run
+    wants it to end.
+    """
+    return dg.Failure("The run is being terminated. The next run goes on with its epoch.", allow_retries=False)
+
+
 @contextmanager
 def as_failures() -> Iterator[None]:
-    """Turn our errors into failures."""
+    """Turn our errors and interrupts into failures."""
     try:
         yield
     except OperatorsError as error:
         raise as_failure(error) from error
+    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError) as interrupt:
+        raise terminated() from interrupt

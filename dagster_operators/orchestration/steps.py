@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.orchestration.failures import as_failures
+import dagster as dg
+
+from dagster_operators.orchestration.failures import as_failures, terminated
 from dagster_operators.orchestration.keys import EPOCH_TAG, AssetKeys
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.tables import table_assets
@@ -15,8 +17,6 @@ from dagster_operators.runtime.pipeline import Pipeline
 from dagster_operators.transactions.owner import Owner
 
 if TYPE_CHECKING:
-    import dagster as dg
-
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.transactions.plan import EpochHandle
 
@@ -43,6 +43,8 @@ class PipelineSteps:
         self._epochs: tuple[Engine, Epochs] | None = None
         self._observer: Epochs | None = None
         self._instance: dg.DagsterInstance | None = None
+        self._interrupted: str | None = None
+        """A run that was interrupted in this process; other branches of its graph must not go on."""
 
     @property
     def name(self) -> str:
@@ -57,9 +59,14 @@ class PipelineSteps:
         if self._epochs is None or self._epochs[0] != engine:
             self._epochs = (engine, self.pipeline.epochs_on(engine, is_run_alive=self._is_run_alive))
         epochs = self._epochs[1]
+        if context.run_id == self._interrupted:
+            raise terminated()
         with as_failures():
             try:
                 yield epochs
+            except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+                self._interrupted = context.run_id
+                raise
             finally:
                 epochs.coordinator.close()
 

@@ -59,6 +59,18 @@ def fence(view: LedgerView, run: RunContext) -> None:
         )
 
 
+def unless_fenced(run: RunContext, steps: Steps[T]) -> Steps[T]:
+    """Perform the steps; what goes wrong in them after another run has taken over is that run's doing, so it is told first."""
+    try:
+        return (yield from steps)
+    except FencedError:
+        raise
+    except OperatorsError:
+        now: LedgerView = yield ReadLedger()
+        fence(now, run)
+        raise
+
+
 def append(view: LedgerView, run: RunContext, make: Callable[[LedgerView], Record | None]) -> Steps[LedgerView]:
     """Append what ``make`` gives for the view; after a conflict look again. ``make`` gives None when nothing is left to do."""
     while True:
@@ -79,8 +91,9 @@ def commit_epoch(run: RunContext, handle: EpochHandle) -> Steps[Complete]:
     if done:
         return done
     fence(view, run)
+    require_begin(view, handle)
     if view.decision is None:
-        view = yield from _decide(run, view, handle)
+        view = yield from unless_fenced(run, _decide(run, view, handle))
     view = yield from roll_forward(run, view)
     done = completed(view, handle)
     if done is None:
@@ -89,16 +102,9 @@ def commit_epoch(run: RunContext, handle: EpochHandle) -> Steps[Complete]:
 
 
 def completed(view: LedgerView, handle: EpochHandle) -> Complete | None:
-    """The completion of the handle's epoch, if it is the last one.
-
-    Raises:
-        LedgerError: The epoch was begun anew, or completed under another begin.
-    """
+    """The completion of the handle's epoch, if it is the last one."""
     last = view.last_complete
-    if last and last.epoch == handle.epoch and last.begin_id == handle.begin_id:
-        return last
-    require_begin(view, handle)
-    return None
+    return last if last and last.epoch == handle.epoch and last.begin_id == handle.begin_id else None
 
 
 def require_begin(view: LedgerView, handle: EpochHandle) -> Begin:
@@ -204,12 +210,7 @@ def roll_forward(run: RunContext, view: LedgerView) -> Steps[LedgerView]:
         return view
     sinks = tuple(commit_data(run, decision.manifests))
     changes = changes_by_dataset(decision.manifests)
-    try:
-        yield from _commit_tables(run, view, decision, changes)
-    except OperatorsError:
-        now: LedgerView = yield ReadLedger()
-        fence(now, run)  # a newer run has gone on, so the tables have too
-        raise
+    yield from unless_fenced(run, _commit_tables(run, view, decision, changes))
     for index, (name, data) in enumerate(sinks, start=1):
         yield CallParticipant(name, "commit", decision.epoch, run.generation, data, index)
     committed_at = yield Now()

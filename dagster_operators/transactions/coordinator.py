@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from dagster_operators.errors import PipelineBusyError, UnknownEpochError
+from dagster_operators.errors import LedgerError, PipelineBusyError, UnknownEpochError
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.transactions.commit import RunContext, Steps, commit_epoch
 from dagster_operators.transactions.effects import StageAttempt
@@ -87,7 +87,7 @@ class Coordinator:
         Raises:
             PipelineBusyError: Another owner is at work, and still is after ``wait_seconds``.
         """
-        deadline = time.monotonic() + wait_seconds
+        deadline, before = time.monotonic() + wait_seconds, self.view().generation
         while True:
             try:
                 self._generation = self._run(open_generation(owner, self.pipeline, tuple(self._participants)))
@@ -98,6 +98,8 @@ class Coordinator:
                 continue
             self._owner = owner
             self._lease.hold(self._generation)
+            if self._generation > before:
+                self._lease.forget(self._generation - 1)
             return self._generation
 
     def begin(self, plan: PlanRecord, choose: Callable[[LedgerView], Slices | None]) -> EpochHandle | None:
@@ -106,6 +108,8 @@ class Coordinator:
         Returns:
             None when there is nothing new; the pipeline is then free for other runs.
         """
+        if not self._generation:
+            raise LedgerError("the pipeline is not open", pipeline=self.pipeline, remedy="call open first")
         self.seconds.clear()
         self._lease.hold(self._generation)
         handle = self._run(begin_epoch(self._context(self._generation), plan), choose=choose)
@@ -214,7 +218,13 @@ class Coordinator:
         Returns:
             What was recorded; None when nothing was wrong.
         """
-        return self._run(repair_table(self._context(self._generation), table, keep))
+        if self._generation:
+            return self._run(repair_table(self._context(self._generation), table, keep))
+        generation = self.open(Owner.of_process())
+        try:
+            return self._run(repair_table(self._context(generation), table, keep))
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Stop the heartbeat. The pipeline becomes free, unless the owner is a Dagster run, whose next step goes on."""

@@ -209,7 +209,10 @@ class ListAttempts:
 
 @dataclass(frozen=True)
 class DeleteAttempts:
-    """Delete the files of attempts, of all datasets or of streams (and manifests) only. Result: None."""
+    """Delete the files of attempts. Result: None.
+
+    With ``streams_only``, which is for complete epochs, the tables' files stay, and all manifests go: the decision holds them.
+    """
 
     epoch: int
     attempts: tuple[str, ...]

@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import StorageError
 from dagster_operators.transactions.effects import Liveness
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 IsRunAlive = Callable[[Owner], bool | None]
 """Says whether an owner's run is going on; None when it does not know."""
+
+
+_IDLE: Final = b'"idle"'
 
 
 class Lease:
@@ -56,14 +59,18 @@ class Lease:
         self.pause()
         self._write(generation, "idle")
 
+    def forget(self, generation: int) -> None:
+        """Delete the heartbeat of a generation that has been taken over from."""
+        self._root.delete_file(_path(generation))
+
     def check(self, view: LedgerView, is_run_alive: IsRunAlive | None = None) -> Liveness:
         """Whether the owner of the current generation is at work."""
         owner = view.owner
         if owner is None or owner.is_gone():
             return Liveness(alive=False)
-        path = f"owners/g{view.generation}"
+        path = _path(view.generation)
         content, written = self._root.read(path), self._root.modified(path)
-        if content is not None and json.loads(content)["state"] == "idle":
+        if content is not None and _IDLE in content:
             return Liveness(alive=False)
         now = time.time()
         age = now - view.owned_since if written is None else self._storage_time() - written
@@ -83,7 +90,7 @@ class Lease:
         return written or time.time()
 
     def _write(self, generation: int, state: str) -> None:
-        self._root.write(f"owners/g{generation}", json.dumps({"state": state, "at": time.time()}).encode())
+        self._root.write(_path(generation), json.dumps({"state": state, "at": time.time()}).encode())
 
     def _refresh(self, generation: int, stop: threading.Event) -> None:
         while not stop.wait(self._seconds / 3):
@@ -91,3 +98,7 @@ class Lease:
                 self._write(generation, "working")
             except StorageError:  # the lease may run out; the ledger then tells the owner when it writes next
                 continue
+
+
+def _path(generation: int) -> str:
+    return f"owners/g{generation}"

@@ -206,26 +206,24 @@ class DeltaLedger:
     def _commit(self, table: DeltaTable, adds: list[AddAction], removes: list[LedgerFile]) -> bool:
         """Whether the commit went through at the table's version; False when another was there first."""
         from deltalake import CommitProperties, PostCommitHookProperties
-        from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import RemoveAction
 
         now = int(time.time() * 1000)
         dropped = [RemoveAction(file.path, False, now, file.size, {}) for file in removes]  # noqa: FBT003
         version = table.version()
         try:
-            table.create_write_transaction(
-                [*adds, *dropped],
-                "append",
-                table.schema(),
-                commit_properties=CommitProperties(max_commit_retries=0),
-                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=bool(removes)),
-            )
-        except CommitFailedError as error:
-            if self._root.exists(_log_file(version + 1)):
+            with self._root.guard("ledger", "the ledger cannot be written"):
+                table.create_write_transaction(
+                    [*adds, *dropped],
+                    "append",
+                    table.schema(),
+                    commit_properties=CommitProperties(max_commit_retries=0),
+                    post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=bool(removes)),
+                )
+        except StorageError:
+            if self._root.exists(_log_file(version + 1)):  # someone was first, or it is ours and only the answer was lost
                 return False
-            raise StorageError(
-                f"the ledger cannot be written: {self._root.redact(str(error))}", pipeline=self._name, file=self._root.join("ledger")
-            ) from None
+            raise
         return True
 
     def _delete_folded(self) -> None:

@@ -9,7 +9,16 @@ from dataclasses import replace
 
 from dagster_operators.errors import FencedError, LedgerError, OperatorsError, PipelineBusyError
 from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp
-from dagster_operators.transactions.commit import RunContext, Steps, append, changes_by_dataset, fence, require_begin, roll_forward
+from dagster_operators.transactions.commit import (
+    RunContext,
+    Steps,
+    append,
+    changes_by_dataset,
+    fence,
+    require_begin,
+    roll_forward,
+    unless_fenced,
+)
 from dagster_operators.transactions.effects import (
     Append,
     CallParticipant,
@@ -113,7 +122,7 @@ def begin_epoch(run: RunContext, plan: PlanRecord) -> Steps[EpochHandle | None]:
             if begun is None:
                 return None
             if isinstance(begun, LedgerView):
-                return (yield from _ready(run, begun, plan))
+                return (yield from unless_fenced(run, _ready(run, begun, plan)))
 
 
 def _carry_out(
@@ -241,18 +250,19 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
     unique = yield MakeId()
     attempt = StageAttempt(handle.epoch, stage, f"g{run.generation}-{unique}", record.fingerprint, handle, upstream)
     try:
-        manifest: Manifest = yield RunStage(attempt)
-        check_manifest(manifest, attempt, run)
-        view = yield ReadLedger()
-        fence(view, run)  # before anything durable is written
-        require_begin(view, handle)
+        manifest, view = yield from unless_fenced(run, _work(run, handle, attempt))
+    except Exception:
+        # Nothing says yet that this attempt is there, and a newer run may have looked for what we leave before we wrote it.
+        yield DeleteAttempts(handle.epoch, (attempt.attempt,))
+        raise
+    try:
         digest = yield WriteManifest(manifest)
         prepared = Prepared(
             handle.epoch, run.generation, handle.begin_id, stage, attempt.attempt, record.fingerprint, attempt.reads, digest
         )
         view = yield from append(view, run, lambda now: _unless_known(now, handle, prepared))
     except FencedError:
-        raise  # the newer run deletes what we leave
+        raise  # what was recorded is the newer run's
     except Exception:
         yield DeleteAttempts(handle.epoch, (attempt.attempt,))
         raise
@@ -262,6 +272,16 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
     yield DeleteAttempts(handle.epoch, (attempt.attempt,))  # another process of this run was first
     adopted: Manifest = yield _read(valid)
     return adopted
+
+
+def _work(run: RunContext, handle: EpochHandle, attempt: StageAttempt) -> Steps[tuple[Manifest, LedgerView]]:
+    """Do the stage's work, then see that it is still wanted, before anything of it is recorded."""
+    manifest: Manifest = yield RunStage(attempt)
+    check_manifest(manifest, attempt, run)
+    view: LedgerView = yield ReadLedger()
+    fence(view, run)
+    require_begin(view, handle)
+    return manifest, view
 
 
 def _stage(view: LedgerView, handle: EpochHandle, stage: str) -> StageRecord:

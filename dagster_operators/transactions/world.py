@@ -144,13 +144,17 @@ class World:
 
     def _delete_attempts(self, effect: fx.DeleteAttempts) -> None:
         """Files left behind are harmless, so an error here is logged and does not fail the epoch."""
+        manifests = f"manifests/e{effect.epoch}"
         try:
             for dataset in self._datasets(streams_only=effect.streams_only):
                 for attempt in effect.attempts:
                     self._root.delete_folder(f"{dataset}/{EPOCH_FOLDER.format(epoch=effect.epoch, attempt=attempt)}")
-            for name in self._root.children(f"manifests/e{effect.epoch}"):
+            if effect.streams_only:
+                self._root.delete_folder(manifests)
+                return
+            for name in self._root.children(manifests):
                 if name.removesuffix(".json").rpartition(".")[2] in effect.attempts:
-                    self._root.delete_file(f"manifests/e{effect.epoch}/{name}")
+                    self._root.delete_file(f"{manifests}/{name}")
         except StorageError as error:
             _log.warning("abandoned files of epoch %s were not deleted: %s", effect.epoch, error)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dagster_operators.errors import FencedError
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.effects import StageAttempt
@@ -64,7 +66,6 @@ class Flow:
     plan: PlanRecord = field(default_factory=plan_of)
     last: int = 1_000_000
     checks: tuple[CheckOutcome, ...] = ()
-    commit_data: dict[str, object] = field(default_factory=dict)
     worked: list[str] = field(default_factory=list)
 
     def choose(self, view):
@@ -102,7 +103,7 @@ class Flow:
         return Manifest(
             self.run.pipeline, attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads, changes,
             rows={attempt.stage: len(numbers)}, watermarks={"numbers": max(numbers)}, checks=self.checks, seconds=0.5,
-            commit_data=self.commit_data if attempt.stage == "sums" else {},
+            commit_data={"sink": {"attempt": attempt.attempt}} if attempt.stage == "sums" and self.run._participants else {},
         )  # fmt: skip
 
     def epoch(self, owner: Owner | None = None):
@@ -127,3 +128,66 @@ def check_result(run: Coordinator, epochs: int) -> None:
     assert sum(read_numbers(run, "state/sums.totals", epochs)) == sum(expected)
     assert [complete.epoch for complete in run.history()] == list(range(1, epochs + 1))
     assert [part.start for _, part in run.slices("numbers")] == list(range(epochs))
+
+
+class FileSink:
+    """An external sink that keeps what it prepared and committed in files and heeds the fencing token."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def _generation(self) -> int:
+        token = self.folder / "generation"
+        return int(token.read_text()) if token.exists() else 0
+
+    def _fence(self, generation: int) -> None:
+        if generation < self._generation():
+            raise FencedError("the sink has seen a newer run")
+        (self.folder / "generation").write_text(str(generation))
+
+    def prepare(self, epoch, commit_data, generation):
+        self._fence(generation)
+        (self.folder / f"prepared-{epoch}-{commit_data['attempt']}").write_text(json.dumps(commit_data))
+
+    def commit(self, epoch, commit_data):
+        prepared = self.folder / f"prepared-{epoch}-{commit_data['attempt']}"
+        if prepared.exists():
+            prepared.rename(self.folder / f"committed-{epoch}")
+        assert json.loads((self.folder / f"committed-{epoch}").read_text()) == commit_data
+
+    def abort(self, epoch, generation):
+        self._fence(generation)
+        for path in self.folder.glob(f"prepared-{epoch}-*"):
+            path.unlink()
+
+    def recover(self, decided_epoch, generation):
+        if generation <= self._generation():
+            return
+        self._fence(generation)
+        for path in self.folder.glob("prepared-*"):
+            if int(path.name.split("-")[1]) > decided_epoch:
+                path.unlink()
+
+    def committed(self) -> list[int]:
+        return sorted(int(path.name.removeprefix("committed-")) for path in self.folder.glob("committed-*"))
+
+
+def coordinator(root: Path, **options) -> Coordinator:
+    """The pipeline ``numbers`` in ``root/pipeline`` with a sink beside it."""
+    return Coordinator("numbers", str(root / "pipeline"), participants={"sink": FileSink(root / "sink")}, **options)
+
+
+def leftovers(run: Coordinator) -> list[str]:
+    """Folders of attempts that no completed epoch chose, streams, and manifests of completed epochs."""
+    chosen = {
+        (entry.record.epoch, manifest.attempt) for entry in run._ledger.scan({"decision"}) for manifest in entry.record.manifests
+    }
+    found = [f"streams/clean/{name}" for name in run.root.children("streams/clean")]
+    found += [f"manifests/{name}" for name in run.root.children("manifests")]
+    for table in TABLES:
+        for name in run.root.children(table):
+            epoch, _, attempt = name.removeprefix("e").partition("-")
+            if name.startswith("e") and (int(epoch), attempt) not in chosen:
+                found.append(f"{table}/{name}")
+    return found

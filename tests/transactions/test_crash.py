@@ -1,0 +1,153 @@
+"""A process is killed at every failpoint, each time it gets there; the next run brings everything to the same result."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from tests.transactions.flow import Flow, check_result, coordinator, leftovers, plan_of
+
+from dagster_operators.errors import FencedError, ForeignWriteError
+from dagster_operators.transactions.failpoints import FAILPOINTS, VARIABLE
+from dagster_operators.transactions.owner import Owner
+
+pytestmark = pytest.mark.crash
+
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["deltalake", "pyarrow.fs", "pyarrow.parquet", "pyarrow.compute", "tests.transactions.flow"])
+
+REPAIR = [name for name in FAILPOINTS if name.endswith((":append_repair", ":restore_table"))]
+TAKEOVER = [name for name in FAILPOINTS if name.endswith((":abort_participant", ":delete_attempts"))]
+STRAIGHT = [name for name in FAILPOINTS if name not in REPAIR and not name.endswith(":abort_participant")]
+
+
+def child_epochs(root, failpoint, epochs):
+    os.environ[VARIABLE] = failpoint
+    with coordinator(root) as run:
+        for _ in range(epochs):
+            Flow(run).epoch(Owner.of_process())
+
+
+def child_repair(root, failpoint):
+    os.environ[VARIABLE] = failpoint
+    with coordinator(root) as run:
+        run.repair("tables/clean", "ours")
+
+
+def was_killed(function, *arguments) -> bool:
+    child = processes.Process(target=function, args=arguments)
+    child.start()
+    child.join(60)
+    assert child.exitcode in {0, -signal.SIGKILL}
+    return child.exitcode != 0
+
+
+def finish(root, epochs):
+    """A fresh run ends with exactly ``epochs`` epochs, nothing missing, nothing twice, nothing left over."""
+    with coordinator(root) as run:
+        while (run.last_complete().epoch if run.last_complete() else 0) < epochs:
+            Flow(run, last=epochs).epoch()
+        assert Flow(run, last=epochs).epoch() is None
+        check_result(run, epochs)
+        assert leftovers(run) == []
+        assert run._participants["sink"].committed() == list(range(1, epochs + 1))
+
+
+@pytest.mark.parametrize("failpoint", STRAIGHT)
+def test_killed_in_a_straight_run(tmp_path, failpoint):
+    for time_reached in range(1, 20):
+        root = tmp_path / str(time_reached)
+        if not was_killed(child_epochs, root, f"{failpoint}#{time_reached}", 2):
+            assert time_reached > 1, "never reached"
+            return
+        finish(root, 3)
+
+
+@pytest.mark.parametrize("failpoint", TAKEOVER)
+def test_killed_while_taking_over(tmp_path, failpoint):
+    """Two runs are killed before the third: one with a stage prepared and another half done, one as it cleans up."""
+    assert was_killed(child_epochs, tmp_path, "stage:files_written#2", 1)
+    assert was_killed(child_epochs, tmp_path, failpoint, 1)
+    finish(tmp_path, 2)
+
+
+@pytest.mark.parametrize("failpoint", REPAIR)
+def test_killed_while_repairing(tmp_path, failpoint):
+    finish(tmp_path, 1)
+    write_deltalake(str(tmp_path / "pipeline/tables/clean"), pa.table({"n": [4]}), mode="append")
+    with coordinator(tmp_path) as run, pytest.raises(ForeignWriteError):
+        Flow(run).epoch()
+    assert was_killed(child_repair, tmp_path, failpoint)
+    with coordinator(tmp_path) as run:
+        run.repair("tables/clean", "ours")
+        assert Flow(run).epoch().epoch == 2
+        assert dict(run.versions().versions)["tables/sums"] == 2
+
+
+@pytest.mark.parametrize("failpoint", ["before:commit_table:2", "after:commit_table:3", "after:create_table:1"])
+def test_killed_at_one_of_several(tmp_path, failpoint):
+    assert was_killed(child_epochs, tmp_path, failpoint, 1)
+    finish(tmp_path, 2)
+
+
+def test_a_new_plan_after_a_crash_reuses_what_did_not_change(tmp_path):
+    assert was_killed(child_epochs, tmp_path, "before:append_decision", 1)
+    with coordinator(tmp_path) as run:
+        flow = Flow(run, plan_of(sums="s2"))
+        flow.epoch()
+        assert flow.worked == ["sums"]
+        assert leftovers(run) == []
+        check_result(run, 1)
+
+
+def child_zombie(root, started, go):
+    """Gets to the given effect, is stopped there, and afterwards reports how it ended."""
+    with coordinator(root, lease_seconds=0.6) as run:
+        run.open(Owner.of_process())
+        flow = Flow(run)
+        handle = run.begin(flow.plan, flow.choose)
+        run.prepare(handle, "clean", flow.work)
+
+        def work(attempt):
+            manifest = flow.work(attempt)
+            started.set()
+            go.wait(60)
+            return manifest
+
+        try:
+            run.prepare(handle, "sums", work)
+        except FencedError:
+            os._exit(3)
+        os._exit(4)
+
+
+def test_a_stopped_run_loses_its_lease_and_is_fenced_when_it_goes_on(tmp_path):
+    started, go = processes.Event(), processes.Event()
+    zombie = processes.Process(target=child_zombie, args=(tmp_path, started, go))
+    zombie.start()
+    assert started.wait(30)
+    with coordinator(tmp_path, lease_seconds=0.6) as run:
+        with contextlib.suppress(Exception):
+            run.open(Owner.of_process())
+            pytest.fail("a live owner was taken over from")
+        os.kill(zombie.pid, signal.SIGSTOP)
+        begun = time.monotonic()
+        assert run.open(Owner.of_process(), wait_seconds=10) == 2
+        assert time.monotonic() - begun < 5
+        go.set()
+        os.kill(zombie.pid, signal.SIGCONT)
+        zombie.join(30)
+        assert zombie.exitcode == 3
+        flow = Flow(run)
+        handle = run.begin(flow.plan, flow.choose)
+        run.prepare(handle, "clean", flow.work)
+        run.prepare(handle, "sums", flow.work)
+        run.commit(handle)
+        assert flow.worked == ["sums"], "the zombie's first stage was taken up"
+        check_result(run, 1)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from dagster_operators.connectors.file_source import FileSource
     from dagster_operators.connectors.memory_source import MemorySource
     from dagster_operators.graph.dataflow import Check
-    from dagster_operators.operators.stream import KeyedStream, Stream, WindowedStream
+    from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
+    from dagster_operators.operators.stream import Stream
     from dagster_operators.operators.windows import Sliding, Tumbling, Window
     from dagster_operators.orchestration.definitions import build_definitions
     from dagster_operators.orchestration.engine import SparkEngine
@@ -29,7 +30,7 @@ _HOME = {
     "DeltaSource": "connectors.delta_source",
     "EpochResult": "runtime.results",
     "FileSource": "connectors.file_source",
-    "KeyedStream": "operators.stream",
+    "KeyedStream": "operators.keyed_stream",
     "MemorySource": "connectors.memory_source",
     "Pipeline": "runtime.pipeline",
     "Sliding": "operators.windows",
@@ -38,7 +39,7 @@ _HOME = {
     "Stream": "operators.stream",
     "Tumbling": "operators.windows",
     "Window": "operators.windows",
-    "WindowedStream": "operators.stream",
+    "WindowedStream": "operators.keyed_stream",
     "build_definitions": "orchestration.definitions",
 }
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -107,6 +108,7 @@ class Dataflow:
 
         Raises:
             PipelineError: There is a table of that name, or the stream goes to a table already.
+            SchemaError: A check uses a column that the stream does not have.
         """
         check_name("table", table.name, pipeline=self.name)
         if table.name.lower() in (name.lower() for name in self.tables):
@@ -120,6 +122,13 @@ class Dataflow:
                 f"the output of {table.node!r} goes to table {other.name!r} already", pipeline=self.name, table=table.name,
                 operator=table.node, remedy="read that table, or select the columns into a stream of its own first",
             )  # fmt: skip
+        node = self.nodes[table.node]
+        for name, check in table.checks.items():
+            check_name("check", name, pipeline=self.name, table=table.name)
+            try:
+                node.operator.require(node.type, columns_of(check.expression), f"the check {name!r}")
+            except OperatorsError as error:
+                raise error.at(pipeline=self.name, table=table.name) from None
         self.tables[table.name] = table
 
     def consumers(self, node: str) -> list[Node]:

@@ -18,6 +18,8 @@ from dagster_operators.operators.source import Described
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double", "decimal"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup(LogicalOperator):
@@ -97,11 +99,23 @@ class JoinPinned(RelationalOperator):
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        return Analysis(self._join(inputs[0], inputs[1]))
+        self._check_keys(*inputs)
+        return Analysis(self._join(*inputs))
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
         return None if inputs[0] is None else self._join(inputs[0], context.pinned(self.logical.name))
+
+    def _check_keys(self, rows: DataFrame, table: DataFrame) -> None:
+        """A key of another kind would be cast, and fail or match nothing while the epoch runs."""
+        for left, right in self.logical.on:
+            kinds = [_kind(frame, column) for frame, column in ((rows, left), (table, right))]
+            if None not in kinds and kinds[0] != kinds[1]:
+                raise SchemaError(
+                    f"the key {left!r} is a {kinds[0]}, and {right!r} of the lookup table is a {kinds[1]}",
+                    column=left,
+                    remedy="cast it before the lookup: with_columns(key='CAST(... AS ...)')",
+                )
 
     def _join(self, rows: DataFrame, table: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
@@ -118,3 +132,12 @@ class JoinPinned(RelationalOperator):
         same = " AND ".join(f"{quoted(left)} = `__key_{position}`" for position, (left, _) in enumerate(lookup.on))
         joined = rows.join(right, F.expr(same), lookup.how)
         return joined.drop(*(f"__key_{position}" for position in range(len(lookup.on))))
+
+
+def _kind(frame: DataFrame, column: str) -> str | None:
+    """The type of a column, numbers being one kind; None if there is no such column."""
+    kinds = [field.dataType for field in frame.schema.fields if field.name.lower() == column.lower()]
+    if not kinds:
+        return None
+    name = kinds[0].typeName()
+    return "number" if name in _NUMBERS else name

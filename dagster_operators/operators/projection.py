@@ -1,4 +1,4 @@
-"""Row-wise operators: filter, select, with_columns, rename, drop and transform, each with its lowering.
+"""Row-wise operators: filter, select, with_columns, rename and drop, each with its lowering.
 
 On an updating stream a row that no longer passes a filter must leave the table, so there a filter marks rows as deleted
 (the column :data:`DELETED`) instead of leaving them out; the table's writer does the rest.
@@ -6,16 +6,15 @@ On an updating stream a row that no longer passes a filter must leave the table,
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import columns_of, parse_alias
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.operators.physical import RelationalOperator, Stateless, quoted
@@ -28,6 +27,7 @@ DELETED = "__deleted"
 
 
 _PATH = re.compile(r"(?:(?:`(?:[^`]|``)+`|[A-Za-z_][A-Za-z0-9_]*)\s*\.\s*)*(?:`((?:[^`]|``)+)`|([A-Za-z_][A-Za-z0-9_]*))")
+_COLUMN = re.compile(r"`((?:[^`]|``)+)`|([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def named(text: str) -> tuple[str, str | None]:
@@ -141,18 +141,26 @@ class Select(LogicalOperator):
 
 def bare_column(stream: StreamType, expression: str) -> str | None:
     """The input column that an expression hands on unchanged, or None if it computes something."""
-    name = expression.strip().strip("`")
-    if columns_of(expression) == frozenset({name}) and "(" not in name and " " not in expression.strip():
-        return stream.resolve(name)
-    return None
+    match = _COLUMN.fullmatch(expression.strip())
+    if match is None:
+        return None
+    return stream.resolve(match[1].replace("``", "`") if match[1] else match[2])
 
 
 @dataclass(frozen=True, kw_only=True)
 class WithColumns(LogicalOperator):
-    """Adds columns, or replaces those of the same name; all expressions see the input's columns."""
+    """Adds columns, or replaces those of the same name; all expressions see the input's columns.
+
+    An event time that is replaced is none any more: the source's watermark promises nothing about the new values.
+
+    Attributes:
+        expressions: Pairs of (column, Spark SQL).
+        only_new: Refuse to replace a column.
+    """
 
     kind: ClassVar[str] = "with_columns"
     expressions: tuple[tuple[str, str], ...]
+    only_new: bool = False
 
     @override
     def config(self) -> dict[str, Any]:
@@ -171,7 +179,22 @@ class WithColumns(LogicalOperator):
                 )  # fmt: skip
             if columns is not None and stream.resolve(name) is None:
                 columns.append(name)
-        return stream.with_columns(columns)
+        self._check_names(stream)
+        replaced = {stream.resolve(name) for name, _ in self.expressions}
+        return replace(stream.with_columns(columns), event_time=None if stream.event_time in replaced else stream.event_time)
+
+    def _check_names(self, stream: StreamType) -> None:
+        counts = Counter(name.lower() for name, _ in self.expressions)
+        for name, expression in self.expressions:
+            if counts[name.lower()] > 1:
+                raise SchemaError(f"the column {name!r} is given twice (case does not matter)", operator=self.name, column=name)
+            if self.only_new and stream.columns is not None and stream.resolve(name):
+                raise SchemaError(
+                    f"{expression!r} would take the name of the column {name!r}",
+                    operator=self.name,
+                    column=name,
+                    remedy=f"give it a name of its own: {expression} AS other",
+                )
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
@@ -185,6 +208,7 @@ class WithColumns(LogicalOperator):
         return Stateless(self._replace)
 
     def _replace(self, frame: DataFrame) -> DataFrame:
+        self._check_names(StreamType(tuple(frame.columns)))
         new = {name.lower(): (name, expression) for name, expression in self.expressions}
         chosen = []
         for column in frame.columns:
@@ -223,8 +247,13 @@ class Rename(LogicalOperator):
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
-        """Spark's withColumnsRenamed."""
-        return Stateless(lambda frame: frame.withColumnsRenamed(dict(self.names)))
+        """One select."""
+        return Stateless(self._rename)
+
+    def _rename(self, frame: DataFrame) -> DataFrame:
+        self.require(StreamType(tuple(frame.columns)), [old for old, _ in self.names], "rename")
+        new = {old.lower(): name for old, name in self.names}
+        return frame.selectExpr(*(f"{quoted(column)} AS {quoted(new.get(column.lower(), column))}" for column in frame.columns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,49 +284,13 @@ class Drop(LogicalOperator):
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
-        """Spark's drop."""
-        return Stateless(lambda frame: frame.drop(*self.columns))
+        """One select of what is left."""
+        return Stateless(self._drop)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Transform(LogicalOperator):
-    """Any function from DataFrame to DataFrame that treats every row on its own; called only while an epoch runs.
-
-    A function that looks at several rows at once (a sort, a window, a group) sees one epoch's rows, so its result would
-    depend on how the input is cut.
-    """
-
-    kind: ClassVar[str] = "transform"
-    function: Callable[[DataFrame], DataFrame]
-    columns: tuple[str, ...] | None = None
-
-    @override
-    def config(self) -> dict[str, Any]:
-        name = f"{self.function.__module__}.{getattr(self.function, '__qualname__', repr(type(self.function)))}"
-        try:
-            source = inspect.getsource(self.function)
-        except (OSError, TypeError):
-            source = name
-        return {"function": name, "source": hashlib.sha256(source.encode()).hexdigest()[:16]}
-
-    @override
-    def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        if inputs[0].updating:
-            raise PipelineError(
-                "transform needs an append stream, and this one is updating", operator=self.name,
-                remedy="use filter, select or with_columns after an aggregate without a window",
-            )  # fmt: skip
-        return StreamType(self.columns, inputs[0].event_time)
-
-    @override
-    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        everything = frozenset((0, column) for column in inputs[0].columns or ())
-        return dict.fromkeys(self.columns or (), everything)
-
-    @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
-        """The function itself."""
-        return Stateless(self.function)
+    def _drop(self, frame: DataFrame) -> DataFrame:
+        self.require(StreamType(tuple(frame.columns)), self.columns, "drop")
+        gone = {column.lower() for column in self.columns}
+        return frame.selectExpr(*(quoted(column) for column in frame.columns if column.lower() not in gone))
 
 
 def as_pairs(mapping: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

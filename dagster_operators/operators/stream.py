@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.dataflow import Check, Dataflow, Table
 from dagster_operators.graph.operator import LogicalOperator, StreamType
-from dagster_operators.operators.keyed_aggregate import KeyedAggregate
+from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
 from dagster_operators.operators.lookup import Lookup
-from dagster_operators.operators.projection import Drop, Filter, Rename, Select, Transform, WithColumns, as_pairs, named
+from dagster_operators.operators.physical import quoted
+from dagster_operators.operators.projection import Drop, Filter, Rename, Select, WithColumns, as_pairs, named
 from dagster_operators.operators.source import Described
+from dagster_operators.operators.transform import Transform
 from dagster_operators.operators.union import Union
-from dagster_operators.operators.window_aggregate import WindowAggregate
 from dagster_operators.operators.windows import Window
 
 if TYPE_CHECKING:
@@ -155,6 +156,8 @@ class Stream:
     ) -> Stream:
         """Join each row with the row of a static or slowly changing table that has the same key.
 
+        A row whose key the table has several times comes out as often; null equals nothing.
+
         Args:
             table: A DeltaSource, FileSource or MemorySource; read as it is when the epoch begins.
             on: The key column(s), or a mapping from the stream's columns to the table's.
@@ -171,21 +174,18 @@ class Stream:
         return self._add(Lookup, name, chain=chain, connector=table, on=pairs, columns=chosen, how=how)
 
     def key_by(self, *keys: str) -> KeyedStream:
-        """Say by which columns the next operator groups; a key is a column or ``"expression AS name"``."""
+        """Say by which columns the next operator groups; a key is a column or ``"expression AS name"`` with a new name."""
         stream: Stream = self
-        names = []
-        computed = {}
-        for key in keys:
-            expression, name = named(key)
+        parsed = [named(key) for key in keys]
+        for key, (_, name) in zip(keys, parsed, strict=True):
             if name is None:
                 raise SchemaError(f"the key {key!r} has no name", pipeline=self._dataflow.name, remedy=f"write {key!r} AS name")
-            if expression.strip().strip("`") != name:
-                computed[name] = expression
-            names.append(name)
+        pairs = {name: expression for expression, name in parsed if name is not None}
+        computed = {name: expression for name, expression in pairs.items() if expression not in (name, quoted(name))}
         if computed:
-            stream = self.with_columns(computed)
+            stream = self._add(WithColumns, None, chain=True, expressions=as_pairs(computed), only_new=True)
         kind = stream._type  # noqa: SLF001
-        for name in names:
+        for name in pairs:
             if kind.resolve(name) is None:
                 raise SchemaError(
                     f"key_by uses column {name!r}, which its input does not have",
@@ -194,15 +194,15 @@ class Stream:
                     column=name,
                     remedy=f"use one of: {', '.join(kind.columns or ())}",
                 )
-        return KeyedStream(self._dataflow, stream.name, tuple(kind.resolve(name) or name for name in names), cut=self._cut)
+        return KeyedStream(stream, tuple(kind.resolve(name) or name for name in pairs))
 
     def window(self, window: Window) -> WindowedStream:
         """Group all rows by windows over the event time (after :meth:`key_by`: per key)."""
-        return KeyedStream(self._dataflow, self._node, (), cut=self._cut).window(window)
+        return KeyedStream(self, ()).window(window)
 
     def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
         """Aggregate all rows ever seen into one row (after :meth:`key_by`: one row per key)."""
-        return KeyedStream(self._dataflow, self._node, (), cut=self._cut).aggregate(aggregates, name=name, **more)
+        return KeyedStream(self, ()).aggregate(aggregates, name=name, **more)
 
     def start_new_stage(self) -> Self:
         """The same stream; the next operator begins a new stage."""
@@ -235,77 +235,3 @@ class Stream:
         wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}
         self._dataflow.add_table(Table(table, self._node, description, wanted, dict(tags or {}), tuple(owners)))
         return self
-
-
-class KeyedStream:
-    """A stream grouped by key columns, waiting for a window or an aggregate."""
-
-    def __init__(self, dataflow: Dataflow, node: str, keys: tuple[str, ...], *, cut: bool = False) -> None:
-        self._dataflow = dataflow
-        self._node = node
-        self._cut = cut
-        self.keys = keys
-
-    def window(self, window: Window) -> WindowedStream:
-        """Group by windows over the event time as well.
-
-        Raises:
-            SchemaError: The stream has no event time.
-        """
-        time = self._dataflow.nodes[self._node].type.event_time
-        if time is None:
-            raise SchemaError(
-                "a window needs an event time, and the stream has none", pipeline=self._dataflow.name, operator=self._node,
-                remedy="give the source event_time=..., and keep that column",
-            )  # fmt: skip
-        if not isinstance(window, Window):
-            raise PipelineError(f"{window!r} is no window", pipeline=self._dataflow.name, remedy="use Tumbling or Sliding")
-        return WindowedStream(self, window, time)
-
-    def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
-        """One row per key with the aggregates over all of the key's rows so far: an updating stream.
-
-        Args:
-            aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
-            name: The operator's name; its state is addressed by it.
-            more: Output column = Spark SQL aggregate, for example ``flights="count(*)"``.
-        """
-        time = self._dataflow.nodes[self._node].type.event_time
-        wanted = as_pairs({**(aggregates or {}), **more})
-        stem = "_".join(("aggregate", *map(_word, self.keys)))
-        return self._stream()._add(  # noqa: SLF001
-            KeyedAggregate, name or self._dataflow.fresh_name(stem), keys=self.keys, event_time=time, aggregates=wanted
-        )
-
-    def _stream(self) -> Stream:
-        return Stream(self._dataflow, self._node, cut=self._cut)
-
-
-class WindowedStream:
-    """A stream grouped by key columns and windows, waiting for its aggregates."""
-
-    def __init__(self, keyed: KeyedStream, window: Window, event_time: str) -> None:
-        self._keyed = keyed
-        self._event_time = event_time
-        self.window = window
-
-    def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
-        """One row per key and window, once the window is closed: the keys, ``window_start``, ``window_end`` and the aggregates.
-
-        Args:
-            aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
-            name: The operator's name; its state is addressed by it.
-            more: Output column = Spark SQL aggregate, for example ``mean_delay="avg(dep_delay)"``.
-        """
-        keyed = self._keyed
-        wanted = as_pairs({**(aggregates or {}), **more})
-        size = _word(str(self.window).replace("tumbling ", "per ").replace("sliding ", "per "))
-        stem = "_".join(("aggregate", *map(_word, keyed.keys), size))
-        return keyed._stream()._add(  # noqa: SLF001
-            WindowAggregate, name or keyed._dataflow.fresh_name(stem),  # noqa: SLF001
-            keys=keyed.keys, window=self.window, event_time=self._event_time, aggregates=wanted,
-        )  # fmt: skip
-
-
-def _word(text: str) -> str:
-    return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in text)

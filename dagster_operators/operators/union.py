@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
-from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext
+from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,11 +36,12 @@ class Union(LogicalOperator):
                     "union needs append streams, and one of these is updating", operator=self.name,
                     remedy="write the updating stream to a table of its own",
                 )  # fmt: skip
-            self._check_columns(first, stream)
-        same_time = all(stream.event_time == first.event_time for stream in inputs)
-        return StreamType(first.columns, first.event_time if same_time else None)
+            self.check_columns(first, stream)
+        times = {stream.event_time and stream.event_time.lower() for stream in inputs}
+        return StreamType(first.columns, first.event_time if len(times) == 1 else None)
 
-    def _check_columns(self, first: StreamType, other: StreamType) -> None:
+    def check_columns(self, first: StreamType, other: StreamType) -> None:
+        """Raise SchemaError if one stream has a column that the other lacks."""
         if first.columns is None or other.columns is None:
             return
         left, right = ({name.lower() for name in stream.columns or ()} for stream in (first, other))
@@ -61,18 +62,40 @@ class Union(LogicalOperator):
     @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
         """Spark's union by name."""
-        return UnionByName()
+        return UnionByName(self)
 
 
-@dataclass(frozen=True)
 class UnionByName(RelationalOperator):
-    """Appends the inputs that have rows."""
+    """Appends the inputs that have rows; names, their order and case are those of the first input, with or without rows."""
+
+    def __init__(self, logical: Union) -> None:
+        self.logical = logical
+        self._columns: list[str] = []
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        return Analysis(reduce(lambda left, right: left.unionByName(right), inputs))
+        for other in inputs[1:]:
+            self.logical.check_columns(StreamType(tuple(inputs[0].columns)), StreamType(tuple(other.columns)))
+            self._check_types(inputs[0], other)
+        self._columns = inputs[0].columns
+        return Analysis(self._union(inputs))
+
+    def _check_types(self, first: DataFrame, other: DataFrame) -> None:
+        kinds = {field.name.lower(): field.dataType.simpleString() for field in other.schema.fields}
+        for field in first.schema.fields:
+            left, right = field.dataType.simpleString(), kinds[field.name.lower()]
+            if left != right:
+                raise SchemaError(
+                    f"column {field.name!r} is {left} in one stream of the union and {right} in another",
+                    column=field.name,
+                    remedy="cast it on one side, before the union",
+                )
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
         present = [frame for frame in inputs if frame is not None]
-        return reduce(lambda left, right: left.unionByName(right), present) if present else None
+        return self._union(present) if present else None
+
+    def _union(self, frames: Sequence[DataFrame]) -> DataFrame:
+        alike = [frame.selectExpr(*(f"{quoted(column)} AS {quoted(column)}" for column in self._columns)) for frame in frames]
+        return reduce(lambda left, right: left.union(right), alike)

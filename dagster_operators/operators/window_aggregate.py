@@ -107,7 +107,7 @@ class AggregateWindows(RelationalOperator):
         if inputs[0] is not None:
             state.append(self._partials(self._on_time(context, self._panes(inputs[0]), begin)))
         end = context.watermark_end(name)
-        closing = state.read(partial(self._may_close, begin, end))
+        closing = state.read(partial(self._may_close, begin, end)) if end > begin else None
         state.drop(lambda file: file.high is not None and window.expired(file.high, end))
         state.fold(lambda frame: self._merge_panes(frame, end))
         return None if closing is None else self._close(closing, begin, end)
@@ -117,7 +117,7 @@ class AggregateWindows(RelationalOperator):
         time = f"unix_micros(CAST({quoted(self.logical.event_time)} AS TIMESTAMP))"
         panes = frame.selectExpr("*", f"{time} - pmod({time} - {window.offset}L, {window.pane}L) AS {PANE}")
         if window.slide > window.size:
-            panes = panes.filter(f"{PANE} + {window.pane}L <= {self._last_start()} + {window.size}L")
+            panes = panes.filter(f"{PANE} IS NULL OR {PANE} + {window.pane}L <= {self._last_start()} + {window.size}L")
         return panes
 
     def _last_start(self) -> str:
@@ -125,9 +125,12 @@ class AggregateWindows(RelationalOperator):
         return f"({PANE} - pmod({PANE} - {window.offset}L, {window.slide}L))"
 
     def _on_time(self, context: StageContext, panes: DataFrame, begin: int) -> DataFrame:
-        if begin == MIN_WATERMARK:
-            return panes
-        late = "true" if begin == MAX_WATERMARK else f"{self._last_start()} + {self.logical.window.size}L <= {begin}L"
+        if begin == MAX_WATERMARK:
+            late = "true"
+        else:  # a row without a time, which only a transform can make, belongs to no window that is still open
+            late = f"{PANE} IS NULL"
+            if begin != MIN_WATERMARK:
+                late += f" OR {self._last_start()} + {self.logical.window.size}L <= {begin}L"
         return context.count_late(self.logical.name, panes, late).filter(f"NOT ({late})")
 
     def _partials(self, panes: DataFrame) -> DataFrame:

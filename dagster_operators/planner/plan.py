@@ -12,14 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.errors import OperatorsError, SchemaError
-from dagster_operators.graph.dataflow import Dataflow, Node
-from dagster_operators.operators.physical import Analysis, RelationalOperator
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.operators.physical import RelationalOperator
 from dagster_operators.operators.projection import DELETED
+from dagster_operators.planner.analysis import analyse, analyse_checks
 from dagster_operators.planner.stages import Stage, cut_stages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_MAY_BE_NULL = frozenset({"nullable", "containsNull", "valueContainsNull"})
 
 
 @dataclass(frozen=True)
@@ -82,57 +84,17 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
             continue
         before = [frames[name] for name in node.inputs]
         given = [empty(session, inputs[node.name])] if node.name in inputs else []
-        analysis = _analyse(dataflow, node, physical[node.name], [*before, *given])
+        analysis = analyse(dataflow, node, physical[node.name], [*before, *given])
         frames[node.name] = empty(session, analysis.output.schema.json())
         states.update({f"{node.name}.{table}": frame.schema.json() for table, frame in analysis.states.items()})
+    for table in dataflow.tables.values():
+        analyse_checks(dataflow, table, frames[table.node])
     kinds = {
         kind: tuple(node.name for node in dataflow if node.name in used and node.operator.kind == kind)
         for kind in ("source", "lookup")
     }
     schemas = {name: frame.schema.json() for name, frame in frames.items()}
     return Plan(dataflow.name, stages, physical, schemas, states, kinds["source"], kinds["lookup"])
-
-
-def _analyse(dataflow: Dataflow, node: Node, operator: RelationalOperator, frames: list[DataFrame]) -> Analysis:
-    try:
-        analysis = operator.analyse(frames)
-        for frame in (analysis.output, *analysis.states.values()):
-            frame.schema  # noqa: B018  - asking for the schema is what makes a lazy engine analyse
-    except OperatorsError as error:
-        raise error.at(pipeline=dataflow.name, operator=node.name) from error
-    except Exception as error:
-        if "Analysis" not in type(error).__name__ and "Parse" not in type(error).__name__:
-            raise
-        there = "; ".join(
-            ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields) for frame in frames
-        )
-        reason = str(error).split("\n", 1)[0].strip().rstrip(".;")
-        raise SchemaError(
-            f"{node.operator.kind} {json.dumps(node.operator.config(), default=str)} does not fit its input: {reason}",
-            pipeline=dataflow.name, operator=node.name, remedy=f"the columns are: {there}",
-        ) from error  # fmt: skip
-    _check_time(dataflow, node, analysis.output)
-    return analysis
-
-
-def _check_time(dataflow: Dataflow, node: Node, output: DataFrame) -> None:
-    time = node.type.event_time
-    kinds = {field.name: field.dataType.simpleString() for field in output.schema.fields}
-    if time is None:
-        return
-    if time not in kinds:
-        raise SchemaError(
-            f"the event time {time!r} is not among the output's columns", pipeline=dataflow.name, operator=node.name, column=time,
-            remedy=f"keep it; the columns are: {', '.join(kinds)}",
-        )  # fmt: skip
-    if not kinds[time].startswith("timestamp"):
-        raise SchemaError(
-            f"the event time {time!r} is a {kinds[time]}, not a timestamp",
-            pipeline=dataflow.name,
-            operator=node.name,
-            column=time,
-            remedy="cast it to timestamp",
-        )
 
 
 def empty(session: SparkSession, schema_json: str) -> DataFrame:
@@ -143,8 +105,17 @@ def empty(session: SparkSession, schema_json: str) -> DataFrame:
 
 
 def without_marks(schema_json: str) -> str:
-    """A table's schema: the stream's, without the mark of deleted rows, and every column nullable."""
-    fields: list[dict[str, Any]] = [
-        {**field, "nullable": True} for field in json.loads(schema_json)["fields"] if field["name"] != DELETED
-    ]
+    """A table's schema: the stream's, without the mark of deleted rows, and nulls allowed everywhere.
+
+    What an engine thinks may be null changes with the engine and the plan; what is stored must not.
+    """
+    fields = [_nullable(field) for field in json.loads(schema_json)["fields"] if field["name"] != DELETED]
     return json.dumps({"type": "struct", "fields": fields})
+
+
+def _nullable(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_nullable(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: True if key in _MAY_BE_NULL else _nullable(item) for key, item in value.items()}

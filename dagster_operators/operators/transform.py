@@ -1,0 +1,88 @@
+"""Transform: a user's own function from DataFrame to DataFrame, for what SQL expressions cannot say."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.operators.physical import RelationalOperator, Stateless
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transform(LogicalOperator):
+    """Any function from DataFrame to DataFrame that treats every row on its own; called only while an epoch is planned and run.
+
+    A function that looks at several rows at once (a sort, a window, a group) sees one epoch's rows, so its result would
+    depend on how the input is cut. The function is known by its source text: what it takes from outside (a closure, a
+    partial's arguments) is not seen to change.
+
+    Attributes:
+        function: What is applied.
+        columns: The names of the output's columns, if they are to be known before the pipeline is planned.
+    """
+
+    kind: ClassVar[str] = "transform"
+    function: Callable[[DataFrame], DataFrame]
+    columns: tuple[str, ...] | None = None
+
+    @override
+    def config(self) -> dict[str, Any]:
+        name = f"{self.function.__module__}.{getattr(self.function, '__qualname__', repr(type(self.function)))}"
+        try:
+            source = inspect.getsource(self.function)
+        except (OSError, TypeError):
+            source = name
+        return {"function": name, "source": hashlib.sha256(source.encode()).hexdigest()[:16]}
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        if inputs[0].updating:
+            raise PipelineError(
+                "transform needs an append stream, and this one is updating",
+                operator=self.name,
+                remedy="use filter, select or with_columns after an aggregate without a window",
+            )
+        return inputs[0].with_columns(self.columns)
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        everything = frozenset((0, column) for column in inputs[0].columns or ())
+        return dict.fromkeys(self.columns or (), everything)
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """The function itself."""
+        return Stateless(self._apply)
+
+    def _apply(self, frame: DataFrame) -> DataFrame:
+        try:
+            result = self.function(frame)
+        except OperatorsError:
+            raise
+        except Exception as error:
+            if type(error).__module__.startswith("pyspark."):
+                raise  # what the engine says about a column or type is told with the columns there are
+            raise PipelineError(
+                f"the function raised {type(error).__name__}: {error}", operator=self.name, remedy="correct the function"
+            ) from error
+        if not hasattr(result, "selectExpr"):
+            raise PipelineError(
+                f"the function returned {result!r}, not a DataFrame", operator=self.name, remedy="return a DataFrame"
+            )
+        if self.columns is not None and tuple(result.columns) != self.columns:
+            raise SchemaError(
+                f"the function's columns are {', '.join(result.columns)}, and columns= says {', '.join(self.columns)}",
+                operator=self.name,
+                remedy="make them agree",
+            )
+        return result

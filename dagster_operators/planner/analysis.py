@@ -1,0 +1,121 @@
+"""Asking an engine about one operator: what it puts out for given inputs, and everything that is wrong with it, named."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import OperatorsError, SchemaError
+from dagster_operators.graph.dataflow import Dataflow, Node, Table
+from dagster_operators.operators.physical import Analysis, RelationalOperator
+from dagster_operators.operators.projection import DELETED
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SHOWN = 500
+
+
+def analyse(dataflow: Dataflow, node: Node, operator: RelationalOperator, inputs: Sequence[DataFrame]) -> Analysis:
+    """The output and state of an operator for empty inputs.
+
+    Raises:
+        SchemaError: The operator does not fit its inputs; lists the columns there are.
+    """
+    try:
+        analysis = operator.analyse(inputs)
+        for frame in (analysis.output, *analysis.states.values()):
+            frame.schema  # noqa: B018  - asking for the schema is what makes a lazy engine analyse
+    except OperatorsError as error:
+        raise error.at(pipeline=dataflow.name, operator=node.name) from error
+    except Exception as error:
+        if not _is_about_the_query(error):
+            raise
+        raise SchemaError(
+            f"{node.operator.kind} {json.dumps(node.operator.config(), default=str)} does not fit its input: {_reason(error)}",
+            pipeline=dataflow.name,
+            operator=node.name,
+            remedy=f"the columns are: {'; '.join(map(_columns, inputs))}",
+        ) from error
+    _check_names(dataflow, node, analysis.output)
+    _check_time(dataflow, node, analysis.output)
+    return analysis
+
+
+def analyse_checks(dataflow: Dataflow, table: Table, output: DataFrame) -> None:
+    """See that every check of a table is a condition over its columns.
+
+    Raises:
+        SchemaError: One is not.
+    """
+    rows = output.drop(DELETED)
+    for name, check in table.checks.items():
+        try:
+            kind = rows.selectExpr(f"{check.expression} AS passed").schema.fields[0].dataType.simpleString()
+            reason = None if kind == "boolean" else f"it is a {kind}, not true or false"
+        except Exception as error:
+            if not _is_about_the_query(error):
+                raise
+            reason = _reason(error)
+        if reason is not None:
+            raise SchemaError(
+                f"the check {name!r} ({check.expression}) does not fit its table: {reason}",
+                pipeline=dataflow.name,
+                operator=table.node,
+                table=table.name,
+                remedy=f"write a condition; the columns are: {_columns(rows)}",
+            )
+
+
+def _is_about_the_query(error: Exception) -> bool:
+    """Whether an engine refused a query, and not, say, the connection to it."""
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, PySparkException) and not type(error).__name__.startswith("SparkConnect")
+
+
+def _reason(error: Exception) -> str:
+    return str(error).split("\n", 1)[0].strip().rstrip(".;")[:_SHOWN]
+
+
+def _columns(frame: DataFrame) -> str:
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields)
+
+
+def _check_names(dataflow: Dataflow, node: Node, output: DataFrame) -> None:
+    counts = Counter(column.lower() for column in output.columns)
+    for column in output.columns:
+        if counts[column.lower()] > 1:
+            raise SchemaError(
+                f"the output has column {column!r} more than once",
+                pipeline=dataflow.name,
+                operator=node.name,
+                column=column,
+                remedy="rename one of them; case does not matter",
+            )
+
+
+def _check_time(dataflow: Dataflow, node: Node, output: DataFrame) -> None:
+    time = node.type.event_time
+    if time is None:
+        return
+    kinds = {field.name: field.dataType.simpleString() for field in output.schema.fields}
+    is_source = not node.inputs
+    if time not in kinds:
+        raise SchemaError(
+            f"the event time {time!r} is not among the output's columns",
+            pipeline=dataflow.name,
+            operator=node.name,
+            column=time,
+            remedy=f"{'use one of' if is_source else 'keep it; the columns are'}: {', '.join(kinds)}",
+        )
+    if not kinds[time].startswith("timestamp"):
+        raise SchemaError(
+            f"the event time {time!r} is a {kinds[time]}, not a timestamp",
+            pipeline=dataflow.name,
+            operator=node.name,
+            column=time,
+            remedy="give the source a schema that reads it as timestamp" if is_source else "hand it on unchanged",
+        )

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyarrow.parquet import FileMetaData
+    from pyarrow.parquet import FileMetaData, Statistics
 
 _LONGEST = 32
 _COLUMNS = 32
@@ -33,12 +33,23 @@ def delta_stats(footer: FileMetaData) -> str:
         if any(stats is None or not stats.has_null_count for stats in found):
             continue
         nulls[name] = sum(stats.null_count for stats in found)
-        ranged = [stats for stats in found if stats.has_min_max]
-        if ranged and all(stats.has_min_max or stats.num_values == 0 for stats in found):
-            low, high = _lower(min(stats.min for stats in ranged)), _upper(max(stats.max for stats in ranged))
-            if low is not None and high is not None:
-                smallest[name], largest[name] = low, high
+        low, high = _range(found)
+        if low is not None:
+            smallest[name] = low
+        if high is not None:
+            largest[name] = high
     return json.dumps({"numRecords": footer.num_rows, "minValues": smallest, "maxValues": largest, "nullCount": nulls})
+
+
+def _range(found: list[Statistics]) -> tuple[Any, Any]:
+    """The bounds over all row groups, None where there is none to rely on."""
+    ranged = [stats for stats in found if stats.has_min_max]
+    if not ranged or not all(stats.has_min_max or stats.num_values == 0 for stats in found):
+        return None, None
+    try:
+        return _lower(min(stats.min for stats in ranged)), _upper(max(stats.max for stats in ranged))
+    except OverflowError:  # a time that Python's calendar does not reach
+        return None, None
 
 
 def _lower(value: Any) -> Any:
@@ -48,6 +59,8 @@ def _lower(value: Any) -> Any:
 
 
 def _upper(value: Any) -> Any:
+    if isinstance(value, float):
+        return None  # NaN is the largest number for Spark, and a footer does not tell whether there is one
     if isinstance(value, str):
         if len(value) <= _LONGEST:
             return value
@@ -66,9 +79,8 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, Decimal):
         return float(value) if value == Decimal(float(value)) else None
     if isinstance(value, datetime):
-        aware = value.tzinfo is not None
-        text = (value.astimezone(UTC) if aware else value).strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}"
-        return text + ("Z" if aware else "")
+        moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        return moment.isoformat(timespec="milliseconds") + ("Z" if value.tzinfo else "")
     if isinstance(value, date):
         return value.isoformat()
     return None

@@ -69,18 +69,23 @@ class UpdatingTable:
         return Change(self._dataset, adds, tuple(file.path for file in touched))
 
     def _current_ranges(self) -> int:
-        first = next((file.key_groups for file in self._before if file.key_groups), None)
-        return 1 if first is None else GROUPS // (first[1] - first[0] + 1)
+        """How many ranges the files are divided into; 0 if a file does not say (someone else has written the table since)."""
+        found = {file.key_groups for file in self._before}
+        widths = {groups[1] - groups[0] + 1 if groups else 0 for groups in found}
+        if not widths:
+            return 1
+        width = widths.pop()
+        return 0 if widths or width == 0 else GROUPS // width
 
     def _ranges(self, changed: int) -> int:
         rows = changed + sum(file.rows for file in self._before)
-        ranges = self._current_ranges()
+        ranges = max(self._current_ranges(), 1)
         while ranges < GROUPS and rows > ranges * ROWS_PER_FILE:
             ranges *= 2
         return ranges
 
     def _touched(self, changes: DataFrame, ranges: int) -> list[FileEntry]:
-        if ranges == 1 or self._current_ranges() != ranges:
+        if self._current_ranges() != ranges or ranges == 1:
             return list(self._before)
         labels = {row[0] for row in changes.selectExpr(f"{self._label(ranges)} AS label").distinct().collect()}
         return [

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dagster_operators.connectors.connector import Connector
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, StorageError
 from dagster_operators.graph.dataflow import Dataflow, Table
 from dagster_operators.operators.source import SourceOperator
 from dagster_operators.operators.stream import Stream
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from dagster_operators.transactions.lease import IsRunAlive
     from dagster_operators.transactions.owner import Owner
-    from dagster_operators.transactions.records import Complete
+    from dagster_operators.transactions.records import Complete, Repair
 
 
 class Pipeline:
@@ -154,6 +155,15 @@ class Pipeline:
         Returns:
             What the epoch did; ``empty`` when the sources held nothing new.
         """
+        coordinator = self.epochs.coordinator
+        try:
+            return self._run_epoch(wait_seconds)
+        except BaseException:
+            with contextlib.suppress(StorageError):  # the error at hand says more
+                coordinator.close()  # whoever corrects what is wrong need not wait for our lease to end
+            raise
+
+    def _run_epoch(self, wait_seconds: float) -> EpochResult:
         started = time.monotonic()
         handle = self.epochs.begin(self._owner, wait_seconds=wait_seconds)
         begun = time.monotonic()
@@ -175,6 +185,31 @@ class Pipeline:
     def _catch_up(self, wait_seconds: float) -> Iterator[EpochResult]:
         while not (result := self.run_epoch(wait_seconds=wait_seconds)).empty:
             yield result
+
+    def repair(self, table: str, keep: Literal["ours", "theirs"]) -> Repair | None:
+        """Settle a table that someone else has written or put back to an older version; the next epoch then goes on.
+
+        Args:
+            table: A table's name, or as errors name it: ``tables/clean``, ``state/per_route.partials``.
+            keep: ``"ours"`` puts the content of the last epoch back (what was written since stays in the table's history);
+                ``"theirs"`` accepts the table as it is now.
+
+        Returns:
+            What was recorded in the ledger; None when nothing was wrong.
+
+        Raises:
+            PipelineBusyError: A run is at work.
+            LedgerError: There is no such table, or it cannot be kept that way.
+            RestoredTableError: The table, or the content that is to be put back, is gone.
+        """
+        if keep not in ("ours", "theirs"):
+            raise PipelineError(f"repair keeps 'ours' or 'theirs', not {keep!r}", pipeline=self.name, table=table)
+        coordinator = self.epochs.coordinator
+        coordinator.open(self._owner)
+        try:
+            return coordinator.repair(table if "/" in table else f"tables/{table}", keep)
+        finally:
+            coordinator.close()
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

@@ -51,7 +51,8 @@ def test_a_union_comes_from_all_its_inputs() -> None:
     first = pipeline.source("first", MemorySource([], schema="k string"))
     second = pipeline.source("second", MemorySource([], schema="k string"))
     first.union(second).to_table("both")
-    assert column_lineage(pipeline.dataflow, pipeline.tables["both"]) == {"k": ((Upstream("source", "first"), "k"), (Upstream("source", "second"), "k"))}
+    origins = tuple((Upstream("source", name), "k") for name in ("first", "second"))
+    assert column_lineage(pipeline.dataflow, pipeline.tables["both"]) == {"k": origins}
 
 
 def test_explain_shows_stages_state_and_lineage_without_an_engine() -> None:

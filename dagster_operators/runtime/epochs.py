@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.rejects import REJECTS_SCHEMA
-from dagster_operators.errors import OperatorsError
+from dagster_operators.errors import FencedError, OperatorsError, PipelineError, SourceError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.operators.source import SourceOperator
@@ -121,6 +121,14 @@ class Epochs:
         for name in made.sources:
             connector = self._connector(name)
             if connector is not None and connector.on_corrupt == "reject":
+                if f"{name}_rejects".lower() in (table.lower() for table in self._dataflow.tables):
+                    raise PipelineError(
+                        f"the source's rejects go to the table '{name}_rejects', and there is a table of that name",
+                        pipeline=self._dataflow.name,
+                        source=name,
+                        table=f"{name}_rejects",
+                        remedy="give the table or the source another name",
+                    )
                 yield (
                     f"tables/{name}_rejects",
                     DatasetRecord(_REJECTS, "append", f"Records of {name} that could not be parsed", _REJECTS),
@@ -136,13 +144,20 @@ class Epochs:
             ForeignWriteError: Someone else wrote one of the pipeline's tables.
         """
         started = time.monotonic()
-        self.coordinator.open(owner, wait_seconds=wait_seconds)
-        handle = self.coordinator.begin(self.record(), self.choose)
-        self.begin_seconds = time.monotonic() - started
-        return handle
+        while True:
+            self.coordinator.open(owner, wait_seconds=max(0.0, started + wait_seconds - time.monotonic()))
+            try:
+                handle = self.coordinator.begin(self.record(), self.choose)
+            except FencedError:  # between two epochs anyone may take over: nothing of ours is lost, so we queue again
+                continue
+            self.begin_seconds = time.monotonic() - started
+            return handle
 
     def choose(self, view: LedgerView) -> Slices | None:
-        """The next slice of every source, or None when there is nothing new."""
+        """The slices of the epoch that is open, as long as they can be read; else the next ones, None when there is nothing new."""
+        begin = view.open_begin
+        if begin is not None and begin.plan.sources == self.record().sources and self._readable(begin.slices):
+            return begin.slices
         last = view.last_complete
         positions, watermarks = (last.offsets, last.watermarks) if last else ({}, {})
         offsets: dict[str, SourceSlice] = {}
@@ -171,6 +186,18 @@ class Epochs:
             if connector is not None:
                 offsets[name] = SourceSlice(None, None, connector.pin())
         return Slices(offsets, frozenset(finished))
+
+    def _readable(self, slices: Slices) -> bool:
+        """Whether all that an epoch was to read is still there as it was: a file may have been corrected since."""
+        for name in self.plan().sources:
+            connector, piece = self._connector(name), slices.offsets.get(name)
+            if connector is None or piece is None or piece.items is None:
+                continue
+            try:
+                connector.verify(piece.items, self._schemas[name])
+            except SourceError:
+                return False
+        return True
 
     def run_stage(self, handle: EpochHandle, stage: str) -> Manifest:
         """Run a stage unless a valid manifest of it is there already."""

@@ -140,7 +140,7 @@ def _carry_out(
             case BeginEpoch(epoch, slices):
                 begun = yield from _begin(run, view, plan, epoch, slices)
             case TakeUp(begin):
-                begun = yield Append(replace(begin, plan=plan, generation=run.generation), view.version)
+                begun = yield from _take_up(run, view, plan, begin)
             case AbortParticipants(epoch):
                 for index, name in enumerate(run.participants, start=1):
                     yield CallParticipant(name, "abort", epoch, run.generation, None, index)
@@ -166,6 +166,17 @@ def _begin(
     result: LedgerView | Conflict = yield Append(
         Begin(epoch, run.generation, begin_id, slices, watermarks, versions, plan), view.version
     )
+    return result
+
+
+def _take_up(run: RunContext, view: LedgerView, plan: PlanRecord, begin: Begin) -> Steps[LedgerView | Conflict | None]:
+    """Go on with the epoch's slices, or begin it anew if what they name is no longer there as it was."""
+    slices: Slices | None = yield Choose(view)
+    if slices is None:
+        return None
+    if slices != begin.slices:
+        return (yield from _begin(run, view, plan, begin.epoch, slices))
+    result: LedgerView | Conflict = yield Append(replace(begin, plan=plan, generation=run.generation), view.version)
     return result
 
 

@@ -194,7 +194,7 @@ def _missing(path: str, error: OSError) -> MissingInputError:
             "the input folder or file does not exist", file=path, remedy="create it, or correct the source's path"
         )
     reason = "may not be read" if isinstance(error, PermissionError) else f"cannot be read ({error})"
-    return MissingInputError(f"the input folder {reason}", file=path)
+    return MissingInputError(f"the input folder {reason}", file=path, remedy="correct the source's path, or the access to it")
 
 
 def _vanished(path: str) -> MissingInputError:

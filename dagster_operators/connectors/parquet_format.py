@@ -73,7 +73,11 @@ def footer(location: FileLocation, file: SourceFile) -> Footer:
             types = {field.name: field.type for field in opened.schema_arrow}
             return Footer(opened.metadata.num_rows, types, _ranges(opened.metadata, types))
         except (pa.ArrowException, OSError) as error:
-            raise BadInputError(f"a Parquet file is truncated or unreadable ({error})", file=location.full_path(file)) from error
+            raise BadInputError(
+                f"a Parquet file is truncated or unreadable ({error})",
+                file=location.full_path(file),
+                remedy="write it again, or remove it",
+            ) from error
 
 
 def verify(location: FileLocation, file: SourceFile, columns: Mapping[str, Any]) -> None:
@@ -92,14 +96,18 @@ def verify(location: FileLocation, file: SourceFile, columns: Mapping[str, Any])
         if column not in types:
             found = ", ".join(types)
             raise BadInputError(
-                f"a column of the schema is not in the file, which has {found}", file=location.full_path(file), column=column
+                f"a column of the schema is not in the file, which has {found}",
+                file=location.full_path(file),
+                column=column,
+                remedy="rewrite the file, or remove it",
             )
         if not _fits(types[column], kind):
+            times = ", with times in microseconds" if _is_nanoseconds(types[column]) else ""
             raise BadInputError(
                 f"a column is {types[column]} in the file and {shown_type(kind)} in the schema",
                 file=location.full_path(file),
                 column=column,
-                remedy="rewrite the file, with times in microseconds" if _is_nanoseconds(types[column]) else "rewrite the file",
+                remedy=f"rewrite the file{times}, or remove it",
             )
 
 

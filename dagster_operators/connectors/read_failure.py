@@ -47,7 +47,7 @@ def explain_read_failure(
     if _NAMES_FILES in text or not _ABOUT_INPUT.search(text):
         return None
     for path, file in files.items():
-        failure = _attempt(functools.partial(_count, frame, file))
+        failure = _attempt(functools.partial(_read_all, frame, file))
         if isinstance(failure, Exception):
             return _explained(_without_trace(failure), path, file, rejects)
     return None
@@ -72,8 +72,9 @@ def _explained(text: str, path: str, file: F, rejects: Callable[[F], DataFrame] 
     )
 
 
-def _count(frame: Callable[[F], DataFrame], file: F) -> int:
-    return frame(file).count()
+def _read_all(frame: Callable[[F], DataFrame], file: F) -> None:
+    """Read every value of a file, and keep none; a count would be answered by a footer alone."""
+    frame(file).write.format("noop").mode("overwrite").save()
 
 
 def _first_reject(frame: Callable[[F], DataFrame], file: F) -> Row | None:

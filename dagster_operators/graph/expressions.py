@@ -109,11 +109,14 @@ def _parse(expression: str) -> Expression:
     return tree
 
 
-def _explain(error: Exception) -> tuple[str]:
+def _explain(error: Exception) -> tuple[str, str]:
+    """What is wrong and what to do."""
     found = getattr(error, "errors", None) or [{}]
     description = found[0].get("description") or str(error).splitlines()[0]
+    if description.startswith("Required keyword"):  # the parser's word for an operator that lacks an operand
+        description = "something is missing"
     near = found[0].get("highlight")
-    return (f"the expression cannot be read: {description}" + (f" near {near!r}" if near else ""),)
+    return f"the expression cannot be read: {description}" + (f" near {near!r}" if near else ""), "write it as Spark SQL"
 
 
 def _position(expression: str, error: Exception) -> int | None:

@@ -92,7 +92,7 @@ def _show(pipeline: do.Pipeline) -> None:
     for table, order in SHOWN.items():
         rows = snapshot.read(table)
         print(f"\n{table} as of epoch {snapshot.epoch}: {rows.count()} rows")
-        print(rows.orderBy(order, ascending=False).limit(5).toPandas().to_string(index=False))
+        rows.orderBy(order, ascending=False).show(5, truncate=False)
 
 
 if __name__ == "__main__":

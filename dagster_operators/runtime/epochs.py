@@ -154,7 +154,7 @@ class Epochs:
             return handle
 
     def choose(self, view: LedgerView) -> Slices | None:
-        """The slices of the epoch that is open, as long as they can be read; else the next ones, None when there is nothing new."""
+        """The slices of the open epoch, as long as they can be read; else the next ones, None when there is nothing new."""
         begin = view.open_begin
         if begin is not None and begin.plan.sources == self.record().sources and self._readable(begin.slices):
             return begin.slices

@@ -211,6 +211,33 @@ class Pipeline:
         finally:
             coordinator.close()
 
+    def clean(self, keep: str | timedelta = "7 days", *, keep_epochs: int = 2) -> int:
+        """Delete files that only old epochs need: state that was folded, rewritten files, what dead attempts left.
+
+        Epochs older than what is kept can no longer be read, neither here nor with ``VERSION AS OF``.
+
+        Args:
+            keep: Epochs completed within this time stay readable.
+            keep_epochs: At least so many epochs stay readable, however old.
+
+        Returns:
+            How many data files were deleted.
+
+        Raises:
+            PipelineBusyError: A run is at work.
+        """
+        oldest = time.time() - parse_duration(keep) / 1e6
+        done = self.history()[: -max(keep_epochs, 1)]
+        horizon = next((complete.epoch + 1 for complete in reversed(done) if complete.committed_at < oldest), None)
+        if horizon is None:
+            return 0
+        coordinator = self.epochs.coordinator
+        coordinator.open(self._owner)
+        try:
+            return coordinator.clean(horizon)
+        finally:
+            coordinator.close()
+
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, table: str, epoch: int | None = None) -> DataFrame:

@@ -1,7 +1,7 @@
 """Frozen dataclasses to JSON and back, strictly: a field too many, missing or of the wrong type is an error.
 
-Records and manifests outlive the process that wrote them, so what is read is checked completely; nothing in a storage root is ever
-unpickled or evaluated.
+Records and manifests outlive the process that wrote them, so what is read is checked completely; nothing in a storage root is
+ever unpickled or evaluated.
 
 >>> @dataclasses.dataclass(frozen=True)
 ... class Point:
@@ -61,7 +61,7 @@ def encode(value: Any) -> Any:
     raise LedgerError(f"a {type(value).__name__} cannot be written to the ledger", remedy="use plain JSON values")
 
 
-def decode(kind: Any, data: Any, place: str = "") -> Any:
+def decode(kind: Any, data: Any, place: str = "") -> Any:  # noqa: PLR0911 - one for each kind of type
     """Plain JSON values as a value of the annotated type ``kind``."""
     if kind is Any or kind == JSON:
         return data
@@ -112,7 +112,7 @@ def _fields(kind: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
-def _expect(holds: bool, data: Any, place: str, value: Any = None) -> Any:
+def _expect(holds: bool, data: Any, place: str, value: Any = None) -> Any:  # noqa: FBT001 - it reads like an assert
     if not holds:
         raise LedgerError(f"{place} has the unexpected value {str(data)[:80]!r}")
     return value

@@ -126,7 +126,8 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[Led
     prepared = _all_prepared(view, begin)
     manifests: list[Manifest] = []
     for record in prepared:
-        manifests.append((yield ReadManifest(record.epoch, record.stage, record.attempt, record.digest)))
+        manifest: Manifest = yield ReadManifest(record.epoch, record.stage, record.attempt, record.digest)
+        manifests.append(manifest)
     _check_outcomes(run, begin, manifests)
     changes = changes_by_dataset(manifests, begin.plan)
     tables = yield ReadTables(tuple(sorted(view.versions.keys() | begin.plan.datasets.keys())))
@@ -136,10 +137,12 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[Led
             raise ForeignWriteError("a new table was deleted", pipeline=run.pipeline, table=dataset, remedy="start a new run")
     for dataset, change in changes.items():
         if change.removes and (missing := (yield FindMissing(dataset, tables[dataset].version, change.removes))):
-            raise LedgerError(f"{len(missing)} files to be removed are not in the table: {missing[:3]}", pipeline=run.pipeline, table=dataset)
+            raise LedgerError(
+                f"{len(missing)} files to be removed are not in the table: {missing[:3]}", pipeline=run.pipeline, table=dataset
+            )
     for index, (name, data) in enumerate(commit_data(run, manifests), start=1):
         yield CallParticipant(name, "prepare", begin.epoch, run.generation, data, index)
-    expected = {**{dataset: 0 for dataset in begin.plan.datasets}, **view.versions}
+    expected = {**dict.fromkeys(begin.plan.datasets, 0), **view.versions}
     expected.update({dataset: expected[dataset] + 1 for dataset in changes})
 
     def decision(now: LedgerView) -> Decision | None:
@@ -147,7 +150,9 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[Led
         if now.decision is not None:
             return None
         if _all_prepared(now, current) != prepared:
-            raise LedgerError("a stage was prepared anew meanwhile", pipeline=run.pipeline, epoch=begin.epoch, remedy="commit again")
+            raise LedgerError(
+                "a stage was prepared anew meanwhile", pipeline=run.pipeline, epoch=begin.epoch, remedy="commit again"
+            )
         return Decision(begin.epoch, run.generation, begin.begin_id, tuple(manifests), expected)
 
     return (yield from append(view, run, decision))
@@ -157,7 +162,10 @@ def _all_prepared(view: LedgerView, begin: Begin) -> tuple[Prepared, ...]:
     missing = [stage.name for stage in begin.plan.stages if stage.name not in view.prepared]
     if missing:
         raise LedgerError(
-            f"not all stages are prepared: {', '.join(missing)}", pipeline=view.name, epoch=begin.epoch, remedy="run these stages first"
+            f"not all stages are prepared: {', '.join(missing)}",
+            pipeline=view.name,
+            epoch=begin.epoch,
+            remedy="run these stages first",
         )
     return tuple(view.prepared[stage.name] for stage in begin.plan.stages)
 
@@ -167,7 +175,8 @@ def _check_outcomes(run: RunContext, begin: Begin, manifests: list[Manifest]) ->
     if failed:
         first = failed[0]
         raise CheckFailedError(
-            f"{', '.join(f'{check.table}.{check.name}' for check in failed)} failed: {first.failed_rows} of {first.total_rows} rows "
+            f"{', '.join(f'{check.table}.{check.name}' for check in failed)} failed: "
+            f"{first.failed_rows} of {first.total_rows} rows "
             f"do not satisfy {first.expression}",
             pipeline=run.pipeline,
             table=first.table,
@@ -239,7 +248,7 @@ def _commit_tables(run: RunContext, view: LedgerView, decision: Decision, change
                 )
             if (yield CommitTable(dataset, base, decision.epoch, change, view.pipeline, index)) is None:
                 break
-            base = base_for_commit(view, dataset, (yield ReadTables((dataset,)))[dataset])
+            base = base_for_commit(view, dataset, (yield ReadTables((dataset,)))[dataset])  # noqa: PLW2901 - another wrote
 
 
 def _completion(view: LedgerView, decision: Decision, run: RunContext, committed_at: float) -> Complete:
@@ -249,7 +258,11 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
     last, plan, manifests = view.last_complete, begin.plan, decision.manifests
     changed = decided_datasets(view)
     slices = begin.slices
-    versions = {**dict.fromkeys(plan.datasets, 0), **view.versions, **{name: version_after_commit(view, name) for name in changed}}
+    versions = {
+        **dict.fromkeys(plan.datasets, 0),
+        **view.versions,
+        **{name: version_after_commit(view, name) for name in changed},
+    }
     finished = set(slices.finished) | set(last.finished if last else ())
     return Complete(
         epoch=decision.epoch,
@@ -267,12 +280,16 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
         committed_at=committed_at,
         seconds={manifest.stage: manifest.seconds for manifest in manifests},
         plan=plan.fingerprint,
-        fingerprints={**(last.fingerprints if last else {}), **{name: record.fingerprint for name, record in plan.datasets.items()}},
+        fingerprints={
+            **(last.fingerprints if last else {}),
+            **{name: record.fingerprint for name, record in plan.datasets.items()},
+        },
         sources={**(last.sources if last else {}), **plan.sources},
         last_epochs={**view.last_epochs, **dict.fromkeys(changed, decision.epoch)},
         checks=tuple(check for manifest in manifests for check in manifest.checks),
         external=tuple(name for manifest in manifests for name in manifest.commit_data),
         schemas=plan.schemas,
+        horizon=view.horizon,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from dagster_operators.errors import LedgerError, PipelineBusyError, UnknownEpochError
 from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.transactions.cleaning import clean_up
 from dagster_operators.transactions.commit import RunContext, Steps, commit_epoch
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.history import History
@@ -41,13 +42,14 @@ class Coordinator:
         is_run_alive: Asked about owners that are Dagster runs, before their heartbeat counts.
 
     Example:
-        ``open`` once per run, then ``begin``, ``prepare`` for every stage in topological order, and ``commit``; ``close`` at the end.
+        ``open`` once per run, then ``begin``, ``prepare`` for every stage in order, and ``commit``; ``close`` at the end.
 
     >>> import tempfile
     >>> from dagster_operators.transactions.plan import StageRecord
     >>> plan = PlanRecord("p", (StageRecord("clean", "f"),), {"numbers": "n"})
     >>> def work(attempt):
-    ...     return Manifest("demo", attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads, rows={"clean": 3})
+    ...     rows = {"clean": 3}
+    ...     return Manifest("demo", attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads, rows=rows)
     >>> with tempfile.TemporaryDirectory() as root, Coordinator("demo", root) as run:
     ...     generation = run.open(Owner.of_process())
     ...     handle = run.begin(plan, lambda view: Slices({"numbers": SourceSlice(None, 3, [1, 2, 3])}))
@@ -75,7 +77,9 @@ class Coordinator:
         self._tables = Tables(self.root)
         self._lease = Lease(self.root, lease_seconds)
         self._history = History(self._ledger)
-        self._world = World(self.root, self._ledger, self._tables, self._lease, self._participants, is_run_alive)
+        self._world = World(
+            self.root, self._ledger, self._tables, self._lease, participants=self._participants, is_run_alive=is_run_alive
+        )
         self._lease_seconds = lease_seconds
         self._is_run_alive = is_run_alive
         self._generation = 0
@@ -185,13 +189,14 @@ class Coordinator:
         last = self.last_complete()
         if last and epoch in {None, last.epoch}:
             return last
-        found = next((complete for complete in self.history() if complete.epoch == epoch), None)
+        first = self.view().horizon
+        found = next((complete for complete in self.history() if complete.epoch == epoch and complete.epoch >= first), None)
         if found is None:
-            known = f"epochs 1 to {last.epoch} are complete" if last else "none is complete yet"
+            known = f"epochs {first} to {last.epoch} can be read" if last else "none is complete yet"
             raise UnknownEpochError(
-                f"{'there is no completed epoch' if epoch is None else f'epoch {epoch} is not complete'}; {known}",
+                f"{'there is no completed epoch' if epoch is None else f'epoch {epoch} is not there'}; {known}",
                 pipeline=self.pipeline,
-                first_epoch=1 if last else None,
+                first_epoch=first if last else None,
                 last_epoch=last.epoch if last else None,
             )
         return found
@@ -225,6 +230,10 @@ class Coordinator:
             return self._run(repair_table(self._context(generation), table, keep))
         finally:
             self.close()
+
+    def clean(self, epoch: int) -> int:
+        """Make ``epoch`` the oldest one that can be read and delete the files that only older ones needed; how many."""
+        return self._run(clean_up(self._context(self._generation), self.versions(epoch)))
 
     def close(self) -> None:
         """Stop the heartbeat. The pipeline becomes free, unless the owner is a Dagster run, whose next step goes on."""

@@ -1,6 +1,7 @@
 """What the protocol asks the world to do. The protocol itself does no input or output: it yields these and gets the results.
 
-So the same protocol runs on real storage (``coordinator.py``) and in a model world in which tests try every interleaving and crash.
+So the same protocol runs on real storage (``coordinator.py``) and in a model world in which tests try every interleaving and
+crash.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from dagster_operators.transactions.manifest import Change, Manifest
-from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import EPOCH_FOLDER, DatasetRecord, EpochHandle
 from dagster_operators.transactions.records import Record
 from dagster_operators.transactions.view import LedgerView
@@ -154,7 +154,7 @@ class FindMissing:
 
 @dataclass(frozen=True)
 class RestoreTable:
-    """Put a table at version ``found`` back to the content of ``version``, as a new commit. Result: the new TableStatus, or Conflict."""
+    """Give a table at version ``found`` the content of ``version`` again, in a new commit. Result: its status, or Conflict."""
 
     dataset: str
     found: int
@@ -221,6 +221,15 @@ class DeleteAttempts:
 
 
 @dataclass(frozen=True)
+class DeleteOutdated:
+    """Delete the files of epochs up to this one that are in none of these versions of the datasets. Result: how many."""
+
+    epoch: int
+    versions: Mapping[str, int]
+    name: ClassVar[str] = "delete_outdated"
+
+
+@dataclass(frozen=True)
 class CallParticipant:
     """Call ``prepare``, ``commit``, ``abort`` or ``recover`` of an external participant. Result: None."""
 
@@ -266,6 +275,7 @@ Effect: TypeAlias = (
     | Choose
     | ListAttempts
     | DeleteAttempts
+    | DeleteOutdated
     | CallParticipant
     | MakeId
     | Now
@@ -278,6 +288,7 @@ DURABLE: tuple[type, ...] = (
     RestoreTable,
     WriteManifest,
     DeleteAttempts,
+    DeleteOutdated,
     CallParticipant,
 )
 """The effects that others can see; a failpoint stands before and after each."""

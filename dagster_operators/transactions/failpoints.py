@@ -1,8 +1,9 @@
 """Named places at which a test may kill the process or look around.
 
-Every durable effect of the commit protocol has a failpoint before and after it; the runtime adds its own with ``reach``. The environment
-variable ``DAGSTER_OPERATORS_FAILPOINT`` names one: the process kills itself (SIGKILL) when it gets there, as ``after:append_decision``,
-``before:commit_table:2`` (the second table of the epoch) or ``before:write_manifest#3`` (the third time).
+Every durable effect of the commit protocol has a failpoint before and after it; the runtime adds its own with ``reach``. The
+environment variable ``DAGSTER_OPERATORS_FAILPOINT`` names one: the process kills itself (SIGKILL) when it gets there, as
+``after:append_decision``, ``before:commit_table:2`` (the second table of the epoch) or ``before:write_manifest#3`` (the third
+time).
 
 >>> names = []
 >>> with watch(names.append):
@@ -38,13 +39,15 @@ _DURABLE: Final = (
     "abort_participant",
     "recover_participant",
     "append_repair",
+    "append_clean",
+    "delete_outdated",
     "restore_table",
     "fold_ledger",
 )
 _STAGE: Final = ("stage:half_files", "stage:files_written")
 
 FAILPOINTS: Final[tuple[str, ...]] = (*(f"{when}:{name}" for name in _DURABLE for when in ("before", "after")), *_STAGE)
-"""All names. ``create_table``, ``commit_table`` and the participants' also exist for one of several only: ``before:commit_table:2``."""
+"""All names. Those of tables and participants also exist for one of several only: ``before:commit_table:2``."""
 
 _reached: Counter[str] = Counter()
 _watchers: list[Callable[[str], None]] = []

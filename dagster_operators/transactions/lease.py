@@ -1,4 +1,4 @@
-"""Is the owner of a generation alive? A heartbeat file that its processes refresh, the process table, and Dagster's run status say."""
+"""Is the owner of a generation alive? Its heartbeat file, the process table, and Dagster's run status say."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _IDLE: Final = b'"idle"'
 class Lease:
     """The heartbeat of one generation: a file with a counter, written every third of the lease while the owner works.
 
-    A stopped or stuck owner misses its heartbeats and may be taken over; the ledger then refuses it. So the lease only decides who may
-    try, never who may write.
+    A stopped or stuck owner misses its heartbeats and may be taken over; the ledger then refuses it. So the lease only decides
+    who may try, never who may write.
     """
 
     def __init__(self, root: Root, lease_seconds: float) -> None:
@@ -44,7 +44,9 @@ class Lease:
         self.pause()
         self._write(generation, "working")
         stop = self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._refresh, args=(generation, stop), name=f"heartbeat-g{generation}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._refresh, args=(generation, stop), name=f"heartbeat-g{generation}", daemon=True
+        )
         self._thread.start()
 
     def pause(self) -> None:

@@ -16,7 +16,7 @@ from dagster_operators.transactions.ledger_files import (
     foldable,
     read_rows,
     to_entries,
-    to_rows,
+    to_row,
     write_rows,
 )
 from dagster_operators.transactions.manifest import FORMAT_VERSION, check_format
@@ -69,7 +69,7 @@ class DeltaLedger:
         if table is None or view is None:
             return Conflict(self.view())
         entry = Entry(view.entries[-1].seq + 1 if view.entries else 1, round(time.time(), 6), record)
-        add = write_rows(self._root, to_rows(entry))
+        add = write_rows(self._root, to_row(entry))
         if not self._commit(table, [add], []):
             return Conflict(self.view())
         self._view = view.appended(version + 1, entry)
@@ -129,7 +129,9 @@ class DeltaLedger:
         self._table = self._view = None
         view = self._open()
         if view.pipeline != before.pipeline or view.entries[-1].seq < before.entries[-1].seq:
-            raise LedgerError("the ledger was removed or replaced while in use", pipeline=self._name, file=self._root.join("ledger"))
+            raise LedgerError(
+                "the ledger was removed or replaced while in use", pipeline=self._name, file=self._root.join("ledger")
+            )
         return view
 
     def _create(self) -> None:
@@ -159,7 +161,7 @@ class DeltaLedger:
         """The format record, by compare-and-set on the empty table: of two runs that create the ledger at once, one writes it."""
         table = self._loaded()
         entry = Entry(1, round(time.time(), 6), Format(FORMAT_VERSION, uuid.uuid4().hex, self._name))
-        self._commit(table, [write_rows(self._root, to_rows(entry))], [])
+        self._commit(table, [write_rows(self._root, to_row(entry))], [])
         table.update_incremental()
 
     def _tail(self, table: DeltaTable) -> LedgerView | None:
@@ -173,7 +175,10 @@ class DeltaLedger:
         check_format(first.format)
         if first.name != self._name:
             raise LedgerError(
-                f"the storage root belongs to the pipeline {first.name!r}", pipeline=self._name, file=self._root.uri, remedy="choose another root"
+                f"the storage root belongs to the pipeline {first.name!r}",
+                pipeline=self._name,
+                file=self._root.uri,
+                remedy="choose another root",
             )
         rows = _last_rows(self._root, files)
         return LedgerView(table.version(), first.pipeline, first.name, ()).appended(table.version(), *to_entries(rows))

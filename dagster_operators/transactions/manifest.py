@@ -16,7 +16,7 @@ FORMAT_VERSION: Final = 1
 
 
 KEY_GROUPS: Final = "key-groups"
-"""The folder level (no column of the data) that says which key groups an updating table's file holds, as ``key-groups=000-127``."""
+"""The folder level (no column of the data) that says which key groups a file holds, as ``key-groups=000-127``."""
 
 _RANGE: Final = re.compile(rf"{KEY_GROUPS}=(\d+)-(\d+)/")
 
@@ -90,7 +90,8 @@ class Manifest:
         profile: Seconds by part of the work.
         commit_data: What each external participant needs to commit, by its name; plain JSON, no secrets.
 
-    >>> manifest = Manifest("flights", 1, "clean", "g1-0a", "f", changes=(Change("tables/clean", (FileEntry("e1-g1-0a/a", 9, 1),)),))
+    >>> change = Change("tables/clean", (FileEntry("e1-g1-0a/a", 9, 1),))
+    >>> manifest = Manifest("flights", 1, "clean", "g1-0a", "f", changes=(change,))
     >>> Manifest.from_json(manifest.to_json()) == manifest
     True
     """

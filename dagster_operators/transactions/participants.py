@@ -9,16 +9,17 @@ from typing import Any, Protocol, runtime_checkable
 class Participant(Protocol):
     """The four calls of two-phase commit. Each may be repeated after a crash and must then do no more than the first time.
 
-    ``commit_data`` is what the sink's stage put into ``Manifest.commit_data`` under the participant's name. It identifies the attempt, and
-    a sink keeps what it prepared under it. Once prepared, data may be dropped by ``abort`` and ``recover`` only, never because time passed.
+    ``commit_data`` is what the sink's stage put into ``Manifest.commit_data`` under the participant's name. It identifies the
+    attempt, and a sink keeps what it prepared under it. Once prepared, data may be dropped by ``abort`` and ``recover`` only,
+    never because time passed.
 
-    ``generation`` is the fencing token of the run that calls. A run that was thought dead may call late, so a sink remembers the highest
-    generation it has seen, in the same place and transaction as the data, and raises ``FencedError`` at a lower one. ``commit`` needs
-    none: what is decided is committed by whoever comes first.
+    ``generation`` is the fencing token of the run that calls. A run that was thought dead may call late, so a sink remembers the
+    highest generation it has seen, in the same place and transaction as the data, and raises ``FencedError`` at a lower one.
+    ``commit`` needs none: what is decided is committed by whoever comes first.
 
     Examples:
-        A sink that stages rows in a table of its own and moves them by ``INSERT ... SELECT`` would note the epoch in the same database
-        transaction, and skip the move when the epoch is already noted.
+        A sink that stages rows in a table of its own and moves them by ``INSERT ... SELECT`` would note the epoch in the same
+        database transaction, and skip the move when the epoch is already noted.
     """
 
     def prepare(self, epoch: int, commit_data: Any, generation: int) -> None:

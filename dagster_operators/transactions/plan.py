@@ -1,4 +1,4 @@
-"""What an epoch is made of: the pipeline's plan as far as the commit protocol needs it, the slices read, and the handle on the epoch."""
+"""What an epoch is made of: the plan as far as the commit protocol needs it, the slices read, and the handle on the epoch."""
 
 from __future__ import annotations
 

@@ -71,7 +71,8 @@ def open_generation(owner: Owner, pipeline: str, participants: tuple[str, ...] =
             liveness: Liveness = yield CheckOwner(view)
             if liveness.alive:
                 raise PipelineBusyError(
-                    f"another run is working on the pipeline: {view.owner}; its lease ends {_moment(liveness.lease_ends)} unless renewed"
+                    f"another run is working on the pipeline: {view.owner}; "
+                    f"its lease ends {_moment(liveness.lease_ends)} unless renewed"
                     f"{liveness.reason and f' ({liveness.reason})'}",
                     pipeline=pipeline,
                     owner=str(view.owner),
@@ -218,7 +219,7 @@ def _tidy_streams(epoch: int, run: RunContext) -> Steps[None]:
 
 
 def resume_epoch(run: RunContext, handle: EpochHandle) -> Steps[EpochHandle]:
-    """Go on with an epoch that another process or run began. An epoch that has been completed can be resumed, to hear its result."""
+    """Go on with an epoch that another process or run began; with a completed one, to hear its result."""
     view: LedgerView = yield ReadLedger()
     fence(view, run)
     last = view.last_complete
@@ -256,7 +257,9 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
     upstream: dict[str, Manifest] = {}
     for name in record.upstream:
         if name not in view.prepared:
-            raise LedgerError(f"the upstream stage {name!r} is not prepared", pipeline=run.pipeline, stage=stage, remedy="run it first")
+            raise LedgerError(
+                f"the upstream stage {name!r} is not prepared", pipeline=run.pipeline, stage=stage, remedy="run it first"
+            )
         upstream[name] = yield _read(view.prepared[name])
     unique = yield MakeId()
     attempt = StageAttempt(handle.epoch, stage, f"g{run.generation}-{unique}", record.fingerprint, handle, upstream)
@@ -319,7 +322,9 @@ def check_manifest(manifest: Manifest, attempt: StageAttempt, run: RunContext) -
     strays = [file.path for change in manifest.changes for file in change.adds if not file.path.startswith(folder)]
     if found != wanted or strays:
         raise LedgerError(
-            f"the manifest is not this attempt's: {found} instead of {wanted}" if found != wanted else f"files outside {folder}: {strays[:3]}",
+            f"the manifest is not this attempt's: {found} instead of {wanted}"
+            if found != wanted
+            else f"files outside {folder}: {strays[:3]}",
             pipeline=run.pipeline,
             stage=attempt.stage,
             epoch=attempt.epoch,

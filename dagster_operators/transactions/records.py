@@ -1,6 +1,7 @@
 """The ledger's records. Each is one row; together, in order, they are all the protocol ever knows.
 
->>> record = Begin(epoch=1, generation=1, begin_id="b", slices=Slices(), watermarks={}, base_versions={}, plan=PlanRecord("p", ()))
+>>> plan = PlanRecord("p", ())
+>>> record = Begin(epoch=1, generation=1, begin_id="b", slices=Slices(), watermarks={}, base_versions={}, plan=plan)
 >>> from_body("begin", body(record)) == record
 True
 """
@@ -24,7 +25,7 @@ class Format:
     """The first record: the version of the format and which pipeline this is.
 
     Attributes:
-        pipeline: A uuid made when the ledger was created; tables carry it, so that a deleted and recreated ledger does not fit them.
+        pipeline: A uuid made with the ledger; tables carry it, so that a deleted and recreated ledger does not fit them.
         name: The pipeline's name.
     """
 
@@ -108,6 +109,7 @@ class Complete:
         last_epochs: The last epoch that committed to each dataset, as the dataset's application transaction says.
         external: External participants of the epoch.
         schemas: The schema of each source and lookup table, pinned from the first epoch on.
+        horizon: The oldest epoch that could be read then.
     """
 
     kind: ClassVar[str] = "complete"
@@ -132,6 +134,7 @@ class Complete:
     checks: tuple[CheckOutcome, ...] = ()
     external: tuple[str, ...] = ()
     schemas: Mapping[str, str] = field(default_factory=dict)
+    horizon: int = 1
 
 
 @dataclass(frozen=True)
@@ -152,10 +155,20 @@ class Repair:
     applied_epoch: int
 
 
-Record: TypeAlias = Format | Generation | Begin | Prepared | Decision | Complete | Repair
+@dataclass(frozen=True)
+class Clean:
+    """Files that only epochs before this one needed may be gone from here on."""
+
+    kind: ClassVar[str] = "clean"
+
+    epoch: int
+    generation: int
+
+
+Record: TypeAlias = Format | Generation | Begin | Prepared | Decision | Complete | Repair | Clean
 
 _KINDS: Final[Mapping[str, type[Record]]] = {
-    kind.kind: kind for kind in (Format, Generation, Begin, Prepared, Decision, Complete, Repair)
+    kind.kind: kind for kind in (Format, Generation, Begin, Prepared, Decision, Complete, Repair, Clean)
 }
 
 

@@ -13,7 +13,10 @@ from dagster_operators.transactions.records import Begin, Prepared
 from dagster_operators.transactions.tables import columns_of
 from dagster_operators.transactions.view import LedgerView
 
-_REPAIR = "find out who wrote it; then repair(table, keep='ours') puts our content back, repair(table, keep='theirs') accepts what is there"
+_REPAIR = (
+    "find out who wrote it; then repair(table, keep='ours') puts our content back, "
+    "repair(table, keep='theirs') accepts what is there"
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ Action: TypeAlias = RollForward | NewGeneration | TidyUp | AbortParticipants | T
 
 
 def recover(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> tuple[Action, ...]:
-    """The actions that lead to a begun epoch, in order. After ``RollForward`` and ``NewGeneration`` the ledger is to be looked at again.
+    """The actions that lead to a begun epoch, in order. After ``RollForward`` and ``NewGeneration`` look at the ledger again.
 
     Raises:
         ForeignWriteError: Someone else wrote a table.
@@ -119,7 +122,9 @@ def check_table(view: LedgerView, dataset: str, status: TableStatus, version: in
         raise RestoredTableError("a table of the pipeline was deleted", remedy="restore it from a backup", **place)
     if status.pipeline != view.pipeline:
         raise ForeignWriteError(
-            "there is a table that is not this pipeline's", remedy="move it away, or choose another storage root or table name", **place
+            "there is a table that is not this pipeline's",
+            remedy="move it away, or choose another storage root or table name",
+            **place,
         )
     if status.version < version or (status.version == version and status.applied_epoch < last_epoch):
         raise RestoredTableError("a table of the pipeline is older than the ledger says", remedy=_REPAIR, **place)
@@ -151,7 +156,9 @@ def _difference(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, st
     before, after = dict(stored), dict(wanted)
     parts = [f"{name} ({before[name]}) is gone" for name in before if name not in after]
     parts += [f"{name} ({after[name]}) is new" for name in after if name not in before]
-    parts += [f"{name} was {before[name]} and is {after[name]}" for name in before if after.get(name, before[name]) != before[name]]
+    parts += [
+        f"{name} was {before[name]} and is {after[name]}" for name in before if after.get(name, before[name]) != before[name]
+    ]
     return "; ".join(parts) or "their order"
 
 

@@ -7,8 +7,8 @@ from typing import Literal
 from dagster_operators.errors import LedgerError, RestoredTableError
 from dagster_operators.transactions.commit import RunContext, Steps, append, changes_by_dataset, fence
 from dagster_operators.transactions.effects import Conflict, FindMissing, ReadLedger, ReadTables, RestoreTable, TableStatus
-from dagster_operators.transactions.recovery import version_after_commit
 from dagster_operators.transactions.records import Repair
+from dagster_operators.transactions.recovery import version_after_commit
 from dagster_operators.transactions.view import LedgerView
 
 
@@ -25,7 +25,9 @@ def repair_table(run: RunContext, dataset: str, keep: Literal["ours", "theirs"])
     status: TableStatus = (yield ReadTables((dataset,)))[dataset]
     expected = _expected(view, dataset, status)
     if not status.exists or status.pipeline != view.pipeline:
-        raise RestoredTableError("the table was deleted or replaced; it cannot be repaired from its own log", remedy="restore a backup", **place)
+        raise RestoredTableError(
+            "the table was deleted or replaced; it cannot be repaired from its own log", remedy="restore a backup", **place
+        )
     if status.version == expected and status.applied_epoch >= view.last_epochs.get(dataset, 0):
         return None
     found = status.version
@@ -55,7 +57,9 @@ def _restore(view: LedgerView, dataset: str, status: TableStatus, expected: int,
         )
     result: TableStatus | Conflict = yield RestoreTable(dataset, status.version, expected, view.pipeline)
     if isinstance(result, Conflict):
-        raise LedgerError("the table is being written right now", pipeline=run.pipeline, table=dataset, remedy="stop the writer, then repair")
+        raise LedgerError(
+            "the table is being written right now", pipeline=run.pipeline, table=dataset, remedy="stop the writer, then repair"
+        )
     return result
 
 

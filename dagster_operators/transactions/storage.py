@@ -83,7 +83,7 @@ class Root:
         return self.modified(path) is not None
 
     def modified(self, path: str) -> float | None:
-        """When it was written by the storage's clock, in seconds since 1970 (0 for folders of an object store); None when not there."""
+        """When it was written, in seconds since 1970 (0: a folder of an object store); None when not there."""
         from pyarrow import fs
 
         with self.guard(path, "a file cannot be looked up"):

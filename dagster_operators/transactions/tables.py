@@ -44,7 +44,11 @@ class Tables:
     def status(self, dataset: str, pipeline: str) -> TableStatus:
         """What the table says now. Cheap when nobody wrote since we last looked."""
         loaded = self._loaded.get(dataset)
-        if loaded and self._stamp(dataset, loaded.status.version) == loaded.stamp and not self._has(dataset, loaded.status.version + 1):
+        if (
+            loaded
+            and self._stamp(dataset, loaded.status.version) == loaded.stamp
+            and not self._has(dataset, loaded.status.version + 1)
+        ):
             return loaded.status
         return self._load(dataset, pipeline).status if self._is_table(dataset) else self._forget(dataset)
 

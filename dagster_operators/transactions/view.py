@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import PlanRecord
-from dagster_operators.transactions.records import Begin, Complete, Decision, Entry, Generation, Prepared, Record, Repair
+from dagster_operators.transactions.records import Begin, Clean, Complete, Decision, Entry, Generation, Prepared, Record, Repair
 
 R = TypeVar("R", bound=Record)
 
@@ -100,7 +100,11 @@ class LedgerView:
         candidates = [record for record in self.records if isinstance(record, Prepared) and record.begin_id == begin.begin_id]
         for stage in begin.plan.stages:
             for record in candidates:
-                if record.stage == stage.name and record.fingerprint == stage.fingerprint and _reads_valid(record, stage.upstream, valid):
+                if (
+                    record.stage == stage.name
+                    and record.fingerprint == stage.fingerprint
+                    and _reads_valid(record, stage.upstream, valid)
+                ):
                     valid[stage.name] = record
                     break
         return valid
@@ -118,6 +122,12 @@ class LedgerView:
         epochs = dict(self.last_complete.last_epochs) if self.last_complete else {}
         epochs.update({repair.dataset: repair.applied_epoch for repair in self.repairs()})
         return epochs
+
+    @cached_property
+    def horizon(self) -> int:
+        """The oldest epoch that can be read."""
+        cleaned = (record.epoch for record in self.records if isinstance(record, Clean))
+        return max(cleaned, default=self.last_complete.horizon if self.last_complete else 1)
 
     def repairs(self) -> Iterator[Repair]:
         """The repairs since the last completed epoch."""
@@ -142,7 +152,9 @@ def still_needed(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     if not epochs:
         return entries
     first = next(
-        index for index, entry in enumerate(entries) if isinstance(entry.record, Begin | Complete) and entry.record.epoch == max(epochs)
+        index
+        for index, entry in enumerate(entries)
+        if isinstance(entry.record, Begin | Complete) and entry.record.epoch == max(epochs)
     )
     return entries[first:]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from dagster_operators.errors import LedgerError, StorageError
 from dagster_operators.transactions import effects as fx
+from dagster_operators.transactions.cleaning import delete_outdated
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.lease import IsRunAlive, Lease
 from dagster_operators.transactions.ledger import DeltaLedger
@@ -36,6 +37,7 @@ class World:
         ledger: DeltaLedger,
         tables: Tables,
         lease: Lease,
+        *,
         participants: Mapping[str, Participant],
         is_run_alive: IsRunAlive | None,
     ) -> None:
@@ -71,7 +73,7 @@ class World:
         self._ledger.fold()
         reach("after:fold_ledger")
 
-    def _look(self, effect: fx.Effect) -> Any:
+    def _look(self, effect: fx.Effect) -> Any:  # noqa: PLR0911 - one for each kind
         """Effects that change nothing."""
         match effect:
             case fx.ReadLedger():
@@ -94,7 +96,7 @@ class World:
                 return time.time()
         raise TypeError(f"an effect that cannot be performed here: {effect}")
 
-    def _change(self, effect: fx.Effect) -> Any:
+    def _change(self, effect: fx.Effect) -> Any:  # noqa: PLR0911 - one for each kind
         """Effects that others can see."""
         match effect:
             case fx.Append(record, version):
@@ -111,6 +113,8 @@ class World:
                 return hashlib.sha256(text).hexdigest()
             case fx.DeleteAttempts():
                 return self._delete_attempts(effect)
+            case fx.DeleteOutdated():
+                return delete_outdated(self._root, self._tables, effect)
             case fx.CallParticipant():
                 return self._call_participant(effect)
         raise TypeError(f"an effect that cannot be performed here: {effect}")

@@ -58,7 +58,9 @@ def test_a_union_comes_from_all_its_inputs() -> None:
 def test_explain_shows_stages_state_and_lineage_without_an_engine() -> None:
     pipeline = Pipeline("p", root="unused")
     rows = pipeline.source("rows", MemorySource([], schema="k string, v long, t timestamp"), event_time="t", lateness="1 hour")
-    rows.key_by("k").window(Tumbling("1 hour")).aggregate(total="sum(v)", name="sums").to_table("hourly", checks={"some": "total > 0"})
+    rows.key_by("k").window(Tumbling("1 hour")).aggregate(total="sum(v)", name="sums").to_table(
+        "hourly", checks={"some": "total > 0"}
+    )
     text = pipeline.explain()
     for line in ("stage hourly", "chain: rows -> sums", "lateness 1 hour", "shuffle by k, window; state table state/sums.panes",
                  "check some: total > 0", "total <- rows.v"):  # fmt: skip

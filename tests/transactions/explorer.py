@@ -1,7 +1,7 @@
 """Runs several runs of the protocol on the model world in every possible order, with crashes, and checks every state it reaches.
 
-A run is a generator; it is put back into any of its states by replaying the results it was sent. States are the same if the world is the
-same and each run stands at the same place with the same local variables.
+A run is a generator; it is put back into any of its states by replaying the results it was sent. States are the same if the world
+is the same and each run stands at the same place with the same local variables.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from tests.transactions.invariants import check
-from tests.transactions.model_world import Model, World, intern, record_number
-
 from dagster_operators.errors import FencedError, LedgerError
 from dagster_operators.transactions import commit as commit_steps
 from dagster_operators.transactions import effects as fx
@@ -24,6 +21,8 @@ from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord
 from dagster_operators.transactions.records import Record
 from dagster_operators.transactions.view import LedgerView
+from tests.transactions.invariants import check
+from tests.transactions.model_world import Model, World, intern, record_number
 
 RECORDS = get_args(Record)
 
@@ -149,7 +148,9 @@ class Exploration:
 
     def _session(self, run: Run) -> Generator[fx.Effect, Any, None]:
         plan = self.plans[int(run.name)] if run.name != "fresh" else self.plans[0]
-        identity = "shared" if self.same_owner and run.name != "fresh" and not run.incarnation else f"{run.name}-{run.incarnation}"
+        identity = (
+            "shared" if self.same_owner and run.name != "fresh" and not run.incarnation else f"{run.name}-{run.incarnation}"
+        )
         owner = Owner("dagster", identity, "host", "boot", 1, 1.0)
         sinks = ("sink",) if self.sink else ()
         generation = yield from protocol.open_generation(owner, "model", sinks)
@@ -183,7 +184,7 @@ class Exploration:
         except StopIteration:
             return world, dataclasses.replace(run, results=(), ended="done", place="done")
         except (FencedError, LedgerError) as error:
-            assert self._was_fenced(world, steps, run), f"a run that was not fenced failed: {error!r}"
+            assert self._was_fenced(world, steps, run), f"a run that was not fenced failed: {error!r}"  # noqa: PT017
             return world, dataclasses.replace(run, results=(), ended="fenced", place="fenced")
         return self._settle(world, run, steps, effect)
 
@@ -214,13 +215,15 @@ def _place(steps: Any) -> Any:
     frames = []
     while steps is not None and getattr(steps, "gi_frame", None) is not None:
         frame = steps.gi_frame
-        values = tuple((name, _number(value)) for name, value in sorted(frame.f_locals.items()) if name not in {"self", "run", "plan"})
+        values = tuple(
+            (name, _number(value)) for name, value in sorted(frame.f_locals.items()) if name not in {"self", "run", "plan"}
+        )
         frames.append((frame.f_code.co_name, frame.f_lasti, values))
         steps = steps.gi_yieldfrom
     return tuple(frames)
 
 
-def _number(value: Any) -> Any:
+def _number(value: Any) -> Any:  # noqa: C901, PLR0911 - one for each type
     """Something hashable that is equal for equal values."""
     if value is None or isinstance(value, int | str | float):
         return value

@@ -87,7 +87,9 @@ class Flow:
             )
         else:
             (staged,) = attempt.upstream["clean"].change("streams/clean").adds
-            read = pq.read_table(self.run.root.path("streams/clean", staged.path), filesystem=self.run.root.files)["n"].to_pylist()
+            read = pq.read_table(self.run.root.path("streams/clean", staged.path), filesystem=self.run.root.files)[
+                "n"
+            ].to_pylist()
             before = self.run.files("tables/sums", attempt.handle.base_versions["tables/sums"])
             old = read_numbers(self.run, "tables/sums", attempt.handle.base_versions["tables/sums"])
             total = sum(old) + sum(read)

@@ -1,10 +1,9 @@
-"""What must hold in every state of the model world, whatever was interleaved and whoever died: the promises of the commit protocol."""
+"""The promises of the commit protocol: what holds in every state of the model world, whoever was interleaved or died."""
 
 from __future__ import annotations
 
-from tests.transactions.model_world import FACTS, SUMS, World, interned
-
 from dagster_operators.transactions.records import Begin, Complete, Decision, Generation, Prepared
+from tests.transactions.model_world import FACTS, SUMS, World, interned
 
 
 def check(world: World, *, sink: bool) -> None:
@@ -77,14 +76,20 @@ def check_files(world: World, records: list) -> None:
     view = world.view()
     for record in view.prepared.values():
         assert isinstance(record, Prepared)
-        assert (int(record.digest), record.attempt) in world.manifests or view.decision, "the manifest of a valid attempt was deleted"
+        assert (int(record.digest), record.attempt) in world.manifests or view.decision, (
+            "the manifest of a valid attempt was deleted"
+        )
         assert ("tables", record.epoch, record.attempt) in world.files, "files of a valid attempt were deleted"
-        assert ("streams", record.epoch, record.attempt) in world.files or record.epoch in completed, "a stream was deleted too early"
+        assert ("streams", record.epoch, record.attempt) in world.files or record.epoch in completed, (
+            "a stream was deleted too early"
+        )
 
 
 def check_sink(world: World, records: list) -> None:
     """The external sink has each decided epoch at most once, with what was decided, and every complete one."""
-    decided = [(r.epoch, data) for r in records if isinstance(r, Decision) for m in r.manifests for data in m.commit_data.values()]
+    decided = [
+        (r.epoch, data) for r in records if isinstance(r, Decision) for m in r.manifests for data in m.commit_data.values()
+    ]
     committed = list(world.sink.committed)
     assert committed == decided[: len(committed)], "the sink holds something else than decided"
     completes = [record.epoch for record in records if isinstance(record, Complete)]

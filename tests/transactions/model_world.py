@@ -26,7 +26,8 @@ SUMS = "tables/sums"
 def plan_of(*stages: str, source: str = "s", sink: bool = False) -> PlanRecord:
     """A chain of stages; the first writes ``FACTS``, the last ``SUMS``. ``sink`` only marks the plan for the model's stages."""
     records = tuple(
-        StageRecord(stage, f"{stage}{'+sink' if sink else ''}", (stages[index - 1],) if index else ()) for index, stage in enumerate(stages)
+        StageRecord(stage, f"{stage}{'+sink' if sink else ''}", (stages[index - 1],) if index else ())
+        for index, stage in enumerate(stages)
     )
     datasets = {FACTS: DatasetRecord(SCHEMA, "append"), SUMS: DatasetRecord(SCHEMA, "updating")}
     return PlanRecord("-".join(stages), records, {"numbers": source}, datasets)
@@ -232,13 +233,17 @@ class Model:
 
     def abort(self, world, effect, unique):
         sink = self.fenced_sink(world, effect)
-        return world._replace(sink=sink._replace(prepared=frozenset(item for item in sink.prepared if item[0] != effect.epoch))), None
+        return world._replace(
+            sink=sink._replace(prepared=frozenset(item for item in sink.prepared if item[0] != effect.epoch))
+        ), None
 
     def recover(self, world, effect, unique):
         if effect.generation <= world.sink.generation:
             return world, None
         sink = self.fenced_sink(world, effect)
-        return world._replace(sink=sink._replace(prepared=frozenset(item for item in sink.prepared if item[0] <= effect.epoch))), None
+        return world._replace(
+            sink=sink._replace(prepared=frozenset(item for item in sink.prepared if item[0] <= effect.epoch))
+        ), None
 
 
 def _method(effect: fx.Effect) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.transactions.explorer import Exploration
-from tests.transactions.model_world import Model, plan_of
 
 from dagster_operators.errors import OperatorsError
 from dagster_operators.transactions import commit, protocol
 from dagster_operators.transactions.effects import DeleteAttempts, ListAttempts
 from dagster_operators.transactions.recovery import BeginEpoch, NewGeneration, TakeUp, recover
+from tests.transactions.explorer import Exploration
+from tests.transactions.model_world import Model, plan_of
 
 ONE = plan_of("a")
 SINK = plan_of("a", sink=True)

@@ -1,0 +1,66 @@
+"""Deleting files that no epoch still to be read needs: what VACUUM is to one table, for a whole pipeline.
+
+Files are committed in the epoch whose folder they lie in, or never. So a file in the folder of an epoch up to the *horizon* that
+is not active as of the horizon's completion belongs to no later version, whatever became of it. The horizon is recorded before
+anything is deleted: older epochs are refused to readers from then on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from dagster_operators.transactions.commit import RunContext, Steps, append, fence
+from dagster_operators.transactions.effects import DeleteOutdated, ReadLedger
+from dagster_operators.transactions.records import Clean, Complete
+from dagster_operators.transactions.storage import Root
+from dagster_operators.transactions.tables import Tables
+from dagster_operators.transactions.view import LedgerView
+
+_EPOCH: Final = re.compile(r"e(\d+)(?:-|$)")
+
+
+def clean_up(run: RunContext, horizon: Complete) -> Steps[int]:
+    """Make ``horizon`` the oldest epoch that can be read, and delete what only older ones needed; how many files that was."""
+    view: LedgerView = yield ReadLedger()
+    fence(view, run)
+    record = Clean(horizon.epoch, run.generation)
+    yield from append(view, run, lambda now: record if now.horizon < horizon.epoch else None)
+    deleted: int = yield DeleteOutdated(horizon.epoch, horizon.versions)
+    return deleted
+
+
+def delete_outdated(root: Root, tables: Tables, effect: DeleteOutdated) -> int:
+    """Delete the files of epochs up to the horizon that are not active as of it, with those epochs' manifests and streams."""
+    deleted = 0
+    for dataset, version in effect.versions.items():
+        folders = [name for name in root.children(dataset) if _is_old(name, effect.epoch)]
+        active = {file.path for file in tables.files(dataset, version)} if folders else set()
+        for folder in folders:
+            deleted += _delete_inactive(root, dataset, folder, active)
+    for kind in ("manifests", *(f"streams/{name}" for name in root.children("streams"))):
+        for name in root.children(kind):
+            if _is_old(name, effect.epoch):
+                root.delete_folder(f"{kind}/{name}")
+    return deleted
+
+
+def _is_old(name: str, epoch: int) -> bool:
+    found = _EPOCH.match(name)
+    return found is not None and int(found[1]) <= epoch
+
+
+def _delete_inactive(root: Root, dataset: str, folder: str, active: set[str]) -> int:
+    from pyarrow import fs
+
+    base = root.path(dataset)
+    with root.guard(f"{dataset}/{folder}", "a folder cannot be listed"):
+        found = root.files.get_file_info(fs.FileSelector(f"{base}/{folder}", recursive=True, allow_not_found=True))
+    files = [info.path.removeprefix(f"{base}/") for info in found if info.is_file]
+    gone = [path for path in files if path not in active]
+    if len(gone) == len(files):
+        root.delete_folder(f"{dataset}/{folder}")
+    else:
+        for path in gone:
+            root.delete_file(f"{dataset}/{path}")
+    return sum(path.endswith(".parquet") for path in gone)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from dagster_operators.errors import JavaMissingError
+from dagster_operators.runtime.engine import check_java
 from tests.engines import CONNECT, EMBEDDED, ENGINES, SAIL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def _lacks(what: str) -> NoReturn:
+    """End a test that needs something this machine does not have: it is skipped, but in CI nothing may be missing."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI needs {what}")
+    pytest.skip(f"needs {what}")
 
 
 def _engines_of(item: pytest.Item) -> list[str]:
@@ -36,6 +46,10 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """Embedded Apache Spark with Delta on two cores."""
+    try:
+        check_java()
+    except JavaMissingError as error:
+        _lacks(f"Java ({error})")
     return EMBEDDED.session()
 
 
@@ -49,6 +63,7 @@ def connect(spark: SparkSession) -> SparkSession:
 @pytest.fixture(scope="session")
 def sail() -> SparkSession:
     """Embedded Sail behind Spark Connect."""
-    pytest.importorskip("pysail.spark")
+    if importlib.util.find_spec("pysail") is None:
+        _lacks("Sail, the extra sail")
     os.environ.setdefault("RUST_LOG", "off")
     return SAIL.session()

@@ -64,6 +64,10 @@ class LogicalOperator(ABC):
 
     kind: ClassVar[str] = ""
     stateful: ClassVar[bool] = False
+    batch: ClassVar[bool] = False
+    """Whether it lowers to a batch operator, which runs in Python workers over Arrow batches, behind a shuffle by its keys."""
+    holds_time: ClassVar[bool] = False
+    """Whether the operator itself says what its output watermark is at the end of each epoch, instead of :meth:`watermark`."""
 
     name: str
     chain: bool = True
@@ -76,9 +80,26 @@ class LogicalOperator(ABC):
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         """The type of the output stream; raises SchemaError where the inputs do not fit."""
 
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:  # noqa: ARG002
+        """The types of further output streams, by port, as ``late`` for late rows; none unless the operator has some."""
+        return {}
+
+    def chains_after(self, before: LogicalOperator) -> bool:
+        """Whether it may share a stage with the operator before it, whatever the user wants."""
+        return not before.batch
+
     @abstractmethod
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         """Which input columns each output column comes from."""
+
+    def side_lineage(self, port: str, inputs: Sequence[StreamType]) -> Lineage:
+        """The same for a side output: by default the columns of equal names."""
+        kind = self.side_outputs(inputs)[port]
+        pairs = {
+            column: [(i, column) for i, one in enumerate(inputs) if column in (one.columns or ())]
+            for column in kind.columns or ()
+        }
+        return {column: frozenset(origins) for column, origins in pairs.items()}
 
     @abstractmethod
     def lower(self, inputs: Sequence[StreamType]) -> object:

@@ -88,6 +88,9 @@ class StageContext(Protocol):
     def count_late(self, operator: str, frame: DataFrame, late: str) -> DataFrame:
         """The same rows, with those for which the condition holds counted as late when the frame is computed."""
 
+    def put_out(self, operator: str, port: str, rows: Callable[[], DataFrame]) -> None:
+        """Give the rows of one of the operator's side outputs; they are made only if somebody reads them."""
+
     def state(self, operator: str, table: str) -> StateRuns:
         """One of the operator's state tables."""
 
@@ -107,10 +110,12 @@ class Analysis:
     Attributes:
         output: An empty DataFrame of the output schema.
         states: For each state table an empty DataFrame of its schema.
+        sides: For each side output an empty DataFrame of its schema.
     """
 
     output: DataFrame
     states: Mapping[str, DataFrame] = field(default_factory=dict)
+    sides: Mapping[str, DataFrame] = field(default_factory=dict)
 
 
 class RelationalOperator(ABC):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.dataflow import Check, Dataflow, Table
 from dagster_operators.graph.operator import LogicalOperator, StreamType
+from dagster_operators.graph.side_output import SideOutput
 from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
 from dagster_operators.operators.lookup import Lookup
 from dagster_operators.operators.physical import quoted
@@ -203,6 +204,30 @@ class Stream:
     def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
         """Aggregate all rows ever seen into one row (after :meth:`key_by`: one row per key)."""
         return KeyedStream(self, ()).aggregate(aggregates, name=name, **more)
+
+    def late(self, *, name: str | None = None) -> Stream:
+        """The rows that came too late for the operator whose output this is, as they came, in a stream of their own."""
+        return self.side_output("late", name=name or f"{self._node}_late")
+
+    def side_output(self, port: str, *, name: str | None = None) -> Stream:
+        """One of the further outputs of the operator whose main output this is.
+
+        Raises:
+            PipelineError: The operator has no output of that name.
+        """
+        node = self._dataflow.nodes[self._node]
+        ports = node.operator.side_outputs([self._dataflow.nodes[before].type for before in node.inputs])
+        if port not in ports:
+            raise PipelineError(
+                f"the operator has no output {port!r}",
+                pipeline=self._dataflow.name,
+                operator=self._node,
+                remedy=f"it has: {', '.join(ports) or 'only its main output'}",
+            )
+        for other in self._dataflow.consumers(self._node):
+            if isinstance(other.operator, SideOutput) and other.operator.port == port:
+                return Stream(self._dataflow, other.name)
+        return self._add(SideOutput, name or f"{self._node}_{port}", chain=True, port=port, type=ports[port])
 
     def start_new_stage(self) -> Self:
         """The same stream; the next operator begins a new stage."""

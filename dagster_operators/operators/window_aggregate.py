@@ -7,7 +7,7 @@ panes have all expired leave the state without being read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -74,6 +74,10 @@ class WindowAggregate(LogicalOperator):
         return {**keys, WINDOW_START: time, WINDOW_END: time, **values}
 
     @override
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return {"late": inputs[0]}
+
+    @override
     def watermark(self, inputs: int) -> int:
         return self.window.output_watermark(inputs)
 
@@ -97,7 +101,7 @@ class AggregateWindows(RelationalOperator):
         self._parts = self.logical.parts.for_rows(inputs[0])
         panes = self._partials(self._panes(inputs[0]))
         self._parts = self._parts.for_partials(panes)
-        return Analysis(self._close(panes, MIN_WATERMARK, MAX_WATERMARK), {"panes": panes})
+        return Analysis(self._close(panes, MIN_WATERMARK, MAX_WATERMARK), {"panes": panes}, {"late": inputs[0]})
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
@@ -131,6 +135,7 @@ class AggregateWindows(RelationalOperator):
             late = f"{PANE} IS NULL"
             if begin != MIN_WATERMARK:
                 late += f" OR {self._last_start()} + {self.logical.window.size}L <= {begin}L"
+        context.put_out(self.logical.name, "late", lambda: panes.filter(late).drop(PANE))
         return context.count_late(self.logical.name, panes, late).filter(f"NOT ({late})")
 
     def _partials(self, panes: DataFrame) -> DataFrame:

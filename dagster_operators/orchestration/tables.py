@@ -59,8 +59,8 @@ def table_assets(pipeline: Pipeline, keys: AssetKeys) -> dict[str, TableAsset]:
     for stage in stages.values():
         for source in (name for name in stage.operators if name in rejects):
             made[rejects[source]] = _rejects(pipeline, keys, stage, source, rejects[source])
-        if stage.table is not None:
-            made[stage.table.name] = _table(pipeline, keys, stage, stage.table, stages)
+        for table in stage.tables:
+            made[table.name] = _table(pipeline, keys, stage, table, stages)
     return made
 
 
@@ -106,7 +106,7 @@ def _rejects(pipeline: Pipeline, keys: AssetKeys, stage: Stage, source: str, nam
 
 def _own_stages(stage: Stage, stages: Mapping[str, Stage]) -> Iterator[Stage]:
     for name in stage.upstream:
-        if stages[name].table is None:
+        if not stages[name].tables:
             yield from _own_stages(stages[name], stages)
     yield stage
 

@@ -39,16 +39,17 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: dict[str, RelationalOpera
     for name in stage.operators:
         node = dataflow.nodes[name]
         yield f"  {name}: {_operator(node)}"
-        for state in physical[name].states:
+        for state in physical[name].states if name in physical else ():
             yield f"    shuffle by {', '.join(_keys(node)) or 'nothing (one group)'}; state table state/{name}.{state.name}"
-    if stage.table:
-        node = dataflow.nodes[stage.output]
+    for output in stage.outputs:
+        node = dataflow.nodes[output.node]
+        if output.table is None:
+            yield f"  writes stream {output.name}, kept until the epoch is complete"
+            continue
         how = f"one row per {', '.join(node.type.keys)}" if node.type.keys else "append"
-        yield f"  writes table {stage.table.name} ({'updating, ' if node.type.updating else ''}{how})"
-        for name, check in stage.table.checks.items():
+        yield f"  writes table {output.name} ({'updating, ' if node.type.updating else ''}{how})"
+        for name, check in output.table.checks.items():
             yield f"    check {name}: {check.expression}{'' if check.blocking else ' (reports only)'}"
-    else:
-        yield f"  writes stream {stage.name}, kept until the epoch is complete"
 
 
 def _keys(node: Node) -> list[str]:

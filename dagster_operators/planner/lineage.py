@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from dagster_operators.graph.dataflow import Dataflow, Table
+from dagster_operators.graph.dataflow import Dataflow, Node, Table
+from dagster_operators.graph.side_output import SideOutput
 
 
 class Upstream(NamedTuple):
@@ -41,6 +42,12 @@ def _asset_at(dataflow: Dataflow, node: str, *, start: bool) -> Upstream | None:
     return Upstream("source", node) if dataflow.nodes[node].operator.kind == "source" else None
 
 
+def _behind(dataflow: Dataflow, node: str) -> Node:
+    """The node that computes a stream: of a side output the operator that has it, whatever table its main output goes to."""
+    found = dataflow.nodes[node]
+    return dataflow.nodes[found.inputs[0]] if isinstance(found.operator, SideOutput) else found
+
+
 def _assets(dataflow: Dataflow, node: str, *, start: bool = False) -> Iterator[Upstream]:
     asset = _asset_at(dataflow, node, start=start)
     if asset is not None:
@@ -48,7 +55,7 @@ def _assets(dataflow: Dataflow, node: str, *, start: bool = False) -> Iterator[U
         return
     if dataflow.nodes[node].operator.kind == "lookup":
         yield Upstream("lookup", node)
-    for before in dataflow.nodes[node].inputs:
+    for before in _behind(dataflow, node).inputs:
         yield from _assets(dataflow, before)
 
 
@@ -57,7 +64,8 @@ def _origins(dataflow: Dataflow, node: str, column: str, *, start: bool = False)
     if asset is not None:
         yield asset, column
         return
-    here = dataflow.nodes[node]
+    here, side = _behind(dataflow, node), dataflow.nodes[node].operator
     inputs = [dataflow.nodes[name].type for name in here.inputs]
-    for index, before in here.operator.lineage(inputs).get(column, frozenset()):
+    lineage = here.operator.side_lineage(side.port, inputs) if isinstance(side, SideOutput) else here.operator.lineage(inputs)
+    for index, before in lineage.get(column, frozenset()):
         yield from _origins(dataflow, here.inputs[index], before)

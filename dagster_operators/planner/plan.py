@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.side_output import SideOutput
 from dagster_operators.operators.physical import RelationalOperator
 from dagster_operators.operators.projection import DELETED
 from dagster_operators.planner.analysis import analyse, analyse_checks
@@ -80,12 +81,15 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     frames: dict[str, DataFrame] = {}
     states: dict[str, str] = {}
     for node in dataflow:
-        if node.name not in used:
+        if node.name not in used or isinstance(node.operator, SideOutput):
             continue
         before = [frames[name] for name in node.inputs]
         given = [empty(session, inputs[node.name])] if node.name in inputs else []
         analysis = analyse(dataflow, node, physical[node.name], [*before, *given])
         frames[node.name] = empty(session, analysis.output.schema.json())
+        for side in dataflow.consumers(node.name):
+            if isinstance(side.operator, SideOutput):
+                frames[side.name] = analysis.sides[side.operator.port]
         states.update({f"{node.name}.{table}": frame.schema.json() for table, frame in analysis.states.items()})
     for table in dataflow.tables.values():
         analyse_checks(dataflow, table, frames[table.node])

@@ -1,9 +1,10 @@
 """Cutting a dataflow into stages.
 
-An operator joins the stage of the operator before it when that operator has no other consumer and goes to no table, neither asks
-for a new stage, and the stage does not get a second stateful operator. So a stage is a tree of operators with one output, and
-every stream that is read twice is computed once. (The rule is Arroyo's and Flink's chaining rule; a union may chain too, since a
-stage here is one Spark job and not one task.)
+An operator joins the stage of the operator before it when that operator has no other consumer and goes to no table, neither
+asks for a new stage, and the stage does not get a second stateful operator; batch operators follow each other in one stage when
+they have the same key. So a stage is a tree of operators with one main output (and perhaps side outputs), and every stream that is
+read twice is computed once. (The rule is Arroyo's and Flink's chaining rule; a union may chain too, since a stage here is one
+Spark job and not one task.)
 """
 
 from __future__ import annotations
@@ -13,6 +14,32 @@ from dataclasses import dataclass
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Dataflow, Node, Table
+from dagster_operators.graph.side_output import SideOutput
+
+
+@dataclass(frozen=True)
+class Output:
+    """A stream that a stage writes.
+
+    Attributes:
+        node: The operator, or side output, whose rows it has.
+        name: The table it goes to, or a name of its own.
+        table: The table, if any.
+    """
+
+    node: str
+    name: str
+    table: Table | None
+
+    @property
+    def dataset(self) -> str:
+        """Where in the storage root its rows go."""
+        return f"tables/{self.name}" if self.table else self.stream
+
+    @property
+    def stream(self) -> str:
+        """Where the changed rows of an updating table go, for the stages that read them."""
+        return f"streams/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -21,10 +48,10 @@ class Stage:
 
     Attributes:
         name: The table it writes, or the operator it ends with.
-        operators: The names of its operators, in topological order; the last one's output is the stage's.
+        operators: The names of its operators, in topological order.
         inputs: The operators of other stages whose output it reads.
         upstream: The stages of those operators.
-        table: The table that its output goes to, if any.
+        outputs: What it writes, the main output first.
         fingerprint: Changes when the stage would compute something else.
     """
 
@@ -32,18 +59,22 @@ class Stage:
     operators: tuple[str, ...]
     inputs: tuple[str, ...]
     upstream: tuple[str, ...]
-    table: Table | None
+    outputs: tuple[Output, ...]
     fingerprint: str
 
     @property
-    def output(self) -> str:
-        """The operator whose output the stage writes."""
-        return self.operators[-1]
+    def main(self) -> Output:
+        """The output of its last operator."""
+        return self.outputs[0]
 
     @property
-    def dataset(self) -> str:
-        """Where in the storage root its output goes."""
-        return f"tables/{self.table.name}" if self.table else f"streams/{self.name}"
+    def tables(self) -> tuple[Table, ...]:
+        """The tables that it writes."""
+        return tuple(output.table for output in self.outputs if output.table)
+
+    def output(self, node: str) -> Output | None:
+        """What the stage writes of an operator's or side output's rows; None when those stay within the stage."""
+        return next((output for output in self.outputs if output.node == node), None)
 
 
 def cut_stages(dataflow: Dataflow) -> tuple[Stage, ...]:
@@ -61,7 +92,7 @@ def cut_stages(dataflow: Dataflow) -> tuple[Stage, ...]:
             continue
         members: tuple[str, ...] = (node.name,)
         for name in dict.fromkeys(node.inputs):
-            if _chains(dataflow, needed, node, name) and not (_stateful(dataflow, members) and _stateful(dataflow, group[name])):
+            if _chains(dataflow, needed, node, name) and not _two_states(dataflow, node, group[name], members):
                 members = (*group[name], *members)
         ordered = tuple(other for other in dataflow.nodes if other in members)
         group.update(dict.fromkeys(ordered, ordered))
@@ -80,30 +111,55 @@ def _needed(dataflow: Dataflow) -> set[str]:
     return needed
 
 
+def _is_side(dataflow: Dataflow, name: str) -> bool:
+    return isinstance(dataflow.nodes[name].operator, SideOutput)
+
+
 def _chains(dataflow: Dataflow, needed: set[str], node: Node, before: str) -> bool:
-    consumers = [other.name for other in dataflow.consumers(before) if other.name in needed]
-    alone = len(consumers) == 1 and node.inputs.count(before) == 1
-    return node.operator.chain and alone and dataflow.table_of(before) is None
+    if _is_side(dataflow, node.name):
+        return True
+    consumers = [
+        other.name for other in dataflow.consumers(before) if other.name in needed and not _is_side(dataflow, other.name)
+    ]
+    alone = len(consumers) == 1 and node.inputs.count(before) == 1 and not _is_side(dataflow, before)
+    fits = node.operator.chains_after(dataflow.nodes[before].operator)
+    return node.operator.chain and alone and fits and dataflow.table_of(before) is None
+
+
+def _two_states(dataflow: Dataflow, node: Node, before: tuple[str, ...], members: tuple[str, ...]) -> bool:
+    """Whether the stage would shuffle twice."""
+    if node.operator.batch and dataflow.nodes[_main(dataflow, before)].operator.batch:
+        return False
+    return _stateful(dataflow, members) and _stateful(dataflow, before)
 
 
 def _stateful(dataflow: Dataflow, names: tuple[str, ...]) -> bool:
     return any(dataflow.nodes[name].operator.stateful for name in names)
 
 
-def _name(dataflow: Dataflow, members: tuple[str, ...]) -> str:
-    table = dataflow.table_of(members[-1])
+def _main(dataflow: Dataflow, members: tuple[str, ...]) -> str:
+    return next(name for name in reversed(members) if not _is_side(dataflow, name))
+
+
+def _name(dataflow: Dataflow, node: str) -> str:
+    table = dataflow.table_of(node)
     if table:
         return table.name
     taken = {name.lower() for name in dataflow.tables}
-    return members[-1] if members[-1].lower() not in taken else f"{members[-1]}_stream"
+    return node if node.lower() not in taken else f"{node}_stream"
 
 
 def _stage(dataflow: Dataflow, groups: dict[str, tuple[str, ...]], members: tuple[str, ...]) -> Stage:
     outside = dict.fromkeys(name for member in members for name in dataflow.nodes[member].inputs if name not in members)
-    upstream = tuple(_name(dataflow, groups[name]) for name in outside)
-    table = dataflow.table_of(members[-1])
+    upstream = tuple(dict.fromkeys(_name(dataflow, _main(dataflow, groups[name])) for name in outside))
+    written = (_main(dataflow, members), *(name for name in members if _is_side(dataflow, name)))
+    outputs = tuple(Output(node, _name(dataflow, node), dataflow.table_of(node)) for node in written)
     parts = [dataflow.nodes[name].operator.fingerprint() for name in members]
-    checks = sorted((name, check.expression, check.blocking) for name, check in table.checks.items()) if table else []
-    text = repr((members, parts, tuple(outside), [dataflow.nodes[name].inputs for name in members], table and table.name, checks))
+    tables = [
+        (output.name, sorted((name, check.expression, check.blocking) for name, check in output.table.checks.items()))
+        for output in outputs
+        if output.table
+    ]
+    text = repr((members, parts, tuple(outside), [dataflow.nodes[name].inputs for name in members], tables))
     fingerprint = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return Stage(_name(dataflow, members), members, tuple(outside), upstream, table, fingerprint)
+    return Stage(outputs[0].name, members, tuple(outside), upstream, outputs, fingerprint)

@@ -106,14 +106,16 @@ class Epochs:
 
     def _datasets(self, made: Plan) -> Iterator[tuple[str, DatasetRecord]]:
         for stage in made.stages:
-            node = self._dataflow.nodes[stage.output]
-            if stage.table is not None:
-                schema = without_marks(made.schemas[stage.output])
+            for output in stage.outputs:
+                if output.table is None:
+                    continue
+                node = self._dataflow.nodes[output.node]
+                schema = without_marks(made.schemas[output.node])
                 kind: Literal["append", "updating"] = "updating" if node.type.updating else "append"
                 fingerprint = json.dumps([kind, list(node.type.keys or ()), json.loads(schema)])
-                yield stage.dataset, DatasetRecord(schema, kind, stage.table.description, fingerprint)
+                yield output.dataset, DatasetRecord(schema, kind, output.table.description, fingerprint)
             for name in stage.operators:
-                for state in made.physical[name].states:
+                for state in made.physical[name].states if name in made.physical else ():
                     schema = without_marks(made.states[f"{name}.{state.name}"])
                     operator = self._dataflow.nodes[name].operator
                     fingerprint = json.dumps([operator.kind, operator.config(), json.loads(schema)], sort_keys=True)

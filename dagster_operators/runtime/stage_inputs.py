@@ -41,8 +41,8 @@ class StageInputs:
     def upstream(self, operator: str) -> Rows:
         """The rows that another stage staged in this epoch (of an updating table: those that changed)."""
         work = self._work
-        stage = next(stage for stage in work.plan.stages if stage.output == operator)
-        dataset = f"streams/{stage.name}" if work.dataflow.nodes[operator].type.updating else stage.dataset
+        stage, output = next((stage, output) for stage in work.plan.stages if (output := stage.output(operator)))
+        dataset = output.stream if work.dataflow.nodes[operator].type.updating else output.dataset
         change = work.attempt.upstream[stage.name].change(dataset)
         return self._files.read(dataset, change.adds, work.plan.schemas[operator]) if change else None
 

@@ -1,4 +1,4 @@
-"""What a stage writes: its output as a table or stream, rejects, and what the checks say of the staged rows."""
+"""What a stage writes: its outputs as tables or streams, rejects, and what the checks say of the staged rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.operators.projection import DELETED
 from dagster_operators.planner.plan import without_marks
+from dagster_operators.planner.stages import Output
 from dagster_operators.runtime.stage_work import StageWork
 from dagster_operators.runtime.staged_files import StagedFiles
 from dagster_operators.runtime.updating_table import UpdatingTable
@@ -31,60 +32,68 @@ class StageOutputs:
     def __init__(self, work: StageWork, files: StagedFiles) -> None:
         self._work = work
         self._files = files
-        self.rows: dict[str, int] = {work.stage.name: 0}
+        self.rows: dict[str, int] = {output.name: 0 for output in work.stage.outputs}
         self.changes: list[Change] = []
 
-    def write(self, rows: DataFrame) -> None:
-        """Stage the output's rows."""
-        stage = self._work.stage
-        if not self._work.output_type.updating:
-            self._append(stage.name, stage.dataset, rows)
-            return
-        # The changed rows first, as a stream: they are read twice below, and by later stages.
-        entries = self._append(stage.name, self._stream, rows)
-        if entries and stage.table is not None:
-            self._bring_up_to_date(entries, rows.schema.json())
+    def place(self, output: Output) -> str:
+        """The dataset that an output's rows are staged in: of an updating table its stream of changes."""
+        return output.stream if self._work.type_of(output).updating else output.dataset
+
+    def write(self, output: Output, rows: DataFrame) -> None:
+        """Stage an output's rows."""
+        place = self.place(output)
+        self.adopt(output, self._files.write(rows, place, self._work.directory(place)))
+
+    def adopt(self, output: Output, entries: tuple[FileEntry, ...]) -> None:
+        """Take files that hold an output's rows, written in its place."""
+        self._add(output.name, self.place(output), entries)
+        # The changed rows of an updating table come first, as a stream: they are read twice, here and by later stages.
+        if entries and output.table is not None and self._work.type_of(output).updating:
+            self._bring_up_to_date(output, entries)
 
     def write_rejects(self, source: str, rows: DataFrame) -> int:
         """Stage the records of a source that could not be parsed; returns how many."""
-        name = f"{source}_rejects"
-        return sum(entry.rows for entry in self._append(name, f"tables/{name}", rows))
+        dataset = f"tables/{source}_rejects"
+        return self.adopt_rejects(source, self._files.write(rows, dataset, self._work.directory(dataset)))
+
+    def adopt_rejects(self, name: str, entries: tuple[FileEntry, ...]) -> int:
+        """Take files that hold the rejected rows of a source or operator; returns how many rows they are."""
+        self._add(f"{name}_rejects", f"tables/{name}_rejects", entries)
+        return self.rows[f"{name}_rejects"]
 
     def checks(self) -> Iterator[CheckOutcome]:
-        """Try the table's checks on the rows that were staged."""
-        table = self._work.stage.table
-        if table is None or not table.checks:
-            return
-        rows = self._staged_rows()
-        total, failed = 0, dict.fromkeys(table.checks, 0)
+        """Try the tables' checks on the rows that were staged."""
+        for output in self._work.stage.outputs:
+            if output.table is not None and output.table.checks:
+                yield from self._check(output)
+
+    def _check(self, output: Output) -> Iterator[CheckOutcome]:
+        checks = output.table.checks if output.table else {}
+        rows = self._staged_rows(output)
+        total, failed = 0, dict.fromkeys(checks, 0)
         if rows is not None:
-            counted = [f"count_if(NOT coalesce(({check.expression}), false)) AS `{name}`" for name, check in table.checks.items()]
+            counted = [f"count_if(NOT coalesce(({check.expression}), false)) AS `{name}`" for name, check in checks.items()]
             *numbers, total = rows.selectExpr(*counted, "count(*)").collect()[0]
-            failed = dict(zip(table.checks, numbers, strict=True))
-        for name, check in table.checks.items():
-            yield CheckOutcome(table.name, name, not failed[name], check.blocking, failed[name], total, check.expression)
+            failed = dict(zip(checks, numbers, strict=True))
+        for name, check in checks.items():
+            yield CheckOutcome(output.name, name, not failed[name], check.blocking, failed[name], total, check.expression)
 
-    @property
-    def _stream(self) -> str:
-        return f"streams/{self._work.stage.name}"
-
-    def _append(self, name: str, dataset: str, rows: DataFrame) -> tuple[FileEntry, ...]:
-        entries = self._files.write(rows, dataset, self._work.directory(dataset))
+    def _add(self, name: str, dataset: str, entries: tuple[FileEntry, ...]) -> None:
         self.rows[name] = sum(entry.rows for entry in entries)
         if entries:
             self.changes.append(Change(dataset, entries))
-        return entries
 
-    def _bring_up_to_date(self, entries: tuple[FileEntry, ...], schema: str) -> None:
-        work, dataset = self._work, self._work.stage.dataset
-        changed = self._files.read(self._stream, entries, schema)
-        table = UpdatingTable(self._files, work, dataset, without_marks(work.output_schema), work.output_type.keys or ())
+    def _bring_up_to_date(self, output: Output, entries: tuple[FileEntry, ...]) -> None:
+        schema = self._work.schema_of(output)
+        changed = self._files.read(output.stream, entries, schema)
+        keys = self._work.type_of(output).keys or ()
+        table = UpdatingTable(self._files, self._work, output.dataset, without_marks(schema), keys)
         change = None if changed is None else table.apply(changed, entries)
         if change is not None:
             self.changes.append(change)
 
-    def _staged_rows(self) -> DataFrame | None:
-        dataset = self._stream if self._work.output_type.updating else self._work.stage.dataset
-        adds: tuple[FileEntry, ...] = next((change.adds for change in self.changes if change.dataset == dataset), ())
-        rows = self._files.read(dataset, adds, self._work.output_schema)
+    def _staged_rows(self, output: Output) -> DataFrame | None:
+        place = self.place(output)
+        adds: tuple[FileEntry, ...] = next((change.adds for change in self.changes if change.dataset == place), ())
+        rows = self._files.read(place, adds, self._work.schema_of(output))
         return rows.filter(f"NOT {DELETED}") if rows is not None and DELETED in rows.columns else rows

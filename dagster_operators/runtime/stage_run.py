@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import OperatorsError, StageFailedError
+from dagster_operators.graph.side_output import SideOutput
 from dagster_operators.operators.physical import Rows
 from dagster_operators.runtime.observed import Observed
 from dagster_operators.runtime.stage_inputs import StageInputs
@@ -34,6 +35,7 @@ class StageRun:
         self._observed = Observed(work.engine)
         self._files = StagedFiles(work.coordinator.root, work.session, self._wrote)
         self._states: dict[str, StagedState] = {}
+        self._sides: dict[tuple[str, str], DataFrame] = {}
         self._profile: dict[str, float] = {}
         self._outputs = StageOutputs(work, self._files)
         inputs = StageInputs(work, self._files, self._observed)
@@ -51,6 +53,12 @@ class StageRun:
     def count_late(self, operator: str, frame: DataFrame, late: str) -> DataFrame:
         """The same rows, those for which the condition holds being counted as late on the way."""
         return self._observed.watch(f"late {operator}", frame, {"late": f"count_if({late})"})
+
+    def put_out(self, operator: str, port: str, rows: Callable[[], DataFrame]) -> None:
+        """Give the rows of a side output, if there is one."""
+        wanted = (self._work.dataflow.nodes[name] for name in self._work.stage.operators)
+        if any(isinstance(n.operator, SideOutput) and n.operator.port == port and n.inputs == (operator,) for n in wanted):
+            self._sides[operator, port] = rows()
 
     def state(self, operator: str, table: str) -> StagedState:
         """One of the operator's state tables."""
@@ -78,10 +86,12 @@ class StageRun:
     def _run(self, started: float) -> Manifest:
         work, outputs = self._work, self._outputs
         with self._step("operators"):
-            rows = self._compute()
-        if rows is not None:
-            with self._step("write"):
-                outputs.write(rows)
+            computed = self._compute()
+        for output in work.stage.outputs:
+            rows = computed[output.node]
+            if rows is not None:
+                with self._step("write" if output is work.stage.main else f"write {output.name}"):
+                    outputs.write(output, rows)
         with self._step("rejects"):
             rejected = {source: outputs.write_rejects(source, records) for source, records in self._inputs.rejected.items()}
         with self._step("checks"):
@@ -105,12 +115,17 @@ class StageRun:
             profile=self._profile,
         )
 
-    def _compute(self) -> Rows:
+    def _compute(self) -> dict[str, Rows]:
+        """The rows of every operator of the stage, as plans that have not run yet."""
         work = self._work
         rows: dict[str, Rows] = {name: self._inputs.upstream(name) for name in work.stage.inputs}
         for name in work.stage.operators:
-            rows[name] = work.plan.physical[name].run(self, [rows[before] for before in work.dataflow.nodes[name].inputs])
-        return rows[work.stage.output]
+            node = work.dataflow.nodes[name]
+            if isinstance(node.operator, SideOutput):
+                rows[name] = self._sides.get((node.inputs[0], node.operator.port))
+            else:
+                rows[name] = work.plan.physical[name].run(self, [rows[before] for before in node.inputs])
+        return rows
 
     def _late_rows(self) -> dict[str, int]:
         watched = [name.removeprefix("late ") for name in self._observed.names() if name.startswith("late ")]

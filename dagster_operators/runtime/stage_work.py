@@ -12,7 +12,7 @@ from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.lookup import Lookup
 from dagster_operators.operators.source import SourceOperator
 from dagster_operators.planner.plan import Plan
-from dagster_operators.planner.stages import Stage
+from dagster_operators.planner.stages import Output, Stage
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.manifest import FileEntry
 
@@ -46,15 +46,13 @@ class StageWork:
     coordinator: Coordinator
     schemas: Mapping[str, str]
 
-    @property
-    def output_type(self) -> StreamType:
-        """What is known of the stage's output without an engine."""
-        return self.dataflow.nodes[self.stage.output].type
+    def type_of(self, output: Output) -> StreamType:
+        """What is known of an output without an engine."""
+        return self.dataflow.nodes[output.node].type
 
-    @property
-    def output_schema(self) -> str:
-        """The output's schema as the engine sees it."""
-        return self.plan.schemas[self.stage.output]
+    def schema_of(self, output: Output) -> str:
+        """An output's schema as the engine sees it."""
+        return self.plan.schemas[output.node]
 
     def directory(self, dataset: str) -> str:
         """The attempt's own folder in a dataset."""

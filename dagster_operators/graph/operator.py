@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from dagster_operators.errors import SchemaError
+from dagster_operators.graph.user_functions import contents_of
 
 Lineage = Mapping[str, frozenset[tuple[int, str]]]
 """For each output column, the (input index, column) pairs that it is computed from."""
@@ -109,9 +110,15 @@ class LogicalOperator(ABC):
         """The output watermark for an input watermark: the identity unless the operator delays rows."""
         return inputs
 
+    def meaning(self) -> list[Any]:
+        """What the operator computes: its kind, its settings, and the content of the user's functions that they call."""
+        config = self.config()
+        functions = contents_of(config)
+        return [self.kind, config, functions] if functions else [self.kind, config]
+
     def fingerprint(self) -> str:
         """Changes when, and only when, the operator would compute something else."""
-        text = json.dumps([self.kind, self.config()], sort_keys=True, default=str)
+        text = json.dumps(self.meaning(), sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def require(self, stream: StreamType, columns: Sequence[str] | frozenset[str], what: str) -> None:

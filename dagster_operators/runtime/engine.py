@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dagster_operators.errors import EngineError, JavaMissingError, OperatorsError
+from dagster_operators.functions.install import install
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,6 +111,7 @@ class Spark:
                     ) from error
                 _sessions[key] = session
             self._select_api()
+            install(session)
             return session
 
     def _select_api(self) -> None:

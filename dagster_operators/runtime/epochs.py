@@ -118,7 +118,7 @@ class Epochs:
                 for state in made.physical[name].states if name in made.physical else ():
                     schema = without_marks(made.states[f"{name}.{state.name}"])
                     operator = self._dataflow.nodes[name].operator
-                    fingerprint = json.dumps([operator.kind, operator.config(), json.loads(schema)], sort_keys=True)
+                    fingerprint = json.dumps([*operator.meaning(), json.loads(schema)], sort_keys=True)
                     yield f"state/{name}.{state.name}", DatasetRecord(schema, "state", f"State of {name}", fingerprint)
         for name in made.sources:
             connector = self._connector(name)

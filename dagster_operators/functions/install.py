@@ -1,0 +1,71 @@
+"""Makes the functions of the user's own known to an engine's session, each once for as long as its content stays.
+
+Every engine takes them as PySpark's ``arrow_udf``, which passes whole Arrow arrays: so do embedded Spark, Spark Connect and
+Sail 0.7.2. Where an engine should need another way, this is the place.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
+
+from dagster_operators.errors import EngineError, OperatorsError, PipelineError
+from dagster_operators.graph.user_functions import UserFunction, known
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from dagster_operators.functions.shipping import EngineFunction
+
+
+@runtime_checkable
+class Installable(UserFunction, Protocol):
+    """A function that says what an engine has to know."""
+
+    def engine_functions(self) -> Sequence[EngineFunction]:
+        """What is registered with the engine: one or several functions of Arrow arrays."""
+
+
+_installed: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
+_lock = threading.RLock()
+
+
+def install(session: SparkSession) -> None:
+    """Register every function that this session does not have yet, or has with another content.
+
+    Raises:
+        PipelineError: A function has the name of one of Spark's own.
+        EngineError: The engine refused one.
+    """
+    functions = known()
+    if not functions:
+        return
+    with _lock:
+        done = _installed.setdefault(session, {})
+        for function in functions:
+            if isinstance(function, Installable) and done.get(function.name) != function.digest:
+                for part in function.engine_functions():
+                    _register(session, part)
+                done[function.name] = function.digest
+
+
+def _register(session: SparkSession, part: EngineFunction) -> None:
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    if hasattr(F, part.name.lower()):
+        raise PipelineError(
+            f"{part.name}() is one of Spark's own functions", function=part.name, remedy='give yours another name: name="..."'
+        )
+    try:
+        session.udf.register(part.name, arrow_udf(part.shipped(), part.returns))
+    except OperatorsError as error:
+        raise error.at(function=part.name) from error
+    except Exception as error:
+        raise EngineError(
+            f"the engine refused the function {part.name!r}: {str(error).strip().splitlines()[0]}", function=part.name,
+            remedy="see the cause; the type that it returns is written as in a schema",
+        ) from error  # fmt: skip

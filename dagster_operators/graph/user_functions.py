@@ -1,0 +1,106 @@
+"""The functions of the user's own that expressions may call: one per name in a process, known by their content.
+
+What a function does lives in ``functions``; here is only what a dataflow needs to know: which names there are, and a digest of
+what each one does, so that an operator whose function changed has changed.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from dagster_operators.errors import PipelineError
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_CALLED = re.compile(r"\b([A-Za-z]\w*)\b`?\s*\(")
+
+
+@runtime_checkable
+class UserFunction(Protocol):
+    """What is known of a function by its name.
+
+    Attributes:
+        name: What expressions call it.
+        digest: Changes when, and only when, what the function does may have changed.
+        place: Where it was defined, for people and to tell a definition that is run again from another one.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def digest(self) -> str: ...  # noqa: D102
+    @property
+    def place(self) -> str: ...  # noqa: D102
+
+
+Registered = TypeVar("Registered", bound=UserFunction)
+_known: dict[str, UserFunction] = {}
+_lock = threading.Lock()
+
+
+def register(function: Registered) -> Registered:
+    """Make a function known by its name; the same definition may come again (a module that is loaded anew).
+
+    In a notebook (``__main__``) a changed definition replaces the one of the same place.
+
+    Raises:
+        PipelineError: The name is none, or another function has it.
+    """
+    if not _NAME.fullmatch(function.name):
+        raise PipelineError(
+            f"{function.name!r} is no name for a function", function=function.name,
+            remedy='use letters, digits and underscores, a letter first: name="..."',
+        )  # fmt: skip
+    key = function.name.lower()
+    with _lock:
+        other = _known.get(key)
+        replaced = other is not None and other.place == function.place and function.place.startswith("__main__.")
+        if other is not None and other.digest != function.digest and not replaced:
+            raise PipelineError(
+                f"there are two different functions {function.name!r}: one of {other.place}, one of {function.place}",
+                function=function.name, remedy='give one of them another name: name="..."',
+            )  # fmt: skip
+        _known[key] = function
+    return function
+
+
+def forget(name: str) -> None:
+    """Let the name go, so that another function may take it (for tests and notebooks)."""
+    with _lock:
+        _known.pop(name.lower(), None)
+
+
+def find(name: str) -> UserFunction | None:
+    """The function of that name, whatever its case, as Spark compares names."""
+    return _known.get(name.lower())
+
+
+def known() -> tuple[UserFunction, ...]:
+    """All functions there are."""
+    with _lock:
+        return tuple(_known.values())
+
+
+def contents_of(config: Any) -> Mapping[str, str]:
+    """The digest of each function that an operator's configuration calls anywhere in its texts.
+
+    >>> contents_of({"condition": "no_such_function(a) > 1"})
+    {}
+    """
+    if not _known:
+        return {}
+    called = {name.lower() for text in _texts(config) for name in _CALLED.findall(text)}
+    return {name: found.digest for name in sorted(called) if (found := _known.get(name))}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)

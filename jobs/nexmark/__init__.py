@@ -1,0 +1,5 @@
+"""The Nexmark benchmark: an online auction's events, and queries over them as pipelines.
+
+:mod:`~jobs.nexmark.generator` makes the events, :mod:`~jobs.nexmark.queries` has the queries, :mod:`~jobs.nexmark.reference`
+what they come to, :mod:`~jobs.nexmark.run` runs them. See ``docs/nexmark.md``.
+"""

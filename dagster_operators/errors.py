@@ -96,6 +96,10 @@ class StageFailedError(EngineError):
     retryable = True
 
 
+class UserFunctionError(StageFailedError):
+    """A function of the user's own raised, ran out of time, or returned something else than it declares."""
+
+
 class StorageError(OperatorsError):
     """The storage root cannot be read or written."""
 
@@ -130,6 +134,20 @@ class ForeignWriteError(LedgerError):
 
 class RestoredTableError(LedgerError):
     """A table of the pipeline is older than the ledger says: it was restored, replaced or deleted."""
+
+
+class SinkError(OperatorsError):
+    """A sink refused what it was given, or lost it."""
+
+
+class SinkUnavailableError(SinkError):
+    """A sink cannot be reached, or is busy, right now."""
+
+    retryable = True
+
+
+class NotPreparedError(SinkError):
+    """What a sink is to commit is not there: it was never prepared, or was dropped since. It may be written again."""
 
 
 class CheckFailedError(OperatorsError):

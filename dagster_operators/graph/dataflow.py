@@ -41,6 +41,25 @@ class Table:
 
 
 @dataclass(frozen=True)
+class SinkOutput:
+    """A stream's place outside the storage root, which takes part in the commit.
+
+    Attributes:
+        name: The sink's name, unique in the pipeline; what it has taken is remembered under it.
+        node: The operator whose rows it takes.
+        sink: The :class:`~dagster_operators.connectors.sink.Sink`.
+        config: Its settings as JSON, without secrets.
+        description: What the rows are for.
+    """
+
+    name: str
+    node: str
+    sink: Any
+    config: Mapping[str, Any] = field(default_factory=dict)
+    description: str = ""
+
+
+@dataclass(frozen=True)
 class Node:
     """An operator with its place in the dataflow."""
 
@@ -62,6 +81,7 @@ class Dataflow:
         self.name = name
         self.nodes: dict[str, Node] = {}
         self.tables: dict[str, Table] = {}
+        self.sinks: dict[str, SinkOutput] = {}
         self._named: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Node]:
@@ -130,6 +150,34 @@ class Dataflow:
             except OperatorsError as error:
                 raise error.at(pipeline=self.name, table=table.name) from None
         self.tables[table.name] = table
+
+    def add_sink(self, output: SinkOutput) -> None:
+        """Declare that a stream goes to a sink.
+
+        Raises:
+            PipelineError: There is a sink of that name, or the sink takes another stream already.
+        """
+        check_name("sink", output.name, pipeline=self.name)
+        for other in self.sinks.values():
+            if other.name.lower() == output.name.lower():
+                raise PipelineError(
+                    f"there is a sink named {output.name!r} already", pipeline=self.name, sink=output.name,
+                    remedy=f"give it another name; there are: {', '.join(self.sinks)}",
+                )  # fmt: skip
+            if other.sink is output.sink:
+                raise PipelineError(
+                    f"this object is the sink {other.name!r} already", pipeline=self.name, sink=output.name,
+                    remedy="make one for each stream",
+                )  # fmt: skip
+        self.sinks[output.name] = output
+
+    def sinks_of(self, node: str) -> tuple[SinkOutput, ...]:
+        """The sinks that a node's output goes to."""
+        return tuple(output for output in self.sinks.values() if output.node == node)
+
+    def ends_at(self, node: str) -> bool:
+        """Whether a node's output goes to a table or a sink."""
+        return self.table_of(node) is not None or bool(self.sinks_of(node))
 
     def consumers(self, node: str) -> list[Node]:
         """The nodes that read a node's output."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from dagster_operators.errors import PipelineError, SchemaError
-from dagster_operators.graph.dataflow import Check, Dataflow, Table
+from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from dagster_operators.graph.dataflow import Check, Dataflow, SinkOutput, Table
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.side_output import SideOutput
+from dagster_operators.graph.sink_target import SinkTarget
 from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
 from dagster_operators.operators.lookup import Lookup
 from dagster_operators.operators.physical import quoted
@@ -259,4 +260,32 @@ class Stream:
         """
         wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}
         self._dataflow.add_table(Table(table, self._node, description, wanted, dict(tags or {}), tuple(owners)))
+        return self
+
+    def to_sink(self, sink: SinkTarget, *, name: str | None = None, description: str = "") -> Stream:
+        """Hand the stream's rows, epoch by epoch, to something outside the storage root, in the same commit as the tables.
+
+        Args:
+            sink: A :class:`~dagster_operators.connectors.sink.Sink`, for example a PostgresSink; one object for each stream.
+            name: What the sink remembers the pipeline's epochs under: keep it when the pipeline changes. By default the
+                name of the stream.
+            description: What the rows are for.
+
+        Returns:
+            The stream, for operators that read it too.
+
+        Raises:
+            PipelineError: The name is taken, or what is given is no sink.
+            SchemaError: The sink cannot take this stream.
+        """
+        named = name or self._node
+        if not isinstance(sink, SinkTarget):
+            raise PipelineError(
+                f"{sink!r} is no sink", pipeline=self._dataflow.name, sink=named, remedy="use PostgresSink or a Sink of your own"
+            )
+        try:
+            sink.check(self._type)
+        except OperatorsError as error:
+            raise error.at(pipeline=self._dataflow.name, sink=named) from None
+        self._dataflow.add_sink(SinkOutput(named, self._node, sink, sink.config(), description))
         return self

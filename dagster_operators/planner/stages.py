@@ -1,10 +1,10 @@
 """Cutting a dataflow into stages.
 
-An operator joins the stage of the operator before it when that operator has no other consumer and goes to no table, neither
-asks for a new stage, and the stage does not get a second stateful operator; batch operators follow each other in one stage when
-they have the same key. So a stage is a tree of operators with one main output (and perhaps side outputs), and every stream that is
-read twice is computed once. (The rule is Arroyo's and Flink's chaining rule; a union may chain too, since a stage here is one
-Spark job and not one task.)
+An operator joins the stage of the operator before it when that operator has no other consumer and goes to no table or sink,
+neither asks for a new stage, and the stage does not get a second stateful operator; batch operators follow each other in one
+stage when they have the same key. So a stage is a tree of operators with one main output (and perhaps side outputs), and every
+stream that is read twice is computed once. (The rule is Arroyo's and Flink's chaining rule; a union may chain too, since a stage
+here is one Spark job and not one task.)
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def cut_stages(dataflow: Dataflow) -> tuple[Stage, ...]:
 
 def _needed(dataflow: Dataflow) -> set[str]:
     needed: set[str] = set()
-    waiting = [table.node for table in dataflow.tables.values()]
+    waiting = [table.node for table in dataflow.tables.values()] + [sink.node for sink in dataflow.sinks.values()]
     while waiting:
         name = waiting.pop()
         if name not in needed:
@@ -123,7 +123,7 @@ def _chains(dataflow: Dataflow, needed: set[str], node: Node, before: str) -> bo
     ]
     alone = len(consumers) == 1 and node.inputs.count(before) == 1 and not _is_side(dataflow, before)
     fits = node.operator.chains_after(dataflow.nodes[before].operator)
-    return node.operator.chain and alone and fits and dataflow.table_of(before) is None
+    return node.operator.chain and alone and fits and not dataflow.ends_at(before)
 
 
 def _two_states(dataflow: Dataflow, node: Node, before: tuple[str, ...], members: tuple[str, ...]) -> bool:
@@ -160,6 +160,7 @@ def _stage(dataflow: Dataflow, groups: dict[str, tuple[str, ...]], members: tupl
         for output in outputs
         if output.table
     ]
-    text = repr((members, parts, tuple(outside), [dataflow.nodes[name].inputs for name in members], tables))
+    sinks = [(sink.name, output.node, sink.config) for output in outputs for sink in dataflow.sinks_of(output.node)]
+    text = repr((members, parts, tuple(outside), [dataflow.nodes[name].inputs for name in members], tables, *sinks))
     fingerprint = hashlib.sha256(text.encode()).hexdigest()[:16]
     return Stage(outputs[0].name, members, tuple(outside), upstream, outputs, fingerprint)

@@ -20,6 +20,7 @@ from dagster_operators.operators.source import SourceOperator
 from dagster_operators.planner.plan import Plan, empty, plan, without_marks
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.runtime.engine import Engine
+from dagster_operators.runtime.sinks import join_sinks
 from dagster_operators.runtime.stage_run import StageRun
 from dagster_operators.runtime.stage_work import StageWork, connector_of
 from dagster_operators.runtime.staged_files import StagedFiles
@@ -55,6 +56,7 @@ class Epochs:
         self._plan: tuple[tuple[str, ...], Plan] | None = None
         self._schemas: dict[str, str] = {}
         self.coordinator = coordinator
+        join_sinks(dataflow, coordinator)
 
     @property
     def session(self) -> SparkSession:
@@ -69,7 +71,7 @@ class Epochs:
         Raises:
             SchemaError: An operator does not fit its input.
         """
-        shape = (*self._dataflow.nodes, *self._dataflow.tables)
+        shape = (*self._dataflow.nodes, *self._dataflow.tables, *self._dataflow.sinks)
         if self._plan is None or self._plan[0] != shape:
             self._plan = (shape, plan(self.session, self._dataflow, self.input_schemas()))
         return self._plan[1]
@@ -146,6 +148,7 @@ class Epochs:
             ForeignWriteError: Someone else wrote one of the pipeline's tables.
         """
         started = time.monotonic()
+        join_sinks(self._dataflow, self.coordinator)
         while True:
             self.coordinator.open(owner, wait_seconds=max(0.0, started + wait_seconds - time.monotonic()))
             try:

@@ -11,6 +11,7 @@ from dagster_operators.errors import OperatorsError, StageFailedError
 from dagster_operators.graph.side_output import SideOutput
 from dagster_operators.operators.physical import Rows
 from dagster_operators.runtime.observed import Observed
+from dagster_operators.runtime.sinks import write_to_sinks
 from dagster_operators.runtime.stage_inputs import StageInputs
 from dagster_operators.runtime.stage_outputs import StageOutputs
 from dagster_operators.runtime.stage_work import StageWork, connector_of
@@ -98,6 +99,8 @@ class StageRun:
             checks = tuple(outputs.checks())
         states = [change for state in self._states.values() if (change := state.change())]
         reach("stage:files_written")
+        with self._step("sinks"):
+            commit_data = write_to_sinks(work, outputs, checks)
         return Manifest(
             pipeline=work.dataflow.name,
             epoch=work.attempt.epoch,
@@ -113,6 +116,7 @@ class StageRun:
             checks=checks,
             seconds=round(time.monotonic() - started, 4),
             profile=self._profile,
+            commit_data=commit_data,
         )
 
     def _compute(self) -> dict[str, Rows]:

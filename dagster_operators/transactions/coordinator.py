@@ -163,6 +163,15 @@ class Coordinator:
         self._lease.release(handle.generation)
         return complete
 
+    @property
+    def participants(self) -> Mapping[str, Participant]:
+        """The external participants of the commit, by name."""
+        return self._participants
+
+    def join(self, participants: Mapping[str, Participant]) -> None:
+        """Let further participants take part from the next step on."""
+        self._participants.update(participants)
+
     def view(self) -> LedgerView:
         """The ledger as it is now."""
         return self._ledger.view()

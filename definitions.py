@@ -1,4 +1,7 @@
-"""What Dagster loads: the flights job over the folder ``data`` (or the one that ``FLIGHTS_DATA`` names)."""
+"""What Dagster loads: the flights job over the folder ``data`` (or the one that ``FLIGHTS_DATA`` names).
+
+And the Nexmark job over the folder that ``NEXMARK_DATA`` names, if it does: whoever does not ask for it need not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -9,4 +12,9 @@ import dagster_operators as do
 from jobs.flights import build
 
 folder = Path(os.environ.get("FLIGHTS_DATA", Path(__file__).parent / "data"))
-defs = do.build_definitions(build(folder), schedule="*/10 * * * *", sensor=True)
+pipelines = [build(folder)]
+if nexmark := os.environ.get("NEXMARK_DATA"):
+    from jobs.nexmark.job import build as build_nexmark
+
+    pipelines.append(build_nexmark(Path(nexmark)))
+defs = do.build_definitions(*pipelines, schedule="*/10 * * * *", sensor=True)

@@ -14,14 +14,19 @@ if TYPE_CHECKING:
     from dagster_operators.connectors.delta_source import DeltaSource
     from dagster_operators.connectors.file_source import FileSource
     from dagster_operators.connectors.memory_source import MemorySource
+    from dagster_operators.connectors.postgres_sink import PostgresSink
+    from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
+    from dagster_operators.functions.scalar import udf
     from dagster_operators.graph.dataflow import Check
     from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
+    from dagster_operators.operators.session import Session
     from dagster_operators.operators.stream import Stream
     from dagster_operators.operators.windows import Sliding, Tumbling, Window
     from dagster_operators.orchestration.definitions import build_definitions
     from dagster_operators.orchestration.engine import SparkEngine
     from dagster_operators.runtime.pipeline import Pipeline, Snapshot
     from dagster_operators.runtime.results import EpochResult
+    from dagster_operators.state.declarations import GlobalState, KeyedState, ListState, TimeState
 
 __version__ = "0.1.0"
 
@@ -30,17 +35,27 @@ _HOME = {
     "DeltaSource": "connectors.delta_source",
     "EpochResult": "runtime.results",
     "FileSource": "connectors.file_source",
+    "GlobalState": "state.declarations",
+    "KeyedState": "state.declarations",
     "KeyedStream": "operators.keyed_stream",
+    "ListState": "state.declarations",
     "MemorySource": "connectors.memory_source",
     "Pipeline": "runtime.pipeline",
+    "PostgresSink": "connectors.postgres_sink",
+    "Session": "operators.session",
+    "Sink": "connectors.sink",
+    "SinkAttempt": "connectors.sink",
+    "SinkRows": "connectors.sink",
     "Sliding": "operators.windows",
     "Snapshot": "runtime.pipeline",
     "SparkEngine": "orchestration.engine",
     "Stream": "operators.stream",
+    "TimeState": "state.declarations",
     "Tumbling": "operators.windows",
     "Window": "operators.windows",
     "WindowedStream": "operators.keyed_stream",
     "build_definitions": "orchestration.definitions",
+    "udf": "functions.scalar",
 }
 
 __all__ = [
@@ -48,17 +63,27 @@ __all__ = [
     "DeltaSource",
     "EpochResult",
     "FileSource",
+    "GlobalState",
+    "KeyedState",
     "KeyedStream",
+    "ListState",
     "MemorySource",
     "Pipeline",
+    "PostgresSink",
+    "Session",
+    "Sink",
+    "SinkAttempt",
+    "SinkRows",
     "Sliding",
     "Snapshot",
     "SparkEngine",
     "Stream",
+    "TimeState",
     "Tumbling",
     "Window",
     "WindowedStream",
     "build_definitions",
+    "udf",
 ]
 
 

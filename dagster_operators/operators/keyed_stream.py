@@ -11,6 +11,8 @@ from dagster_operators.operators.projection import as_pairs
 from dagster_operators.operators.window_aggregate import WindowAggregate
 from dagster_operators.operators.windows import Window
 
+from dagster_operators.operators.session import Session
+from dagster_operators.operators.session_aggregate import SessionAggregate
 if TYPE_CHECKING:
     from dagster_operators.graph.operator import LogicalOperator
     from dagster_operators.operators.stream import Stream
@@ -27,7 +29,7 @@ class KeyedStream:
         self._stream = stream
         self.keys = keys
 
-    def window(self, window: Window) -> WindowedStream:
+    def window(self, window: Window | Session) -> WindowedStream:
         """Group by windows over the event time as well.
 
         Raises:
@@ -41,9 +43,12 @@ class KeyedStream:
                 operator=self._stream.name,
                 remedy="give the source event_time=..., and hand that column on unchanged",
             )
-        if not isinstance(window, Window):
+        if not isinstance(window, Window | Session):
             raise PipelineError(
-                f"{window!r} is no window", pipeline=pipeline, operator=self._stream.name, remedy="use Tumbling or Sliding"
+                f"{window!r} is no window",
+                pipeline=pipeline,
+                operator=self._stream.name,
+                remedy="use Tumbling, Sliding or Session",
             )
         return WindowedStream(self, window, time)
 
@@ -84,7 +89,7 @@ class WindowedStream:
         window: The windows.
     """
 
-    def __init__(self, keyed: KeyedStream, window: Window, event_time: str) -> None:
+    def __init__(self, keyed: KeyedStream, window: Window | Session, event_time: str) -> None:
         self._keyed = keyed
         self._event_time = event_time
         self.window = window
@@ -97,9 +102,10 @@ class WindowedStream:
             name: The operator's name; its state is addressed by it.
             more: Output column = Spark SQL aggregate, for example ``mean_delay="avg(dep_delay)"``.
         """
-        size = _word(str(self.window).replace("tumbling ", "per ").replace("sliding ", "per "))
-        wanted = {**(aggregates or {}), **more}
-        return self._keyed._add(WindowAggregate, name, (size,), wanted, window=self.window, event_time=self._event_time)  # noqa: SLF001
+        size = _word("per " + str(self.window).removeprefix("tumbling ").removeprefix("sliding "))
+        wanted, settings = {**(aggregates or {}), **more}, {"window": self.window, "event_time": self._event_time}
+        operator = SessionAggregate if isinstance(self.window, Session) else WindowAggregate
+        return self._keyed._add(operator, name, (size,), wanted, **settings)  # noqa: SLF001
 
 
 def _word(text: str) -> str:

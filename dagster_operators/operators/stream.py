@@ -20,6 +20,7 @@ from dagster_operators.operators.lookup import Lookup
 from dagster_operators.operators.physical import quoted
 from dagster_operators.operators.projection import Drop, Filter, Rename, Select, WithColumns, as_pairs, named
 from dagster_operators.operators.source import Described
+from dagster_operators.operators.session import Session
 from dagster_operators.operators.transform import Transform
 from dagster_operators.operators.union import Union
 from dagster_operators.operators.windows import Window
@@ -198,7 +199,7 @@ class Stream:
                 )
         return KeyedStream(stream, tuple(kind.resolve(name) or name for name in pairs))
 
-    def window(self, window: Window) -> WindowedStream:
+    def window(self, window: Window | Session) -> WindowedStream:
         """Group all rows by windows over the event time (after :meth:`key_by`: per key)."""
         return KeyedStream(self, ()).window(window)
 

@@ -86,7 +86,12 @@ class Window:
         return f"tumbling {size}" if self.size == self.slide else f"sliding {size} by {slide}"
 
 
-def _positive(what: str, duration: str | timedelta | int) -> int:
+def positive(what: str, duration: str | timedelta | int) -> int:
+    """A duration of a window as microseconds.
+
+    Raises:
+        PipelineError: It is no positive duration of fixed length; names what it is of the window.
+    """
     try:
         micros = parse_duration(duration)
     except ValueError as error:
@@ -109,7 +114,7 @@ def Tumbling(size: str | timedelta | int, *, offset: str | timedelta | int = 0) 
     >>> str(Tumbling("1 hour"))
     'tumbling 1 hour'
     """
-    micros = _positive("size", size)
+    micros = positive("size", size)
     return Window(micros, micros, parse_duration(offset))
 
 
@@ -124,4 +129,4 @@ def Sliding(size: str | timedelta | int, slide: str | timedelta | int, *, offset
     >>> str(Sliding("24 hours", "1 hour"))
     'sliding 1 day by 1 hour'
     """
-    return Window(_positive("size", size), _positive("slide", slide), parse_duration(offset))
+    return Window(positive("size", size), positive("slide", slide), parse_duration(offset))

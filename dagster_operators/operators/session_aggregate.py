@@ -1,0 +1,222 @@
+"""Aggregation per key and session, with the mergeable partial results of open sessions as state.
+
+In an epoch the new rows become pieces of sessions, which are written as one run of the state (so an epoch costs what its new rows
+cost). Open sessions that a piece touches are merged with it: the merged session is written as a further run, together with a
+tombstone for each of its pieces. Sessions that the watermark closes are emitted once, with nothing more to merge. What has ended
+is no longer state: files in which everything has ended are dropped unread, the rest goes when runs are folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.operators.aggregates import Decomposition, decompose
+from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.projection import from_columns
+from dagster_operators.operators.session import LAST, START, Session, merge_sessions
+from dagster_operators.operators.window_aggregate import WINDOW_END, WINDOW_START
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+VERSION, DEAD = "__version", "__dead"
+"""The state's columns that say how often a session was merged, and whether the row is a tombstone of the session."""
+
+TIME = "__time"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionAggregate(LogicalOperator):
+    """One row per key and session, emitted when the watermark passes the session's end."""
+
+    kind: ClassVar[str] = "session_aggregate"
+    stateful: ClassVar[bool] = True
+    keys: tuple[str, ...]
+    window: Session
+    event_time: str
+    aggregates: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def parts(self) -> Decomposition:
+        """The aggregates as partial results, how they merge, and how they end."""
+        return decompose(dict(self.aggregates), event_time=self.event_time)
+
+    @override
+    def config(self) -> dict[str, Any]:
+        return {
+            "keys": list(self.keys),
+            "window": self.window.config(),
+            "event_time": self.event_time,
+            "aggregates": dict(self.aggregates),
+        }
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        stream = inputs[0]
+        if stream.updating:
+            raise SchemaError("windows need an append stream, and this one is updating", operator=self.name)
+        self.require(stream, self.keys, "key_by")
+        for name, expression in self.aggregates:
+            self.require(stream, self.parts.columns[name], f"aggregate {name!r} = {expression!r}")
+        return StreamType((*self.keys, WINDOW_START, WINDOW_END, *dict(self.aggregates)), WINDOW_END)
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        time = frozenset({(0, self.event_time)})
+        keys = {key: frozenset({(0, key)}) for key in self.keys}
+        values = {name: from_columns(inputs[0], expression) for name, expression in self.aggregates}
+        return {**keys, WINDOW_START: time, WINDOW_END: time, **values}
+
+    @override
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return {"late": inputs[0]}
+
+    @override
+    def watermark(self, inputs: int) -> int:
+        return self.window.output_watermark(inputs)
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """Three jobs: new pieces into the state, merged sessions into the state, and what closes."""
+        return AggregateSessions(self)
+
+
+class AggregateSessions(RelationalOperator):
+    """The lowering of :class:`SessionAggregate`."""
+
+    states: ClassVar[tuple[StateTable, ...]] = (StateTable("sessions", range_column=LAST),)
+
+    def __init__(self, logical: SessionAggregate) -> None:
+        self.logical = logical
+        self._parts = logical.parts
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        self._parts = self.logical.parts.for_rows(inputs[0])
+        panes = self._panes(self._timed(inputs[0]))
+        self._parts = self._parts.for_partials(panes)
+        sessions = self._pieces(panes)
+        return Analysis(self._finish(sessions), {"sessions": sessions}, {"late": inputs[0]})
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        name, window = self.logical.name, self.logical.window
+        begin = context.watermark_begin(name)
+        state = context.state(name, "sessions")
+        if inputs[0] is not None:
+            state.append(self._pieces(self._panes(self._on_time(context, self._timed(inputs[0]), begin))))
+            new = state.read(lambda file: file.fresh)
+            old = state.read(lambda file: not file.fresh and not window.is_over(file.high, begin))
+            if new is not None and old is not None:
+                state.append(self._merged(self._live(old, begin), new))
+        end = context.watermark_end(name)
+        closing = None
+        if end > begin:
+            closing = state.read(lambda file: not window.is_over(file.high, begin) and _may_be_over(window, file.low, end))
+        state.drop(lambda file: window.is_over(file.high, end))
+        state.fold(lambda frame: self._without_dead(self._open(frame, end), frame))
+        return None if closing is None else self._finish(self._over(self._live(closing, begin), end))
+
+    def _timed(self, frame: DataFrame) -> DataFrame:
+        return frame.selectExpr("*", f"unix_micros(CAST({quoted(self.logical.event_time)} AS TIMESTAMP)) AS {TIME}")
+
+    def _on_time(self, context: StageContext, rows: DataFrame, begin: int) -> DataFrame:
+        if begin == MAX_WATERMARK:
+            late = "true"
+        else:  # a row without a time, which only a transform can make, belongs to no session that is still open
+            late = f"{TIME} IS NULL"
+            if begin != MIN_WATERMARK:
+                late += f" OR {TIME} <= {begin - self.logical.window.gap}L"
+        context.put_out(self.logical.name, "late", lambda: rows.filter(late).drop(TIME))
+        return context.count_late(self.logical.name, rows, late).filter(f"NOT ({late})")
+
+    def _panes(self, rows: DataFrame) -> DataFrame:
+        """Rows aggregated per gap of time: those within one belong together in any case, and this needs no sort."""
+        from pyspark.sql import functions as F
+
+        gap, keys = self.logical.window.gap, self.logical.keys
+        extent = [F.expr(f"min({TIME})").alias(START), F.expr(f"max({TIME})").alias(LAST)]
+        values = [F.expr(part.update).alias(part.column) for part in self._parts.partials]
+        panes = rows.withColumn("__pane", F.expr(f"{TIME} - pmod({TIME}, {gap}L)"))
+        return panes.groupBy(*map(quoted, keys), "__pane").agg(*extent, *values).drop("__pane")
+
+    def _pieces(self, panes: DataFrame) -> DataFrame:
+        """The sessions that new rows make up among themselves."""
+        merged = merge_sessions(panes, self.logical.keys, self.logical.window.gap, self._merges())
+        return self._stored(merged.selectExpr("*", f"0 AS {VERSION}"))
+
+    def _merges(self) -> list[Column]:
+        from pyspark.sql import functions as F
+
+        return [F.expr(part.merge).alias(part.column) for part in self._parts.partials]
+
+    def _merged(self, old: DataFrame, new: DataFrame) -> DataFrame:
+        """The sessions that grow, and tombstones of all they are made of."""
+        from pyspark.sql import functions as F
+
+        touched = self._touching(old, new)
+        pieces = touched.unionByName(self._touching(new, touched))
+        version = F.expr(f"CAST(max({VERSION}) + 1 AS INT)").alias(VERSION)
+        grown = merge_sessions(pieces, self.logical.keys, self.logical.window.gap, [*self._merges(), version])
+        kinds = {field.name: field.dataType.simpleString() for field in new.schema.fields}
+        nothing = [f"CAST(NULL AS {kinds[part.column]}) AS {part.column}" for part in self._parts.partials]
+        tombstones = pieces.selectExpr(*self._identity()).distinct().selectExpr("*", *nothing, f"true AS {DEAD}")
+        return self._stored(grown).unionByName(tombstones)
+
+    def _stored(self, sessions: DataFrame) -> DataFrame:
+        """Sessions as rows of the state, where every partial result may be null, as it is in a tombstone."""
+        columns = [part.column for part in self._parts.partials]
+        values = [f"CASE WHEN {VERSION} >= 0 THEN {column} END AS {column}" for column in columns]
+        return sessions.selectExpr(*self._identity(), *values, f"false AS {DEAD}")
+
+    def _identity(self) -> list[str]:
+        return [*map(quoted, self.logical.keys), START, LAST, VERSION]
+
+    def _touching(self, sessions: DataFrame, others: DataFrame) -> DataFrame:
+        """The sessions that overlap one of the others of their key."""
+        gap = self.logical.window.gap
+        overlap = [f"one.{START} < other.{LAST} + {gap}L", f"other.{START} < one.{LAST} + {gap}L"]
+        return self._semi(sessions, others, [*map(quoted, self.logical.keys), START, LAST], overlap, "left_semi")
+
+    def _semi(self, rows: DataFrame, others: DataFrame, columns: list[str], conditions: list[str], how: str) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        same = [f"one.{quoted(key)} <=> other.{quoted(key)}" for key in self.logical.keys]
+        return rows.alias("one").join(others.selectExpr(*columns).alias("other"), F.expr(" AND ".join([*same, *conditions])), how)
+
+    def _open(self, frame: DataFrame, watermark: int) -> DataFrame:
+        """The rows of sessions that had not ended at a watermark."""
+        if watermark in (MIN_WATERMARK, MAX_WATERMARK):
+            return frame if watermark == MIN_WATERMARK else frame.filter("false")
+        return frame.filter(f"{LAST} > {watermark - self.logical.window.gap}L")
+
+    def _over(self, frame: DataFrame, watermark: int) -> DataFrame:
+        return frame if watermark == MAX_WATERMARK else frame.filter(f"{LAST} <= {watermark - self.logical.window.gap}L")
+
+    def _live(self, frame: DataFrame, watermark: int) -> DataFrame:
+        """The sessions that are open at a watermark and not merged into others."""
+        still_open = self._open(frame, watermark)
+        return self._without_dead(still_open.filter(f"NOT {DEAD}"), still_open)
+
+    def _without_dead(self, frame: DataFrame, all_rows: DataFrame) -> DataFrame:
+        """The rows but for sessions that have a tombstone; the tombstones themselves stay."""
+        same = [f"one.{column} = other.{column}" for column in (START, LAST, VERSION)]
+        return self._semi(frame, all_rows.filter(DEAD), self._identity(), [*same, f"NOT one.{DEAD}"], "left_anti")
+
+    def _finish(self, sessions: DataFrame) -> DataFrame:
+        finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
+        start = f"timestamp_micros({START}) AS {WINDOW_START}"
+        stop = f"timestamp_micros({LAST} + {self.logical.window.gap}L) AS {WINDOW_END}"
+        return sessions.selectExpr(*map(quoted, self.logical.keys), start, stop, *finals)
+
+
+def _may_be_over(window: Session, low: int | None, watermark: int) -> bool:
+    return low is None or window.is_over(low, watermark)

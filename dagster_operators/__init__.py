@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dagster_operators.connectors.memory_source import MemorySource
     from dagster_operators.connectors.postgres_sink import PostgresSink
     from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
+    from dagster_operators.connectors.postgres_sink import PostgresSink
+    from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
     from dagster_operators.functions.scalar import udf
     from dagster_operators.graph.dataflow import Check
     from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
@@ -42,7 +44,11 @@ _HOME = {
     "MemorySource": "connectors.memory_source",
     "Pipeline": "runtime.pipeline",
     "PostgresSink": "connectors.postgres_sink",
+    "PostgresSink": "connectors.postgres_sink",
     "Session": "operators.session",
+    "Sink": "connectors.sink",
+    "SinkAttempt": "connectors.sink",
+    "SinkRows": "connectors.sink",
     "Sink": "connectors.sink",
     "SinkAttempt": "connectors.sink",
     "SinkRows": "connectors.sink",
@@ -70,7 +76,11 @@ __all__ = [
     "MemorySource",
     "Pipeline",
     "PostgresSink",
+    "PostgresSink",
     "Session",
+    "Sink",
+    "SinkAttempt",
+    "SinkRows",
     "Sink",
     "SinkAttempt",
     "SinkRows",

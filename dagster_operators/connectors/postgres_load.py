@@ -1,0 +1,122 @@
+"""Bringing an epoch's rows into a PostgreSQL table within an open transaction: by COPY alone, or by COPY and a merge by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dagster_operators.connectors.postgres_columns import Column, columns_of_table, match, to_csv
+from dagster_operators.connectors.sink import SinkRows
+from dagster_operators.errors import SinkError
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+class TableName(NamedTuple):
+    """A table of the server."""
+
+    oid: int
+    schema: str
+    name: str
+
+    @property
+    def sql(self) -> str:
+        """Its full name as the server reads it."""
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+
+def quoted(name: str) -> str:
+    """A name as the server reads it, whatever is in it.
+
+    >>> print(quoted('dep "x" time'))
+    "dep ""x"" time"
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def load(
+    connection: psycopg.Connection,
+    table: TableName,
+    rows: SinkRows,
+    *,
+    columns: Sequence[str] | Mapping[str, str] | None,
+    key: Sequence[str] | None,
+    attempt: str,
+) -> None:
+    """Bring the rows into the table.
+
+    Args:
+        connection: With an open transaction.
+        table: The table.
+        rows: The rows; those of an updating stream replace the ones of the same key.
+        columns: The stream's columns to take, as :func:`~dagster_operators.connectors.postgres_columns.match` has them.
+        key: The stream's columns that are the table's key, if rows are to replace others.
+        attempt: A name that nobody else uses.
+
+    Raises:
+        SchemaError: The columns do not fit.
+        SinkError: Two rows have the same key.
+    """
+    marks = (rows.deleted,) if rows.deleted else ()
+    matched = match(columns, rows.schema, columns_of_table(connection, table.oid), marks)
+    wanted = key or rows.keys
+    if wanted is None:
+        _copy(connection, table.sql, rows, matched)
+        return
+    given = {name.lower(): column.name for name, column in matched.items()}
+    _merge(connection, table, rows, matched=matched, keys=[given[name.lower()] for name in wanted], attempt=attempt)
+
+
+def _copy(connection: psycopg.Connection, table: str, rows: SinkRows, matched: Mapping[str, Column]) -> None:
+    marks = (rows.deleted,) if rows.deleted else ()
+    names = ", ".join(quoted(name) for name in (*(column.name for column in matched.values()), *marks))
+    with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({names}) FROM STDIN WITH (FORMAT csv)".encode()) as copy:
+        for batch in rows:
+            copy.write(to_csv(batch, matched, marks))
+
+
+def _merge(
+    connection: psycopg.Connection,
+    table: TableName,
+    rows: SinkRows,
+    *,
+    matched: Mapping[str, Column],
+    keys: Sequence[str],
+    attempt: str,
+) -> None:
+    """Copy the rows into a table that is made and dropped in the same transaction, and merge them from there.
+
+    A temporary table would be the natural place, but a transaction that has used one cannot be prepared.
+    """
+
+    def run(command: str) -> psycopg.Cursor[Any]:
+        return connection.execute(command.encode())
+
+    staging = f"{quoted(table.schema)}.{quoted(f'dagster_operators_{attempt}')}"
+    names = [column.name for column in matched.values()]
+    every, by = ", ".join(map(quoted, names)), ", ".join(map(quoted, keys))
+    mark = quoted(rows.deleted) if rows.deleted else ""
+    run(f"CREATE TABLE {staging} AS SELECT {every}{mark and f', false AS {mark}'} FROM {table.sql} WITH NO DATA")
+    _copy(connection, staging, rows, matched)
+    if rows.keys is None:
+        twice = run(f"SELECT {by} FROM {staging} GROUP BY {by} HAVING count(*) > 1 LIMIT 1").fetchone()
+        if twice is not None:
+            raise SinkError(
+                f"several rows of the epoch have the same key: {dict(zip(keys, twice, strict=True))}",
+                remedy="leave one row per key, for example by key_by(...).aggregate(...) with max_by or last",
+            )
+    if mark:
+        same = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
+        run(f"DELETE FROM {table.sql} t USING {staging} s WHERE s.{mark} AND {same}")
+    # A null in the key conflicts with nothing, so such rows go before they come anew.
+    null = " OR ".join(f"s.{quoted(key)} IS NULL" for key in keys)
+    if run(f"SELECT FROM {staging} s WHERE {null} LIMIT 1").fetchone() is not None:
+        alike = " AND ".join(f"t.{quoted(key)} IS NOT DISTINCT FROM s.{quoted(key)}" for key in keys)
+        run(f"DELETE FROM {table.sql} t USING {staging} s WHERE ({null}) AND {alike}")
+    replaced = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in names if name not in keys)
+    run(
+        f"INSERT INTO {table.sql} ({every}) SELECT {every} FROM {staging}{mark and f' WHERE NOT {mark}'}"
+        f" ON CONFLICT ({by}) DO {f'UPDATE SET {replaced}' if replaced else 'NOTHING'}"
+    )
+    run(f"DROP TABLE {staging}")

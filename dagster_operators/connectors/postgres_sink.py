@@ -1,0 +1,245 @@
+"""A PostgreSQL table as a sink: each epoch is one transaction there, prepared before the decision and committed after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from typing_extensions import override
+
+from dagster_operators.connectors.postgres_book import Book, epoch_of, gid_of, session_name
+from dagster_operators.connectors.postgres_load import TableName, load, quoted
+from dagster_operators.connectors.postgres_session import DSN, connect
+from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
+from dagster_operators.errors import FencedError, NotPreparedError, OperatorsError, PipelineError, SchemaError, SinkError
+from dagster_operators.graph.operator import StreamType
+from dagster_operators.graph.slice import JSON
+
+if TYPE_CHECKING:
+    import psycopg
+
+_LONGEST_GID: Final = 199
+"""Bytes; the server refuses longer names of prepared transactions."""
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The table over one connection.
+
+    Attributes:
+        connection: In autocommit mode.
+        table: The table.
+        book: The sink's book, in the same schema.
+    """
+
+    connection: psycopg.Connection
+    table: TableName
+    book: Book
+
+
+class PostgresSink(Sink):
+    """Writes a stream to a table of a PostgreSQL database, exactly once, in the same commit as the pipeline's own tables.
+
+    The server must have ``max_prepared_transactions`` above 0 (at least the number of sinks that write at once). The role needs
+    the right to write the table, and to create one small table, the sink's book, in the table's schema.
+
+    Args:
+        dsn: The connection string (``postgresql://...`` or ``host=... dbname=...``), ``"env:NAME"`` for one in an environment
+            variable, or a function that gives one. It is read anew for every connection and never stored or shown.
+        table: The table, ``"table"`` or ``"schema.table"``; it must exist.
+        columns: The stream's columns that go there, or a mapping to other names in the table; by default all, by name.
+        mode: ``"append"`` inserts every row. ``"upsert"`` replaces the row of the same key; an updating stream needs it.
+        key: For ``"upsert"``, the stream's columns that are a unique key of the table; by default the updating stream's own.
+        book: The name of the table that remembers the sinks' epochs.
+        connect_timeout: Seconds.
+        lock_timeout: Seconds to wait for rows or tables that others have locked.
+
+    Example:
+        >>> import dagster_operators as do
+        >>> pipeline = do.Pipeline("flights", root="data/flights")
+        >>> flights = pipeline.source("flights", do.FileSource("in/*.csv", schema="origin string, dep_delay int"))
+        >>> routes = flights.key_by("origin").aggregate(flights="count(*)", worst="max(dep_delay)", name="routes")
+        >>> stream = routes.to_sink(do.PostgresSink("env:WAREHOUSE", "public.routes", mode="upsert"))
+        >>> pipeline.dataflow.sinks["routes"].config
+        {'sink': 'postgres', 'table': 'public.routes', 'columns': None, 'mode': 'upsert', 'key': None}
+    """
+
+    updates: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        dsn: DSN,
+        table: str,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        *,
+        mode: Literal["append", "upsert"] = "append",
+        key: str | Sequence[str] | None = None,
+        book: str = "dagster_operators_epochs",
+        connect_timeout: int = 10,
+        lock_timeout: float = 30.0,
+    ) -> None:
+        if mode not in ("append", "upsert"):
+            raise PipelineError(f"the mode is 'append' or 'upsert', not {mode!r}", table=table)
+        if mode == "append" and key is not None:
+            raise PipelineError("an appending sink has no key", table=table, remedy="use mode='upsert', or leave key out")
+        self._dsn = dsn
+        self.table = table
+        self.columns = dict(columns) if isinstance(columns, Mapping) else None if columns is None else tuple(columns)
+        self.mode = mode
+        self.key = None if key is None else (key,) if isinstance(key, str) else tuple(key)
+        self._book = book
+        self._connect_timeout = connect_timeout
+        self._lock_timeout = lock_timeout
+
+    def __repr__(self) -> str:
+        return f"PostgresSink({self.table!r}, mode={self.mode!r})"
+
+    @override
+    def open(self, pipeline: str, name: str) -> None:
+        super().open(pipeline, name)
+        spare = _LONGEST_GID - len(gid_of(pipeline, name, 10**12, f"g{10**6}-00000000").encode())
+        if spare < 0:
+            raise PipelineError("the sink's name is too long for PostgreSQL", sink=name, remedy=f"make it {-spare} shorter")
+
+    @override
+    def check(self, stream: StreamType) -> None:
+        chosen = None if self.columns is None else list(self.columns)
+        for names, what in ((chosen, "columns="), (self.key, "key=")):
+            for name in names or ():
+                if stream.resolve(name) is None:
+                    raise SchemaError(
+                        f"{what} names the column {name!r}, which the stream does not have", column=name, table=self.table,
+                        remedy=f"use one of: {', '.join(stream.columns or ())}",
+                    )  # fmt: skip
+        keys = set(map(str.lower, stream.keys or ()))
+        if stream.updating and self.mode == "append":
+            raise SchemaError(
+                "the stream is an updating one, whose rows replace earlier ones of the same key", table=self.table,
+                remedy="use mode='upsert'",
+            )  # fmt: skip
+        if self.mode == "upsert" and not stream.updating and not self.key:
+            raise SchemaError("mode='upsert' needs a key", table=self.table, remedy="name the key columns with key=")
+        if stream.updating and (self.key is not None and set(map(str.lower, self.key)) != keys):
+            raise SchemaError(
+                f"the stream has one row per {', '.join(stream.keys or ()) or 'pipeline'}, and the key is another",
+                table=self.table, remedy="leave key= out",
+            )  # fmt: skip
+        if stream.updating and not keys:
+            raise SchemaError(
+                "an aggregate over all rows has no key to replace its row by", table=self.table,
+                remedy="use key_by with a constant",
+            )  # fmt: skip
+        missing = [name for name in self.key or stream.keys or () if chosen and name.lower() not in map(str.lower, chosen)]
+        if missing:
+            raise SchemaError(f"columns= leaves out the key {missing[0]!r}", column=missing[0], table=self.table)
+
+    @override
+    def config(self) -> dict[str, Any]:
+        columns = list(self.columns) if isinstance(self.columns, tuple) else self.columns
+        key = None if self.key is None else list(self.key)
+        return {"sink": "postgres", "table": self.table, "columns": columns, "mode": self.mode, "key": key}
+
+    # --- the calls of the commit ------------------------------------------------------------------------------------------
+
+    @override
+    def write(self, rows: SinkRows, attempt: SinkAttempt) -> JSON:
+        """Copy the rows in a transaction and prepare it.
+
+        Raises:
+            SchemaError: The table or a column is missing, or a type does not fit.
+            SinkError: A constraint forbids a row, or the server cannot prepare transactions.
+            SinkUnavailableError: The server cannot be reached, or a lock is held too long; trying again may help.
+        """
+        gid = gid_of(self.pipeline, self.name, attempt.epoch, attempt.attempt)
+        with self._target(attempt.generation) as target:
+            self._require_prepared_transactions(target)
+            target.book.fence(attempt.generation)
+            self._drop(target, target.book.prepared())
+            if target.book.committed() >= attempt.epoch:
+                raise SinkError(
+                    f"the table has epoch {target.book.committed()} of this pipeline already",
+                    table=self.table,
+                    remedy="the storage root is older than the database: restore both to one moment, or delete the rows of "
+                    f"this sink from {target.table.schema}.{self._book} after you have taken the later epochs out of the table",
+                )
+            target.connection.execute("BEGIN")
+            load(target.connection, target.table, rows, columns=self.columns, key=self.key, attempt=attempt.attempt)
+            target.book.note(attempt.epoch, attempt.generation, attempt.attempt)
+            target.book.prepare(gid)
+        return {"prepared": gid}
+
+    @override
+    def prepare(self, epoch: int, commit_data: JSON, generation: int) -> None:
+        """See that the transaction is prepared, and that nothing else is."""
+        gid = _gid(commit_data)
+        with self._target(generation) as target:
+            target.book.fence(generation)
+            prepared = target.book.prepared()
+            self._drop(target, [other for other in prepared if other != gid])
+            if gid not in prepared:
+                raise NotPreparedError(f"the prepared transaction {gid} is gone", table=self.table)
+
+    @override
+    def commit(self, epoch: int, commit_data: JSON) -> None:
+        """Commit the prepared transaction. If it is gone, the book tells whether it was committed."""
+        gid = _gid(commit_data)
+        with self._target(None) as target:
+            if not target.book.finish("COMMIT", gid) and target.book.committed() < epoch:
+                raise NotPreparedError(f"the prepared transaction {gid} is gone and was not committed", table=self.table)
+            target.book.forget_before(epoch)
+
+    @override
+    def abort(self, epoch: int, generation: int) -> None:
+        """Roll back what is prepared: all earlier epochs are complete."""
+        with self._target(generation) as target:
+            target.book.fence(generation)
+            self._drop(target, target.book.prepared())
+
+    @override
+    def recover(self, decided_epoch: int, generation: int) -> None:
+        """Fence earlier runs off and roll back all that is prepared but the decided epoch."""
+        with self._target(generation) as target:
+            if target.book.fence(generation):
+                self._drop(target, [gid for gid in target.book.prepared() if epoch_of(gid) != decided_epoch])
+
+    # --- within one connection -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _target(self, generation: int | None) -> Iterator[_Target]:
+        name = session_name(self.pipeline, self.name, generation)
+        try:
+            with connect(self._dsn, name, connect_timeout=self._connect_timeout, lock_seconds=self._lock_timeout) as connection:
+                found = connection.execute(
+                    "SELECT c.oid, n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+                    " WHERE c.oid = to_regclass(%s)",
+                    (".".join(map(quoted, self.table.split("."))),),
+                ).fetchone()
+                if found is None or found[3] not in {"r", "p"}:
+                    problem = "there is no such table" if found is None else "this is no table"
+                    raise SchemaError(problem, remedy="create it, or correct the name (case counts) or the search_path")
+                table = TableName(*found[:3])
+                yield _Target(connection, table, Book(connection, table.schema, self._book, self.pipeline, self.name))
+        except FencedError:
+            raise
+        except OperatorsError as error:
+            raise error.at(table=self.table) from error
+
+    def _require_prepared_transactions(self, target: _Target) -> None:
+        row = target.connection.execute("SHOW max_prepared_transactions").fetchone()
+        if row is not None and int(row[0]) == 0:
+            raise SinkError(
+                "the server cannot prepare transactions: max_prepared_transactions is 0",
+                remedy="ALTER SYSTEM SET max_prepared_transactions = 20; then restart the server (a reload is not enough)",
+            )
+
+    def _drop(self, target: _Target, gids: Sequence[str]) -> None:
+        for gid in gids:
+            target.book.finish("ROLLBACK", gid)
+
+
+def _gid(commit_data: JSON) -> str:
+    if not isinstance(commit_data, dict) or not isinstance(commit_data.get("prepared"), str):
+        raise SinkError(f"this is no commit data of a PostgresSink: {commit_data!r}")
+    return str(commit_data["prepared"])

@@ -96,6 +96,18 @@ class StageFailedError(EngineError):
     retryable = True
 
 
+class OperatorFailedError(StageFailedError):
+    """An operator of the user's own raised; ``first_rows`` has the first rows of the batch as JSON.
+
+    Whether trying again can help is for the operator's author to say (``on_error``).
+    """
+
+    @property
+    def retryable(self) -> bool:  # type: ignore[override]
+        """Whether the operator declares the exception as one to be retried."""
+        return bool(self.where.get("retry"))
+
+
 class UserFunctionError(StageFailedError):
     """A function of the user's own raised, ran out of time, or returned something else than it declares."""
 

@@ -7,7 +7,9 @@ Sail 0.7.2. Where an engine should need another way, this is the place.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from abc import abstractmethod
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from dagster_operators.errors import EngineError, OperatorsError, PipelineError
@@ -21,10 +23,10 @@ if TYPE_CHECKING:
     from dagster_operators.functions.shipping import EngineFunction
 
 
-@runtime_checkable
-class Installable(UserFunction, Protocol):
+class Installable(UserFunction):
     """A function that says what an engine has to know."""
 
+    @abstractmethod
     def engine_functions(self) -> Sequence[EngineFunction]:
         """What is registered with the engine: one or several functions of Arrow arrays."""
 
@@ -54,8 +56,8 @@ def install(session: SparkSession) -> None:
 
 def _register(session: SparkSession, part: EngineFunction) -> None:
     from pyspark.sql import functions as F
-    from pyspark.sql.pandas.functions import arrow_udf
 
+    arrow_udf: Any = import_module("pyspark.sql.pandas.functions").arrow_udf
     if hasattr(F, part.name.lower()):
         raise PipelineError(
             f"{part.name}() is one of Spark's own functions", function=part.name, remedy='give yours another name: name="..."'

@@ -51,6 +51,7 @@ class EngineFunction:
             return unpickled(digest, payload)(*columns)
 
         call.__name__ = self.name
+        call.__annotations__ = {}  # PySpark would read them, and knows none of them
         return call
 
 
@@ -70,13 +71,12 @@ def unpickled(digest: str, payload: bytes) -> Callable[..., Any]:
     return found
 
 
-def pickled(function: Callable[..., Any], module: str | None, name: str) -> bytes:
+def pickled(function: Any, module: str | None, name: str) -> bytes:
     """The function with all that its module defines for it, as bytes."""
-    from pyspark import cloudpickle
-
+    pickler: Any = import_module("pyspark.cloudpickle")
     try:
-        with _lock, _by_value(module):
-            return bytes(cloudpickle.dumps(function))
+        with _lock, _by_value(module, pickler):
+            return bytes(pickler.dumps(function))
     except Exception as error:
         raise PipelineError(
             f"the function {name!r} cannot be sent to workers: {error}", function=name,
@@ -85,8 +85,7 @@ def pickled(function: Callable[..., Any], module: str | None, name: str) -> byte
 
 
 @contextmanager
-def _by_value(module: str | None) -> Iterator[None]:
-    pickler: Any = import_module("pyspark.cloudpickle")
+def _by_value(module: str | None, pickler: Any) -> Iterator[None]:
     found = sys.modules.get(module or "")
     ours = (module or "").partition(".")[0] == __name__.partition(".")[0]
     if found is None or ours or found.__name__ in pickler.list_registry_pickle_by_value():

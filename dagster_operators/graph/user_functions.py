@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from dagster_operators.errors import PipelineError
 
@@ -17,22 +18,28 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _CALLED = re.compile(r"\b([A-Za-z]\w*)\b`?\s*\(")
 
 
-@runtime_checkable
-class UserFunction(Protocol):
+class UserFunction(ABC):
     """What is known of a function by its name.
 
     Attributes:
         name: What expressions call it.
-        digest: Changes when, and only when, what the function does may have changed.
-        place: Where it was defined, for people and to tell a definition that is run again from another one.
     """
 
+    name: str
+
     @property
-    def name(self) -> str: ...  # noqa: D102
+    @abstractmethod
+    def place(self) -> str:
+        """Where it was defined, for people and to tell a definition that is run again from another one."""
+
     @property
-    def digest(self) -> str: ...  # noqa: D102
-    @property
-    def place(self) -> str: ...  # noqa: D102
+    @abstractmethod
+    def digest(self) -> str:
+        """Changes when what the function does may have changed."""
+
+    @abstractmethod
+    def content(self) -> Sequence[Any]:
+        """What the digest covers: Python functions, classes and plain values."""
 
 
 Registered = TypeVar("Registered", bound=UserFunction)

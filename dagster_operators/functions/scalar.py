@@ -1,0 +1,124 @@
+"""``do.udf``: a Python function over columns, called by its name in any expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, update_wrapper
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from dagster_operators.errors import OperatorsError
+from dagster_operators.functions.content import digest_of
+from dagster_operators.functions.install import Installable
+from dagster_operators.functions.shipping import EngineFunction
+from dagster_operators.functions.values import arity_of, as_array, forms_of, given, raised, type_of
+from dagster_operators.graph.arrow_schema import arrow_type
+from dagster_operators.graph.user_functions import register
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ScalarFunction(Installable):
+    """A scalar function of the user's own; made by :func:`udf`. Calling it calls the Python function itself.
+
+    Attributes:
+        name: What expressions call it.
+        returns: The Spark type of its result.
+        function: The Python function.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str, returns: str) -> None:
+        self.name = name
+        self.returns = type_of(returns, name)
+        self.function = function
+        self.arity = arity_of(function, name)
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any, **more: Any) -> Any:
+        """The Python function itself."""
+        return self.function(*arguments, **more)
+
+    def __repr__(self) -> str:
+        return f"<function {self.name} of {self.place} -> {self.returns}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.function, self.name, self.returns)
+
+    @property
+    @override
+    def place(self) -> str:
+        """The module and name of the definition."""
+        return f"{self.function.__module__}.{self.function.__qualname__}"
+
+    @override
+    def content(self) -> Sequence[Any]:
+        return self.function, self.name, self.returns
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes when the function's code, what it takes from outside, or its declaration changes."""
+        return digest_of(self)
+
+    @override
+    def engine_functions(self) -> Sequence[EngineFunction]:
+        """The one function that engines know."""
+        call = ArrowCall(self.name, self.function, arrow_type(self.returns), forms_of(self.function))
+        return [EngineFunction(self.name, self.returns, call, self.function.__module__)]
+
+
+@dataclass(frozen=True)
+class ArrowCall:
+    """What a worker runs: from Arrow arrays to an Arrow array, with the user's function in between."""
+
+    name: str
+    function: Callable[..., Any]
+    kind: pa.DataType
+    forms: tuple[str, ...] = field(default=("arrow",))
+
+    def __call__(self, *columns: pa.Array) -> pa.Array:
+        """One value for each row."""
+        try:
+            result = self.function(*given(columns, self.forms))
+        except OperatorsError:
+            raise
+        except Exception as error:
+            raise raised(self.name, error, columns) from error
+        return as_array(result, self.kind, len(columns[0]), self.name)
+
+
+def udf(returns: str, *, name: str | None = None) -> Callable[[Callable[..., Any]], ScalarFunction]:
+    """Make a function over columns known by its name, for use in every expression of every pipeline of this process.
+
+    The function is called with batches: each argument is a ``pyarrow.Array`` (a ``pandas.Series`` or ``numpy.ndarray`` where the
+    parameter is annotated so) with one value for each row, constants too; it returns as many values, as an Arrow array, a
+    pandas Series, a numpy array or a list. Nulls are its own affair. It must treat every row on its own and give the same for
+    the same row every time: it may be called again for the same rows, and not for rows that a filter leaves out.
+
+    Args:
+        returns: The Spark type of the result, such as ``long`` or ``array<string>``.
+        name: What expressions call it; by default the function's name.
+
+    Raises:
+        PipelineError: Another function has the name.
+        SchemaError: ``returns`` is no type.
+
+    Example:
+        >>> import pyarrow.compute as pc
+        >>> from dagster_operators import FileSource, Pipeline, udf
+        >>> @udf("long")
+        ... def double_negative(x):
+        ...     return pc.multiply(x, -2)
+        >>> double_negative
+        <function double_negative of dagster_operators.functions.scalar.double_negative -> bigint>
+        >>> rows = Pipeline("p", root="data/p").source("rows", FileSource("in/*.csv", schema="counter long"))
+        >>> rows.select("double_negative(counter) AS y").columns
+        ('y',)
+    """
+
+    def declare(function: Callable[..., Any]) -> ScalarFunction:
+        return register(ScalarFunction(function, name or function.__name__, returns))
+
+    return declare

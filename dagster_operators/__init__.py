@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from dagster_operators.connectors.memory_source import MemorySource
     from dagster_operators.connectors.postgres_sink import PostgresSink
     from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
-    from dagster_operators.connectors.postgres_sink import PostgresSink
-    from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
+    from dagster_operators.functions.aggregate import udaf
     from dagster_operators.functions.scalar import udf
     from dagster_operators.graph.dataflow import Check
+    from dagster_operators.operators.applying import apply
+    from dagster_operators.operators.arrow_operator import ArrowOperator
     from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
     from dagster_operators.operators.session import Session
     from dagster_operators.operators.stream import Stream
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "ArrowOperator": "operators.arrow_operator",
     "Check": "graph.dataflow",
     "DeltaSource": "connectors.delta_source",
     "EpochResult": "runtime.results",
@@ -44,11 +46,7 @@ _HOME = {
     "MemorySource": "connectors.memory_source",
     "Pipeline": "runtime.pipeline",
     "PostgresSink": "connectors.postgres_sink",
-    "PostgresSink": "connectors.postgres_sink",
     "Session": "operators.session",
-    "Sink": "connectors.sink",
-    "SinkAttempt": "connectors.sink",
-    "SinkRows": "connectors.sink",
     "Sink": "connectors.sink",
     "SinkAttempt": "connectors.sink",
     "SinkRows": "connectors.sink",
@@ -60,11 +58,14 @@ _HOME = {
     "Tumbling": "operators.windows",
     "Window": "operators.windows",
     "WindowedStream": "operators.keyed_stream",
+    "apply": "operators.applying",
     "build_definitions": "orchestration.definitions",
+    "udaf": "functions.aggregate",
     "udf": "functions.scalar",
 }
 
 __all__ = [
+    "ArrowOperator",
     "Check",
     "DeltaSource",
     "EpochResult",
@@ -76,11 +77,7 @@ __all__ = [
     "MemorySource",
     "Pipeline",
     "PostgresSink",
-    "PostgresSink",
     "Session",
-    "Sink",
-    "SinkAttempt",
-    "SinkRows",
     "Sink",
     "SinkAttempt",
     "SinkRows",
@@ -93,6 +90,7 @@ __all__ = [
     "Window",
     "WindowedStream",
     "build_definitions",
+    "udaf",
     "udf",
 ]
 

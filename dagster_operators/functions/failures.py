@@ -6,13 +6,16 @@ their place and remedy.
 
 from __future__ import annotations
 
+import ast
 import re
 
 from dagster_operators.errors import OperatorsError, UserFunctionError
 
+_QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _TOLD = re.compile(
-    r"UserFunctionError: (?P<problem>the function '(?P<function>\w+)' .*?) \[function '\w+'(?:, arguments (?P<arguments>'.*?'|\".*?\"))?\]"
-    r"\. To do: (?P<remedy>[^\n]*)",
+    rf"UserFunctionError: (?P<problem>the function '(?P<function>\w+)' .*?) "
+    rf"\[function '\w+'(?:, arguments (?P<arguments>{_QUOTED}))?\]"
+    r"\. To do: (?P<remedy>[^\n]*)"
 )
 
 
@@ -28,9 +31,8 @@ def explained(error: BaseException) -> OperatorsError | None:
     where = error.where if isinstance(error, OperatorsError) else {}
     while found is not None:
         if told := _TOLD.search(str(found)):
-            arguments = told["arguments"]
-            return UserFunctionError(
-                told["problem"], function=told["function"], arguments=arguments[1:-1] if arguments else None, remedy=told["remedy"]
-            ).at(**where)  # fmt: skip
+            arguments = ast.literal_eval(told["arguments"] or "None")
+            ours = UserFunctionError(told["problem"], function=told["function"], arguments=arguments, remedy=told["remedy"])
+            return ours.at(**where)
         found = found.__cause__
     return None

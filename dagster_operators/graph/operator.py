@@ -67,11 +67,14 @@ class LogicalOperator(ABC):
     stateful: ClassVar[bool] = False
     batch: ClassVar[bool] = False
     """Whether it lowers to a batch operator, which runs in Python workers over Arrow batches, behind a shuffle by its keys."""
-    holds_time: ClassVar[bool] = False
-    """Whether the operator itself says what its output watermark is at the end of each epoch, instead of :meth:`watermark`."""
 
     name: str
     chain: bool = True
+
+    @property
+    def holds_time(self) -> bool:
+        """Whether it says by itself what its output watermark is at the end of each epoch, instead of :meth:`watermark`."""
+        return False
 
     @abstractmethod
     def config(self) -> dict[str, Any]:

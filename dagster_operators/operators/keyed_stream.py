@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.operators.apply import Apply
+from dagster_operators.operators.arrow_operator import ArrowOperator
+from dagster_operators.operators.join_columns import How
 from dagster_operators.operators.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.projection import as_pairs
-from dagster_operators.operators.window_aggregate import WindowAggregate
-from dagster_operators.operators.windows import Window
-
 from dagster_operators.operators.session import Session
 from dagster_operators.operators.session_aggregate import SessionAggregate
+from dagster_operators.operators.window_aggregate import WINDOW_END, WINDOW_START, WindowAggregate
+from dagster_operators.operators.window_join import WindowJoin
+from dagster_operators.operators.window_rows import InputWindow
+from dagster_operators.operators.windows import Window
+
 if TYPE_CHECKING:
     from dagster_operators.graph.operator import LogicalOperator
     from dagster_operators.operators.stream import Stream
@@ -29,11 +35,15 @@ class KeyedStream:
         self._stream = stream
         self.keys = keys
 
-    def window(self, window: Window | Session) -> WindowedStream:
+    def window(self, window: Window | Session | None = None) -> WindowedStream:
         """Group by windows over the event time as well.
 
+        Args:
+            window: Tumbling, Sliding or Session; by default the windows that the rows carry in ``window_start`` and
+                ``window_end``, as they do behind an operator on windows.
+
         Raises:
-            SchemaError: The stream has no event time.
+            SchemaError: The stream has no event time, or its rows carry no windows.
         """
         pipeline, time = self._stream._dataflow.name, self._stream.event_time  # noqa: SLF001
         if time is None:
@@ -43,6 +53,8 @@ class KeyedStream:
                 operator=self._stream.name,
                 remedy="give the source event_time=..., and hand that column on unchanged",
             )
+        if window is None:
+            return WindowedStream(self, self._carried(time), time)
         if not isinstance(window, Window | Session):
             raise PipelineError(
                 f"{window!r} is no window",
@@ -51,6 +63,21 @@ class KeyedStream:
                 remedy="use Tumbling, Sliding or Session",
             )
         return WindowedStream(self, window, time)
+
+    def _carried(self, time: str) -> InputWindow:
+        columns = self._stream.columns
+        if time not in (WINDOW_START, WINDOW_END) or (columns is not None and not {WINDOW_START, WINDOW_END} <= set(columns)):
+            raise SchemaError(
+                f"window() without an argument takes the windows that rows carry, and these do not: their event time is {time!r}",
+                pipeline=self._stream._dataflow.name,  # noqa: SLF001
+                operator=self._stream.name,
+                remedy="name a window, such as window(Tumbling('1 hour')); or keep window_start and window_end as they are",
+            )
+        return InputWindow()
+
+    def apply(self, operator: ArrowOperator, *, name: str | None = None, chain: bool = True) -> Stream:
+        """Put the rows through an operator of the user's own; rows of one key meet in one subtask."""
+        return apply_to([self], operator, name=name, chain=chain)
 
     def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
         """One row per key with the aggregates over all of the key's rows so far: an updating stream.
@@ -82,14 +109,37 @@ class KeyedStream:
         return self._stream._add(operator, named, keys=self.keys, aggregates=as_pairs(aggregates), **settings)  # noqa: SLF001
 
 
+def apply_to(streams: Sequence[KeyedStream], operator: ArrowOperator, *, name: str | None = None, chain: bool = True) -> Stream:
+    """An operator behind several streams that have the same keys, or none.
+
+    Raises:
+        PipelineError: This is no operator.
+        SchemaError: The streams do not fit it.
+    """
+    first = streams[0]._stream  # noqa: SLF001
+    dataflow = first._dataflow  # noqa: SLF001
+    if not isinstance(operator, ArrowOperator):
+        raise PipelineError(
+            f"{operator!r} is no operator", pipeline=dataflow.name, operator=first.name,
+            remedy="derive a class from ArrowOperator, and give an instance of it",
+        )  # fmt: skip
+    named = name or operator.name or dataflow.fresh_name(_snake(type(operator).__name__))
+    keys = tuple(stream.keys for stream in streams)
+    return first._join(Apply, [stream._stream for stream in streams], named, chain=chain, arrow=operator, keys=keys)  # noqa: SLF001
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
 class WindowedStream:
-    """A stream grouped by key columns and windows, waiting for its aggregates.
+    """A stream grouped by key columns and windows, waiting for its aggregates or for a stream to be joined with.
 
     Attributes:
         window: The windows.
     """
 
-    def __init__(self, keyed: KeyedStream, window: Window | Session, event_time: str) -> None:
+    def __init__(self, keyed: KeyedStream, window: Window | Session | InputWindow, event_time: str) -> None:
         self._keyed = keyed
         self._event_time = event_time
         self.window = window
@@ -106,6 +156,43 @@ class WindowedStream:
         wanted, settings = {**(aggregates or {}), **more}, {"window": self.window, "event_time": self._event_time}
         operator = SessionAggregate if isinstance(self.window, Session) else WindowAggregate
         return self._keyed._add(operator, name, (size,), wanted, **settings)  # noqa: SLF001
+
+    def join(
+        self,
+        right: WindowedStream,
+        *,
+        how: How = "inner",
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """Pairs of rows of two streams with the same key and window, once the window is closed.
+
+        Args:
+            right: The other stream, with as many keys and the same windows. Keys are compared in order; null equals nothing.
+            how: ``inner``, or ``left``, ``right``, ``full`` to have rows without a partner come out with nulls, too.
+            columns: Which further columns of both sides to hand on; by default all but the keys.
+            name: The operator's name; its state is addressed by it.
+            chain: Whether it may share a stage with the operators before it.
+
+        Raises:
+            PipelineError: The windows differ, or they are sessions.
+            SchemaError: Both sides have a column of one name; rename one.
+        """
+        stream = self._keyed._stream  # noqa: SLF001
+        where = {"pipeline": stream._dataflow.name, "operator": name or stream.name}  # noqa: SLF001
+        if not isinstance(right, WindowedStream):
+            raise PipelineError(f"{right!r} is no stream in windows", **where, remedy="write join(other.key_by(...).window(...))")
+        if isinstance(self.window, Session) or self.window != right.window:
+            raise PipelineError(
+                f"a join needs the same windows on both sides, and no sessions: {self.window} and {right.window}",
+                **where,
+                remedy="use one Tumbling or Sliding for both; or interval_join, for rows that are near each other in time",
+            )
+        settings = {"keys": self._keyed.keys, "right_keys": right._keyed.keys, "window": self.window, "how": how}
+        times, chosen = (self._event_time, right._event_time), None if columns is None else tuple(columns)
+        both = (stream, right._keyed._stream)  # noqa: SLF001
+        return stream._join(WindowJoin, both, name, chain=chain, event_times=times, columns=chosen, **settings)  # noqa: SLF001
 
 
 def _word(text: str) -> str:

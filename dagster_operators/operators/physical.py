@@ -118,14 +118,18 @@ class Analysis:
     sides: Mapping[str, DataFrame] = field(default_factory=dict)
 
 
-class RelationalOperator(ABC):
-    """A physical operator of the relational kind."""
+class PhysicalOperator(ABC):
+    """What a logical operator lowers to."""
 
     states: ClassVar[tuple[StateTable, ...]] = ()
 
     @abstractmethod
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         """The output and state schemas for empty inputs; runs nothing."""
+
+
+class RelationalOperator(PhysicalOperator):
+    """A physical operator of the relational kind: from DataFrames to a DataFrame, compiled by the engine."""
 
     @abstractmethod
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:

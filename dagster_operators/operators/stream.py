@@ -15,12 +15,13 @@ from dagster_operators.graph.dataflow import Check, Dataflow, SinkOutput, Table
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.side_output import SideOutput
 from dagster_operators.graph.sink_target import SinkTarget
+from dagster_operators.operators.arrow_operator import ArrowOperator
 from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
 from dagster_operators.operators.lookup import Lookup
 from dagster_operators.operators.physical import quoted
 from dagster_operators.operators.projection import Drop, Filter, Rename, Select, WithColumns, as_pairs, named
-from dagster_operators.operators.source import Described
 from dagster_operators.operators.session import Session
+from dagster_operators.operators.source import Described
 from dagster_operators.operators.transform import Transform
 from dagster_operators.operators.union import Union
 from dagster_operators.operators.windows import Window
@@ -143,6 +144,17 @@ class Stream:
         """
         return self._add(Transform, name, chain=chain, function=function, columns=None if columns is None else tuple(columns))
 
+    def apply(self, operator: ArrowOperator, *, name: str | None = None, chain: bool = True) -> Stream:
+        """Put the rows through an operator of the user's own (after :meth:`key_by`: rows of one key meet in one subtask).
+
+        Args:
+            operator: An :class:`~dagster_operators.ArrowOperator`. Further outputs of it are ``stream.side_output(port)``, or
+                ``do.apply(operator, stream)`` as a tuple.
+            name: The operator's name, by default its own, or that of its class.
+            chain: Whether it may share a stage with the operator before it.
+        """
+        return KeyedStream(self, ()).apply(operator, name=name, chain=chain)
+
     def union(self, *others: Stream, name: str | None = None, chain: bool = True) -> Stream:
         """The rows of this and other streams, whose columns must have the same names."""
         return self._join(Union, (self, *others), name, chain=chain)
@@ -199,7 +211,7 @@ class Stream:
                 )
         return KeyedStream(stream, tuple(kind.resolve(name) or name for name in pairs))
 
-    def window(self, window: Window | Session) -> WindowedStream:
+    def window(self, window: Window | Session | None = None) -> WindowedStream:
         """Group all rows by windows over the event time (after :meth:`key_by`: per key)."""
         return KeyedStream(self, ()).window(window)
 
@@ -211,14 +223,17 @@ class Stream:
         """The rows that came too late for the operator whose output this is, as they came, in a stream of their own."""
         return self.side_output("late", name=name or f"{self._node}_late")
 
+    def rejects(self, *, name: str | None = None) -> Stream:
+        """The rows that the operator whose output this is gave up on: ``record`` (the row as JSON) and ``reason``."""
+        return self.side_output("rejects", name=name or f"{self._node}_rejects")
+
     def side_output(self, port: str, *, name: str | None = None) -> Stream:
         """One of the further outputs of the operator whose main output this is.
 
         Raises:
             PipelineError: The operator has no output of that name.
         """
-        node = self._dataflow.nodes[self._node]
-        ports = node.operator.side_outputs([self._dataflow.nodes[before].type for before in node.inputs])
+        ports = self.side_outputs()
         if port not in ports:
             raise PipelineError(
                 f"the operator has no output {port!r}",
@@ -230,6 +245,11 @@ class Stream:
             if isinstance(other.operator, SideOutput) and other.operator.port == port:
                 return Stream(self._dataflow, other.name)
         return self._add(SideOutput, name or f"{self._node}_{port}", chain=True, port=port, type=ports[port])
+
+    def side_outputs(self) -> Mapping[str, StreamType]:
+        """The further outputs of the operator whose main output this is, by port."""
+        node = self._dataflow.nodes[self._node]
+        return node.operator.side_outputs([self._dataflow.nodes[before].type for before in node.inputs])
 
     def start_new_stage(self) -> Self:
         """The same stream; the next operator begins a new stage."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.errors import OperatorsError, SchemaError
 from dagster_operators.graph.dataflow import Dataflow, Node, Table
-from dagster_operators.operators.physical import Analysis, RelationalOperator
+from dagster_operators.operators.physical import Analysis, PhysicalOperator
 from dagster_operators.operators.projection import DELETED
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SHOWN = 500
 
 
-def analyse(dataflow: Dataflow, node: Node, operator: RelationalOperator, inputs: Sequence[DataFrame]) -> Analysis:
+def analyse(dataflow: Dataflow, node: Node, operator: PhysicalOperator, inputs: Sequence[DataFrame]) -> Analysis:
     """The output and state of an operator for empty inputs.
 
     Raises:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from dagster_operators.graph.dataflow import Dataflow, Node
-from dagster_operators.operators.physical import RelationalOperator
+from dagster_operators.operators.physical import PhysicalOperator
 from dagster_operators.operators.source import SourceOperator
 from dagster_operators.planner.lineage import column_lineage
 from dagster_operators.planner.plan import lower
@@ -33,7 +33,7 @@ def explain(dataflow: Dataflow) -> str:
     return "\n".join(lines)
 
 
-def _stage(dataflow: Dataflow, stage: Stage, physical: dict[str, RelationalOperator]) -> Iterator[str]:
+def _stage(dataflow: Dataflow, stage: Stage, physical: dict[str, PhysicalOperator]) -> Iterator[str]:
     yield f"stage {stage.name}" + (f" (reads {', '.join(stage.upstream)})" if stage.upstream else "")
     yield f"  chain: {' -> '.join(stage.operators)}"
     for name in stage.operators:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.side_output import SideOutput
-from dagster_operators.operators.physical import RelationalOperator
+from dagster_operators.operators.physical import PhysicalOperator
 from dagster_operators.operators.projection import DELETED
 from dagster_operators.planner.analysis import analyse, analyse_checks
 from dagster_operators.planner.stages import Stage, cut_stages
@@ -41,7 +41,7 @@ class Plan:
 
     pipeline: str
     stages: tuple[Stage, ...]
-    physical: Mapping[str, RelationalOperator]
+    physical: Mapping[str, PhysicalOperator]
     schemas: Mapping[str, str]
     states: Mapping[str, str]
     sources: tuple[str, ...]
@@ -58,10 +58,10 @@ class Plan:
         return next(stage for stage in self.stages if stage.name == name)
 
 
-def lower(dataflow: Dataflow) -> dict[str, RelationalOperator]:
+def lower(dataflow: Dataflow) -> dict[str, PhysicalOperator]:
     """The physical operator of each logical one."""
     lowered = {node.name: node.operator.lower([dataflow.nodes[name].type for name in node.inputs]) for node in dataflow}
-    return {name: operator for name, operator in lowered.items() if isinstance(operator, RelationalOperator)}
+    return {name: operator for name, operator in lowered.items() if isinstance(operator, PhysicalOperator)}
 
 
 def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -> Plan:

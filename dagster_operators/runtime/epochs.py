@@ -7,24 +7,28 @@ session and the ledger's view are kept.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.rejects import REJECTS_SCHEMA
 from dagster_operators.errors import FencedError, OperatorsError, PipelineError, SourceError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.operators.apply import BatchOperator
 from dagster_operators.operators.source import SourceOperator
 from dagster_operators.planner.plan import Plan, empty, plan, without_marks
 from dagster_operators.planner.stages import cut_stages
+from dagster_operators.runtime.batch.state_reader import StateReader
 from dagster_operators.runtime.engine import Engine
+from dagster_operators.runtime.event_time import input_watermark
 from dagster_operators.runtime.sinks import join_sinks
 from dagster_operators.runtime.stage_run import StageRun
 from dagster_operators.runtime.stage_work import StageWork, connector_of
 from dagster_operators.runtime.staged_files import StagedFiles
-from dagster_operators.time.watermark import MAX_WATERMARK
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.manifest import Manifest
@@ -40,6 +44,9 @@ _REJECTS = json.dumps({"type": "struct", "fields": [
     {"name": part.split()[0], "type": part.split()[1], "nullable": True, "metadata": {}} for part in REJECTS_SCHEMA.split(", ")
 ]})  # fmt: skip
 
+MOST_SUBTASKS: Final = 128
+"""Of one operator: each has at least one key group."""
+
 
 class Epochs:
     """Runs a pipeline's epochs step by step.
@@ -48,13 +55,15 @@ class Epochs:
         dataflow: The pipeline's graph; may still grow until the first step.
         coordinator: The two-phase commit over the pipeline's storage root.
         engine: Where stages run.
+        parallelism: How many subtasks a keyed batch operator has.
     """
 
-    def __init__(self, dataflow: Dataflow, coordinator: Coordinator, engine: Engine) -> None:
+    def __init__(self, dataflow: Dataflow, coordinator: Coordinator, engine: Engine, parallelism: int | None = None) -> None:
         self._dataflow = dataflow
         self._engine = engine
         self._plan: tuple[tuple[str, ...], Plan] | None = None
         self._schemas: dict[str, str] = {}
+        self._parallelism = parallelism
         self.coordinator = coordinator
         join_sinks(dataflow, coordinator)
 
@@ -62,6 +71,15 @@ class Epochs:
     def session(self) -> SparkSession:
         """The engine's session."""
         return self._engine.session()
+
+    @property
+    def parallelism(self) -> int:
+        """How many subtasks a keyed batch operator has: as given, else the engine's number of shuffle partitions."""
+        if self._parallelism is None:
+            engine = self._engine.name
+            told = None if engine == "sail" else self.session.conf.get("spark.sql.shuffle.partitions")
+            self._parallelism = min(int(told), MOST_SUBTASKS) if told else os.cpu_count() or 1
+        return self._parallelism
 
     # --- planning ----------------------------------------------------------------------------------------------------
 
@@ -120,7 +138,11 @@ class Epochs:
                 for state in made.physical[name].states if name in made.physical else ():
                     schema = without_marks(made.states[f"{name}.{state.name}"])
                     operator = self._dataflow.nodes[name].operator
-                    fingerprint = json.dumps([*operator.meaning(), json.loads(schema)], sort_keys=True)
+                    meaning = [*operator.meaning(), json.loads(schema)]
+                    physical = made.physical[name]
+                    if isinstance(physical, BatchOperator):  # its code may change, and its state knows what it can become
+                        meaning = [operator.kind, physical.declared[state.name].config()]
+                    fingerprint = json.dumps(meaning, sort_keys=True)
                     yield f"state/{name}.{state.name}", DatasetRecord(schema, "state", f"State of {name}", fingerprint)
         for name in made.sources:
             connector = self._connector(name)
@@ -218,6 +240,7 @@ class Epochs:
                 attempt,
                 self.coordinator,
                 self.input_schemas(),
+                self.parallelism,
             )
             return StageRun(given).run()
 
@@ -251,3 +274,23 @@ class Epochs:
         schema = self.coordinator.schema(dataset, version)
         rows = StagedFiles(self.coordinator.root, self.session).read(dataset, self.coordinator.files(dataset, version), schema)
         return empty(self.session, schema) if rows is None else rows
+
+    def read_state(self, operator: str, table: str, complete: Complete) -> DataFrame:
+        """The rows of one of an operator's state tables as of a completed epoch."""
+        physical = self.plan().physical.get(operator)
+        names = [state.name for state in physical.states] if physical else []
+        dataset = f"state/{operator}.{table}"
+        if table not in names:
+            known = ", ".join(f"{name}.{state.name}" for name, found in self.plan().physical.items() for state in found.states)
+            raise PipelineError(
+                f"there is no state table {table!r}", pipeline=self._dataflow.name, operator=operator, remedy=f"there are: {known}"
+            )
+        version = complete.versions.get(dataset, 0)
+        if not isinstance(physical, BatchOperator):
+            return self.read(dataset, version)
+        files = self.coordinator.files(dataset, version)
+        mark = complete.watermarks
+        end = input_watermark(self._dataflow, operator, lambda name: mark.get(name, MIN_WATERMARK))
+        root = self.coordinator.root
+        reader = StateReader(operator, table, physical, files, root.path("").rstrip("/"), root.files, complete.epoch, end)
+        return reader.rows(self.session, self.parallelism)

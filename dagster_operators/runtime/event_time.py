@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.side_output import SideOutput
 from dagster_operators.operators.source import SourceOperator
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, combine
 
@@ -25,6 +26,10 @@ def _output_watermark(dataflow: Dataflow, operator: str, of_source: Callable[[st
     node = dataflow.nodes[operator]
     if isinstance(node.operator, SourceOperator):
         return of_source(operator) if node.operator.event_time else MAX_WATERMARK
+    if isinstance(node.operator, SideOutput):
+        return _output_watermark(dataflow, node.inputs[0], of_source)
+    if node.operator.holds_time:
+        return of_source(operator)
     return node.operator.watermark(input_watermark(dataflow, operator, of_source))
 
 

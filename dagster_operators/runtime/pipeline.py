@@ -16,7 +16,7 @@ from dagster_operators.graph.dataflow import Dataflow, Table
 from dagster_operators.operators.source import SourceOperator
 from dagster_operators.operators.stream import Stream
 from dagster_operators.runtime.engine import Engine, default_engine
-from dagster_operators.runtime.epochs import Epochs
+from dagster_operators.runtime.epochs import MOST_SUBTASKS, Epochs
 from dagster_operators.runtime.results import EpochResult, result_of, table_names
 from dagster_operators.time.watermark import parse_duration
 
@@ -37,6 +37,8 @@ class Pipeline:
         engine: Where stages run; by default what ``DAGSTER_OPERATORS_ENGINE`` says, else embedded Spark.
         storage_options: Credentials and settings of an object store; never written anywhere.
         lease_seconds: How long a run that gives no sign of life keeps others out.
+        parallelism: How many subtasks an operator of the user's own has behind ``key_by``, 1 to 128; by default as many as the engine
+            has shuffle partitions. It may change between epochs: state is stored by key group.
 
     Example:
         >>> from dagster_operators import FileSource, Pipeline, Tumbling
@@ -56,12 +58,18 @@ class Pipeline:
         engine: Engine | None = None,
         storage_options: Mapping[str, str] | None = None,
         lease_seconds: float = 30.0,
+        parallelism: int | None = None,
     ) -> None:
+        if parallelism is not None and not 1 <= parallelism <= MOST_SUBTASKS:
+            raise PipelineError(
+                f"the parallelism is {parallelism}", pipeline=name, remedy=f"choose a number from 1 to {MOST_SUBTASKS}"
+            )
         self.dataflow = Dataflow(name)
         self.root = str(root)
         self.engine = engine
         self._storage_options = dict(storage_options or {})
         self._lease_seconds = lease_seconds
+        self._parallelism = parallelism
         self._me: Owner | None = None
 
     def __repr__(self) -> str:
@@ -135,7 +143,7 @@ class Pipeline:
             lease_seconds=self._lease_seconds,
             is_run_alive=is_run_alive,
         )
-        return Epochs(self.dataflow, coordinator, engine)
+        return Epochs(self.dataflow, coordinator, engine, self._parallelism)
 
     @property
     def _owner(self) -> Owner:
@@ -185,6 +193,21 @@ class Pipeline:
     def _catch_up(self, wait_seconds: float) -> Iterator[EpochResult]:
         while not (result := self.run_epoch(wait_seconds=wait_seconds)).empty:
             yield result
+
+    def state(self, operator: str, table: str, epoch: int | None = None) -> DataFrame:
+        """The state of an operator as of a completed epoch, by default the last: the rows that the operator itself would find.
+
+        Args:
+            operator: The operator's name.
+            table: The state table, as the operator declares it.
+            epoch: The epoch, or None for the last.
+
+        Raises:
+            PipelineError: There is no such operator or state table.
+            UnknownEpochError: The epoch is not complete, or too old.
+        """
+        complete = self.epochs.coordinator.versions(epoch)
+        return self.epochs.read_state(operator, table, complete)
 
     def repair(self, table: str, keep: Literal["ours", "theirs"]) -> Repair | None:
         """Settle a table that someone else has written or put back to an older version; the next epoch then goes on.

@@ -27,6 +27,7 @@ class EpochResult:
         versions: The Delta version of every table.
         seconds: Per stage; ``begin`` and ``commit`` stand beside the stages.
         checks: What the checks found.
+        metrics: Figures that operators of the user's own report, as ``operator.figure``.
 
     >>> str(EpochResult(3, rows={"clean": 10}))
     'epoch 3: 10 rows in clean'
@@ -41,6 +42,7 @@ class EpochResult:
     versions: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     checks: tuple[CheckOutcome, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         if self.empty:
@@ -70,8 +72,11 @@ def result_of(complete: Complete, tables: tuple[str, ...]) -> EpochResult:
         rows={table: complete.rows.get(table, 0) for table in tables},
         late_rows=complete.late_rows,
         rejected_rows=complete.rejected_rows,
-        watermarks={source: mark for source, mark in complete.watermarks.items() if mark != MIN_WATERMARK},
+        watermarks={
+            source: mark for source, mark in complete.watermarks.items() if mark != MIN_WATERMARK and source in complete.sources
+        },
         versions=table_names(complete.versions),
         seconds=complete.seconds,
         checks=tuple(complete.checks),
+        metrics=complete.metrics,
     )

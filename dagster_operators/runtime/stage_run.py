@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import OperatorsError, StageFailedError
 from dagster_operators.graph.side_output import SideOutput
-from dagster_operators.operators.physical import Rows
+from dagster_operators.operators.apply import BatchOperator
+from dagster_operators.operators.arrow_operator import MAIN
+from dagster_operators.operators.physical import RelationalOperator, Rows
+from dagster_operators.runtime.batch.driver import BatchResult, ChainTimes, run_chain
+from dagster_operators.runtime.event_time import at_beginning
 from dagster_operators.runtime.observed import Observed
 from dagster_operators.runtime.sinks import write_to_sinks
 from dagster_operators.runtime.stage_inputs import StageInputs
@@ -39,6 +43,7 @@ class StageRun:
         self._sides: dict[tuple[str, str], DataFrame] = {}
         self._profile: dict[str, float] = {}
         self._outputs = StageOutputs(work, self._files)
+        self._batch = [name for name in work.stage.operators if isinstance(work.plan.physical.get(name), BatchOperator)]
         inputs = StageInputs(work, self._files, self._observed)
         self._inputs = inputs
         self.source = inputs.source
@@ -88,8 +93,9 @@ class StageRun:
         work, outputs = self._work, self._outputs
         with self._step("operators"):
             computed = self._compute()
+        batch = self._run_batch(computed)
         for output in work.stage.outputs:
-            rows = computed[output.node]
+            rows = computed.get(output.node)
             if rows is not None:
                 with self._step("write" if output is work.stage.main else f"write {output.name}"):
                     outputs.write(output, rows)
@@ -108,15 +114,16 @@ class StageRun:
             attempt=work.attempt.attempt,
             fingerprint=work.attempt.fingerprint,
             reads=work.attempt.reads,
-            changes=(*outputs.changes, *states),
+            changes=(*outputs.changes, *states, *batch.states),
             rows=outputs.rows,
-            late_rows=self._late_rows(),
-            rejected_rows=rejected,
-            watermarks=self._inputs.watermarks(),
+            late_rows={**self._late_rows(), **batch.late},
+            rejected_rows={**rejected, **batch.rejected},
+            watermarks={**self._inputs.watermarks(), **batch.watermarks},
+            metrics=batch.metrics,
             checks=checks,
             seconds=round(time.monotonic() - started, 4),
             profile=self._profile,
-            commit_data=commit_data,
+            commit_data={**commit_data, **batch.commit_data},
         )
 
     def _compute(self) -> dict[str, Rows]:
@@ -125,11 +132,48 @@ class StageRun:
         rows: dict[str, Rows] = {name: self._inputs.upstream(name) for name in work.stage.inputs}
         for name in work.stage.operators:
             node = work.dataflow.nodes[name]
+            if name in self._batch or node.inputs[:1] and node.inputs[0] in self._batch:
+                continue
             if isinstance(node.operator, SideOutput):
                 rows[name] = self._sides.get((node.inputs[0], node.operator.port))
             else:
-                rows[name] = work.plan.physical[name].run(self, [rows[before] for before in node.inputs])
+                physical = work.plan.physical[name]
+                if isinstance(physical, RelationalOperator):
+                    rows[name] = physical.run(self, [rows[before] for before in node.inputs])
         return rows
+
+    def _run_batch(self, rows: Mapping[str, Rows]) -> BatchResult:
+        """Run the batch operators that the stage ends with; their files are its output."""
+        work, names = self._work, self._batch
+        if not names:
+            return BatchResult()
+        held = at_beginning(work.attempt.handle.watermarks)
+        times = ChainTimes(
+            {name: self.watermark_begin(name) for name in names},
+            self.watermark_end(names[0]),
+            {name: held(name) for name in names},
+        )
+        with self._step("batch operators"):
+            inputs = [rows[before] for before in work.dataflow.nodes[names[0]].inputs]
+            result = run_chain(work, names, inputs, times, {name: self._places(name) for name in names})
+        self._wrote()
+        for output in work.stage.outputs:
+            node = work.dataflow.nodes[output.node]
+            side = node.operator
+            place = (node.inputs[0], side.port) if isinstance(side, SideOutput) else (output.node, MAIN)
+            self._outputs.adopt(output, tuple(sorted(result.files.get(place, ()), key=lambda entry: entry.path)))
+        return result
+
+    def _places(self, operator: str) -> dict[str, tuple[str, str]]:
+        """Where the ports of a batch operator go that somebody reads."""
+        work, found = self._work, {}
+        for output in work.stage.outputs:
+            node = work.dataflow.nodes[output.node]
+            if output.node == operator:
+                found[MAIN] = output.dataset
+            elif isinstance(node.operator, SideOutput) and node.inputs == (operator,):
+                found[node.operator.port] = output.dataset
+        return {port: (dataset, work.directory(dataset)) for port, dataset in found.items()}
 
     def _late_rows(self) -> dict[str, int]:
         watched = [name.removeprefix("late ") for name in self._observed.names() if name.startswith("late ")]

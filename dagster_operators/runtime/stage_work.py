@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import Connector
@@ -35,6 +39,7 @@ class StageWork:
         attempt: The attempt's epoch, folder and upstream manifests.
         coordinator: For the files of tables as of the previous epoch.
         schemas: The schema of each source and lookup table.
+        parallelism: How many subtasks a keyed batch operator has.
     """
 
     session: SparkSession
@@ -45,6 +50,13 @@ class StageWork:
     attempt: StageAttempt
     coordinator: Coordinator
     schemas: Mapping[str, str]
+    parallelism: int = 1
+
+    @property
+    def cache(self) -> str | None:
+        """Where workers keep local copies of state files; ``DAGSTER_OPERATORS_CACHE`` names another folder, or none by being empty."""
+        default = str(Path(tempfile.gettempdir(), f"dagster_operators-{getpass.getuser()}"))
+        return os.environ.get("DAGSTER_OPERATORS_CACHE", default) or None
 
     def type_of(self, output: Output) -> StreamType:
         """What is known of an output without an engine."""

@@ -290,6 +290,7 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
         external=tuple(name for manifest in manifests for name in manifest.commit_data),
         schemas=plan.schemas,
         horizon=view.horizon,
+        metrics={name: value for manifest in manifests for name, value in manifest.metrics.items()},
     )
 
 

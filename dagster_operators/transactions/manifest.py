@@ -86,8 +86,9 @@ class Manifest:
         fingerprint: Of the stage that ran; a manifest of another fingerprint is not used.
         reads: The attempt that was read, for each upstream stage.
         rows: Rows per output stream or table.
-        watermarks: The watermark at the end of the epoch of each source this stage read.
+        watermarks: The watermark at the end of the epoch of each source this stage read, and of each operator that holds time.
         profile: Seconds by part of the work.
+        metrics: Figures that operators report, as ``operator.figure``.
         commit_data: What each external participant needs to commit, by its name; plain JSON, no secrets.
 
     >>> change = Change("tables/clean", (FileEntry("e1-g1-0a/a", 9, 1),))
@@ -110,6 +111,7 @@ class Manifest:
     checks: tuple[CheckOutcome, ...] = ()
     seconds: float = 0.0
     profile: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     commit_data: Mapping[str, Any] = field(default_factory=dict)
 
     def change(self, dataset: str) -> Change | None:

@@ -99,7 +99,7 @@ class Complete:
 
     Attributes:
         offsets: Where each source stands at the end of the epoch.
-        watermarks: Per source, at the end of the epoch.
+        watermarks: Per source, and per operator that holds time, at the end of the epoch.
         finished: Sources that have nothing more to give.
         rows: Rows per output, as are ``late_rows`` per operator and ``rejected_rows``.
         started_at: When the epoch began and ``committed_at`` when it was complete, in seconds since 1970.
@@ -110,6 +110,7 @@ class Complete:
         external: External participants of the epoch.
         schemas: The schema of each source and lookup table, pinned from the first epoch on.
         horizon: The oldest epoch that could be read then.
+        metrics: Figures that operators report, as ``operator.figure``.
     """
 
     kind: ClassVar[str] = "complete"
@@ -135,6 +136,7 @@ class Complete:
     external: tuple[str, ...] = ()
     schemas: Mapping[str, str] = field(default_factory=dict)
     horizon: int = 1
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,81 @@
+"""What a running operator sees of the world: where to put rows, and its context."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Rows: TypeAlias = "pa.RecordBatch | pa.Table"
+"""Some rows of Arrow columns."""
+
+
+class Collector(Protocol):
+    """Where an operator puts rows out."""
+
+    def collect(self, rows: Rows, port: str | int = ...) -> None:
+        """Put rows out, to the main output or another port (by name, or by its place among the ports).
+
+        Columns are matched by name; types that hold the values without loss are converted.
+
+        Raises:
+            SchemaError: The rows do not fit the port's schema.
+        """
+
+
+class Timers(Protocol):
+    """Wakes an operator up when the watermark has passed a time."""
+
+    def set(self, time: int | pa.Array, keys: Rows | None = ...) -> None:
+        """Have ``handle_timer`` called once the watermark reaches the time.
+
+        Args:
+            time: Microseconds since 1970, or an array of them (integers or timestamps), one for each key.
+            keys: The keys to be called with, as rows that have the key columns; None without keys. The same key and time set twice is one
+                timer.
+        """
+
+
+class Metrics(Protocol):
+    """Figures that an operator reports with the epoch."""
+
+    def add(self, name: str, value: float = ...) -> None:
+        """Add to a figure; subtasks are added up."""
+
+
+class OperatorContext(Protocol):
+    """A subtask of an operator in one epoch.
+
+    Attributes:
+        operator: The operator's name.
+        epoch: The epoch's number.
+        subtask: Which subtask this is, from 0.
+        parallelism: How many there are.
+        watermark: The input's watermark, microseconds since 1970: as the epoch began while batches are processed, then the new one.
+        state: The state tables by name.
+        timers: Wakes the operator up.
+        metrics: Reports figures.
+    """
+
+    operator: str
+    epoch: int
+    subtask: int
+    parallelism: int
+    watermark: int
+    state: Any
+    timers: Timers
+    metrics: Metrics
+
+    def late(self, rows: Rows) -> None:
+        """Count rows that came too late, and hand them to ``stream.late()`` if somebody reads that."""
+
+    def reject(self, rows: Rows, reason: str) -> None:
+        """Give up on rows: count them, and hand them to ``stream.rejects()``.
+
+        Raises:
+            PipelineError: Nobody reads that.
+        """
+
+    def commit(self, data: Any) -> None:
+        """Leave something (plain JSON, no secrets) for ``handle_commit`` to act on after the decision."""

@@ -1,0 +1,1 @@
+"""Batch operators: Python over Arrow record batches, in Spark workers or in a test harness."""

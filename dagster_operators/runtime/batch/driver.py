@@ -1,0 +1,312 @@
+"""The driver's side of a batch stage: the shuffle by key group, the task for the workers, and what they report."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import dagster_operators.errors
+from dagster_operators.errors import OperatorsError, StageFailedError
+from dagster_operators.functions.shipping import pickled
+from dagster_operators.graph.arrow_schema import spark_type
+from dagster_operators.operators.apply import BatchOperator, fresh, routing_types
+from dagster_operators.operators.arrow_operator import ArrowOperator
+from dagster_operators.operators.physical import Rows, quoted
+from dagster_operators.runtime.batch.task import MARKER, PORT, REPORT_SCHEMA, SUBTASK, BatchTask, LinkTask
+from dagster_operators.runtime.stage_work import StageWork
+from dagster_operators.state.state_file import StateFile
+from dagster_operators.transactions.codec import decode
+from dagster_operators.transactions.manifest import Change, FileEntry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+@dataclass
+class BatchResult:
+    """What a chain of batch operators did in an epoch.
+
+    Attributes:
+        files: The files of each (operator, port) that somebody reads.
+        states: What the commit is to do to the state tables.
+        watermarks: The output watermark of each operator that holds time.
+        late: Late rows of each operator.
+        rejected: Rejected rows of each operator.
+        metrics: Figures of each operator, as ``operator.figure``.
+        commit_data: For each operator that commits what its subtasks left, by subtask.
+    """
+
+    files: dict[tuple[str, str], list[FileEntry]] = field(default_factory=lambda: defaultdict(list))
+    states: list[Change] = field(default_factory=list)
+    watermarks: dict[str, int] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    rejected: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    metrics: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    commit_data: dict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+
+
+@dataclass(frozen=True)
+class ChainTimes:
+    """The watermarks that a chain runs under.
+
+    Attributes:
+        begin: The input watermark of each operator as the epoch began.
+        end: That of the first operator as it ends.
+        held: The output watermark of each operator as the epoch began.
+    """
+
+    begin: Mapping[str, int]
+    end: int
+    held: Mapping[str, int]
+
+
+def run_chain(
+    work: StageWork,
+    names: Sequence[str],
+    inputs: Sequence[Rows],
+    times: ChainTimes,
+    places: Mapping[str, Mapping[str, tuple[str, str]]],
+) -> BatchResult:
+    """Run a chain of batch operators over an epoch's rows.
+
+    Args:
+        work: The attempt at the stage.
+        names: The operators, each fed by the main output of the one before.
+        inputs: The rows of the first one's inputs.
+        times: The watermarks.
+        places: For each operator the ports that somebody reads, with their dataset and folder.
+
+    Raises:
+        OperatorFailedError: User code raised.
+        StageFailedError: A subtask gave no report.
+    """
+    chain = _Chain(work, names, inputs, times, places)
+    if chain.has_nothing_to_do:
+        return BatchResult()
+    return chain.result(chain.run())
+
+
+class _Chain:
+    def __init__(
+        self,
+        work: StageWork,
+        names: Sequence[str],
+        inputs: Sequence[Rows],
+        times: ChainTimes,
+        places: Mapping[str, Mapping[str, tuple[str, str]]],
+    ) -> None:
+        self._work = work
+        self._names = names
+        self._operators = [_batch(work.plan.physical[name]) for name in names]
+        self._first = self._operators[0]
+        self._inputs = inputs
+        self._times = times
+        self._places = places
+        self._shuffled = bool(self._first.logical.keys[0]) or self._first.logical.single
+        self._parallelism = 1 if self._first.logical.single else work.parallelism
+        self._before = {
+            (name, state.name): [StateFile.of(entry.path, entry.rows, entry.size) for entry in work.before(f"state/{name}.{state.name}")]
+            for name, operator in zip(names, self._operators, strict=True)
+            for state in operator.states
+        }
+        self._merges = {place: plan_merges(files) for place, files in self._before.items()}
+
+    @property
+    def has_nothing_to_do(self) -> bool:
+        """Without rows, only operators that keep state or time can have anything to do."""
+        return not self._shuffled and all(rows is None for rows in self._inputs)
+
+    def run(self) -> list[dict[str, Any]]:
+        frame = self._shuffle() if self._shuffled else self._inputs[0]
+        if frame is None:
+            return []
+        shipped, subtasks = _shipped(self._task()), self._parallelism if self._shuffled else 0
+        reports = [json.loads(row.report) for row in frame.mapInArrow(shipped, REPORT_SCHEMA).collect()]
+        for report in reports:
+            if "error" in report:
+                raise _error(report)
+        missing = set(range(subtasks)) - {report["subtask"] for report in reports}
+        if missing:
+            raise StageFailedError(f"subtasks {sorted(missing)} gave no report", remedy="see the engine's log")
+        return reports
+
+    # --- the way there -----------------------------------------------------------------------------------------------
+
+    def _shuffle(self) -> DataFrame:
+        """All inputs as one frame, each row with its subtask, and one marker for each subtask so that all of them run."""
+        session, n = self._work.session, self._parallelism
+        alone = len(self._inputs) == 1
+        frames = [
+            self._tagged(index, rows, keys, alone=alone)
+            for index, (rows, keys) in enumerate(zip(self._inputs, self._first.logical.keys, strict=True))
+        ]
+        markers = session.range(0, n, 1, 1).selectExpr(
+            f"CAST(id AS INT) AS {SUBTASK}",
+            f"{MARKER} AS {PORT}",
+            *(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in self._tagged_types(alone=alone)),
+        )
+        union = markers
+        for frame in frames:
+            if frame is not None:
+                union = union.unionByName(frame)
+        if n == 1:
+            return union.repartition(1)
+        if self._work.engine == "sail":  # it has no repartitionById; the rows of a subtask meet all the same
+            return union.repartition(n, SUBTASK)
+        from pyspark.sql import functions as F
+
+        return union.repartitionById(n, F.col(SUBTASK))
+
+    def _tagged_types(self, *, alone: bool) -> list[tuple[str, str]]:
+        if alone:
+            return [(field.name, spark_type(field.type)) for field in self._first.inputs[0]]
+        return [(f"_{index}", _struct(schema)) for index, schema in enumerate(self._first.inputs)]
+
+    def _tagged(self, index: int, rows: Rows, keys: Sequence[str], *, alone: bool) -> DataFrame | None:
+        if rows is None:
+            return None
+        from dagster_operators.state.key_hash import KEY_GROUPS
+
+        n = self._parallelism
+        kinds = routing_types(self._first.logical, self._first.inputs)
+        key = ", ".join(f"CAST({quoted(name)} AS {kind})" for name, kind in zip(keys, kinds, strict=True))
+        group = f"shiftright(xxhash64({key}), 57) + {KEY_GROUPS // 2}"
+        subtask = f"CAST(({group}) * {n} div {KEY_GROUPS} AS INT)" if keys and n > 1 else "0"
+        head = [f"{subtask} AS {SUBTASK}", f"{index} AS {PORT}"]
+        names = self._first.inputs[index].names
+        if alone:
+            return rows.selectExpr(*head, *map(quoted, names))
+        columns = ", ".join(f"'{name}', {quoted(name)}" for name in names)
+        others = [
+            f"CAST(NULL AS {_struct(schema)}) AS _{other}" if other != index else f"named_struct({columns}) AS _{other}"
+            for other, schema in enumerate(self._first.inputs)
+        ]
+        return rows.selectExpr(*head, *others)
+
+    def _task(self) -> BatchTask:
+        work = self._work
+        operators = [operator.logical.arrow for operator in self._operators]
+        return BatchTask(
+            pipeline=work.dataflow.name,
+            epoch=work.attempt.epoch,
+            root=work.coordinator.root.path("").rstrip("/"),
+            files=work.coordinator.root.files,
+            operators=_Fresh(operators),
+            links=tuple(map(self._link, self._names, self._operators)),
+            inputs=self._first.inputs,
+            parallelism=self._parallelism,
+            watermark_begin=self._times.begin[self._names[0]],
+            watermark_end=self._times.end,
+            shuffled=self._shuffled,
+            cache=work.cache,
+        )
+
+    def _link(self, name: str, operator: BatchOperator) -> LinkTask:
+        tables = operator.declared
+        return LinkTask(
+            name=name,
+            keys=operator.logical.keys[0],
+            ports=operator.ports,
+            places=self._places[name],
+            tables=tables,
+            state_files={table: self._before[name, table] for table in tables},
+            state_directories={table: self._work.directory(f"state/{name}.{table}") for table in tables},
+            merges={table: self._merges[name, table] for table in tables},
+            held=self._times.held[name],
+            watermark=self._times.begin[name],
+        )
+
+    # --- and back ----------------------------------------------------------------------------------------------------
+
+    def result(self, reports: Iterable[Mapping[str, Any]]) -> BatchResult:
+        found = BatchResult()
+        written: dict[tuple[str, str], list[FileEntry]] = defaultdict(list)
+        ends: dict[str, list[int]] = defaultdict(list)
+        for report in reports:
+            for operator, port, entry in report["files"]:
+                found.files[operator, port].append(decode(FileEntry, entry))
+            for operator, tables in report["state"].items():
+                for table, entries in tables.items():
+                    written[operator, table] += [decode(FileEntry, entry) for entry in entries]
+            for operator, told in report["operators"].items():
+                ends[operator].append(told["watermark"])
+                found.late[operator] += told["late"]
+                found.rejected[operator] += told["rejected"]
+                for figure, value in told["metrics"].items():
+                    found.metrics[f"{operator}.{figure}"] += value
+                if told["commit_data"] is not None:
+                    found.commit_data[operator][str(report["subtask"])] = told["commit_data"]
+        found.watermarks = {
+            name: min(ends[name])
+            for name, operator in zip(self._names, self._operators, strict=True)
+            if operator.logical.holds_time and ends[name]
+        }
+        found.states = list(self._changes(written))
+        return found
+
+    def _changes(self, written: Mapping[tuple[str, str], Sequence[FileEntry]]) -> Iterator[Change]:
+        for (operator, table), files in self._before.items():
+            gone = {path for merge in self._merges[operator, table] for path in merge.paths}
+            gone |= {file.path for file in files if self._expired(operator, table, file)}
+            adds = tuple(sorted(written.get((operator, table), ()), key=lambda entry: entry.path))
+            if adds or gone:
+                yield Change(f"state/{operator}.{table}", adds, tuple(sorted(gone)))
+
+    def _expired(self, operator: str, table: str, file: StateFile) -> bool:
+        declared = _batch(self._work.plan.physical[operator]).declared[table]
+        return file.expired(declared, self._times.begin[operator])
+
+
+class _Fresh:
+    """Gives fresh copies of operators; what of them is defined in the user's modules travels along."""
+
+    def __init__(self, operators: Sequence[ArrowOperator]) -> None:
+        modules = {type(operator).__module__ for operator in operators}
+        self._payload = pickled(list(operators), min(modules), "operator") if len(modules) == 1 else _nested(operators)
+
+    def __call__(self) -> list[ArrowOperator]:
+        import pickle
+
+        found: Any = pickle.loads(self._payload)  # noqa: S301 - it came with the query, as all of Spark's Python functions do
+        return [fresh(item) if isinstance(item, ArrowOperator) else fresh(pickle.loads(item)) for item in found]  # noqa: S301
+
+
+def _nested(operators: Sequence[ArrowOperator]) -> bytes:
+    import pickle
+
+    return pickle.dumps([pickled(operator, type(operator).__module__, "operator") for operator in operators])
+
+
+def _shipped(task: BatchTask) -> Any:
+    """The function that the engine calls for each partition."""
+    payload = pickled(task, None, "operator")
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pickle
+
+        from dagster_operators.runtime.batch.worker import partition_number, run_partition
+
+        return run_partition(pickle.loads(payload), partition_number(), batches)  # noqa: S301 - as above
+
+    return work
+
+
+def _error(report: Mapping[str, Any]) -> OperatorsError:
+    kind = getattr(dagster_operators.errors, report["error"], StageFailedError)
+    found: OperatorsError = kind(report["problem"], remedy=report["remedy"], **report["where"])
+    return found
+
+
+def _batch(operator: object) -> BatchOperator:
+    if not isinstance(operator, BatchOperator):
+        raise TypeError(f"not a batch operator: {operator!r}")
+    return operator
+
+
+def _struct(schema: pa.Schema) -> str:
+    return f"struct<{','.join(f'{quoted(field.name)}:{spark_type(field.type)}' for field in schema)}>"
+

@@ -67,6 +67,21 @@ class Cut:
         return zip(self.epochs, marks[:-1], marks[1:], strict=True)
 
 
+def side_by_side(*cuts: Cut) -> Iterator[tuple[list[Rows], float, float]]:
+    """The rows of each epoch of several sources, with the watermarks of all together that it begins and ends with."""
+    marks = [cut.marks() for cut in cuts]
+    for epoch in range(max(len(cut.epochs) for cut in cuts)):
+        rows = [list(cut.epochs[epoch]) if epoch < len(cut.epochs) else [] for cut in cuts]
+        begin, end = (min(one[min(number, len(one) - 1)] for one in marks) for number in (epoch, epoch + 1))
+        yield rows, begin, end
+
+
+def starts_of(ts: int, size: int, slide: int) -> list[int]:
+    """The starts of the windows that hold a moment, by trying all; all in seconds after :data:`BASE`."""
+    low, high = BASE + ts - size, BASE + ts
+    return [start - BASE for start in range(low + 1, high + 1) if start % slide == 0]
+
+
 def at(seconds: int) -> Any:
     return moment((BASE + seconds) * SECOND)
 

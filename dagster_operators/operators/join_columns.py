@@ -1,0 +1,162 @@
+"""What the joins of two streams have in common: the keys, the columns of the output, and the checks of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.operators.physical import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+How = Literal["inner", "left", "right", "full"]
+"""Which rows come out without a partner: none, those of the left, of the right, or of both sides."""
+
+_NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double", "decimal"})
+
+
+@dataclass(frozen=True)
+class JoinColumns:
+    """The columns of a join's output.
+
+    Attributes:
+        keys: The pairs of key columns; the output has the left one's name.
+        own: Columns that the join itself adds behind the keys.
+        left: The left side's further columns.
+        right: The right side's.
+        chosen: The columns that the user wants, in this order; None: all of the left, then all of the right.
+    """
+
+    keys: tuple[tuple[str, str], ...]
+    own: tuple[str, ...]
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    chosen: tuple[str, ...] | None = None
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The columns behind the keys and the join's own."""
+        return self.chosen if self.chosen is not None else (*self.left, *self.right)
+
+    @property
+    def output(self) -> tuple[str, ...]:
+        """All columns in order."""
+        return (*(left for left, _ in self.keys), *self.own, *self.values)
+
+    def lineage(self, own: frozenset[tuple[int, str]]) -> Lineage:
+        """Where each column comes from; the join's own ones all from ``own``."""
+        keys = {left: frozenset({(0, left), (1, right)}) for left, right in self.keys}
+        sides = {column: frozenset({(0, column)}) for column in self.left}
+        sides |= {column: frozenset({(1, column)}) for column in self.right}
+        return {**keys, **dict.fromkeys(self.own, own), **sides}
+
+
+def join_columns(
+    operator: LogicalOperator,
+    inputs: Sequence[Sequence[str]],
+    *,
+    keys: Sequence[Sequence[str]],
+    own: Sequence[str] = (),
+    hidden: Sequence[str] = (),
+    chosen: Sequence[str] | None = None,
+) -> JoinColumns:
+    """Settles what a join puts out.
+
+    Args:
+        operator: The join, for errors.
+        inputs: The columns of the left and of the right side.
+        keys: The key columns of the left and of the right side.
+        own: Columns that the join itself adds behind the keys.
+        hidden: Columns that neither side hands on.
+        chosen: What the user wants of the rest; None for everything.
+
+    Raises:
+        SchemaError: Two columns of the output have one name, or a chosen column is missing.
+    """
+    pairs = tuple(zip(*keys, strict=True))
+    left, right = (
+        [column for column in columns if column.lower() not in {name.lower() for name in (*side, *hidden)}]
+        for columns, side in zip(inputs, keys, strict=True)
+    )
+    names = [column.lower() for column in (*left, *right)]
+    wanted: tuple[str, ...] | None = None
+    if chosen is not None:
+        known = {column.lower(): column for column in (*left, *right)}
+        for name in chosen:
+            if name.lower() not in known:
+                raise SchemaError(
+                    f"columns= names {name!r}, which neither side has besides the key", operator=operator.name, column=name,
+                    remedy=f"use some of: {', '.join(known.values())}",
+                )  # fmt: skip
+        wanted = tuple(known[name.lower()] for name in chosen)
+        left, right = ([column for column in side if column in wanted] for side in (left, right))
+    taken = {name.lower() for name in (*(pair[0] for pair in pairs), *own)}
+    for column in (*left, *right):
+        if names.count(column.lower()) > 1 or column.lower() in taken:
+            whose = "both sides have" if names.count(column.lower()) > 1 else "a side has"
+            raise SchemaError(
+                f"{whose} a column {column!r}" + (", which the join's output has too" if column.lower() in taken else ""),
+                operator=operator.name,
+                column=column,
+                remedy=f"rename or drop it on one side before the join: .rename({{{column!r}: 'other_{column}'}}); "
+                "or leave it out of columns=",
+            )
+    return JoinColumns(pairs, tuple(own), tuple(left), tuple(right), wanted)
+
+
+def check_sides(operator: LogicalOperator, inputs: Sequence[StreamType], keys: Sequence[Sequence[str]], how: str) -> None:
+    """Raise unless two append streams are joined on as many keys in a way that exists."""
+    if how not in ("inner", "left", "right", "full"):
+        raise PipelineError(f"a join cannot be {how!r}", operator=operator.name, remedy="use inner, left, right or full")
+    for side, stream in zip(("left", "right"), inputs, strict=True):
+        if stream.updating:
+            raise PipelineError(
+                f"a join needs append streams, and the {side} one is updating", operator=operator.name,
+                remedy="join before the aggregate, or aggregate in windows",
+            )  # fmt: skip
+    if len(keys[0]) != len(keys[1]):
+        raise PipelineError(
+            f"the left side has the keys {', '.join(keys[0]) or 'none'}, the right side {', '.join(keys[1]) or 'none'}",
+            operator=operator.name,
+            remedy="key both sides by as many columns; they are compared in order",
+        )
+    for stream, columns in zip(inputs, keys, strict=True):
+        operator.require(stream, columns, "key_by")
+
+
+def check_key_kinds(columns: JoinColumns, left: DataFrame, right: DataFrame) -> None:
+    """Raise for a pair of keys of different kinds: an engine would cast one, and fail or match nothing while an epoch runs."""
+    for one, other in columns.keys:
+        kinds = [_kind(left, one), _kind(right, other)]
+        if kinds[0] != kinds[1]:
+            raise SchemaError(
+                f"the key {one!r} is a {kinds[0]} on the left side, and {other!r} a {kinds[1]} on the right",
+                column=one,
+                remedy="cast one of them: key_by('CAST(... AS ...) AS name')",
+            )
+
+
+def _kind(frame: DataFrame, column: str) -> str | None:
+    kinds = {field.name.lower(): field.dataType.typeName() for field in frame.schema.fields}
+    found = kinds.get(column.lower())
+    return "number" if found in _NUMBERS else found
+
+
+def side_rows(frame: DataFrame, side: str, keys: Sequence[str], values: Sequence[str], extra: Sequence[str] = ()) -> DataFrame:
+    """One side's rows with keys named by the side and their position, and expressions of its own."""
+    numbered = [f"{quoted(key)} AS __{side}_{position}" for position, key in enumerate(keys)]
+    return frame.selectExpr(*numbered, *extra, *map(quoted, values))
+
+
+def equal_keys(number: int) -> list[str]:
+    """The conditions that the keys of two :func:`side_rows` are equal; null equals nothing."""
+    return [f"__left_{position} = __right_{position}" for position in range(number)]
+
+
+def merged_keys(columns: JoinColumns) -> list[str]:
+    """The output's keys, whichever side has them."""
+    return [f"coalesce(__left_{i}, __right_{i}) AS {quoted(left)}" for i, (left, _) in enumerate(columns.keys)]

@@ -1,7 +1,7 @@
 """``do.udaf``: aggregate functions of the user's own, kept up to date from partial results or computed when a window closes.
 
-With ``update``, ``merge`` and ``finish`` the state of an aggregate is as large as the author makes it. With ``compute`` alone it is
-the rows themselves. On the engine both are scalar functions over the lists that ``collect_list`` makes of a group's rows or
+With ``update``, ``merge`` and ``finish`` the state of an aggregate is as large as the author makes it. With ``compute`` alone it
+is the rows themselves. On the engine both are scalar functions over the lists that ``collect_list`` makes of a group's rows or
 states, so they work wherever scalar functions do, in every operator that has aggregates.
 """
 
@@ -131,7 +131,8 @@ class UserAggregate(Installable):
 
 
 def _compute_of(definition: Definition) -> Callable[..., Any]:
-    compute: Callable[..., Any] = definition().compute if isclass(definition) else definition
+    made: Any = definition() if isclass(definition) else definition
+    compute: Callable[..., Any] = getattr(made, "compute", made)
     return compute
 
 
@@ -187,10 +188,10 @@ class GroupCall:
             return states
         if self.vectorised:
             return as_array(made.finish(states), self.kind, len(states), self.name)
-        alone = Groups(list(range(len(states) + 1)), [states])
-        return as_array(
-            alone.apply(lambda one: made.finish(one[0].as_py()), ("arrow",), self.name), self.kind, len(states), self.name
+        values = Groups(list(range(len(states) + 1)), [states]).apply(
+            lambda one: made.finish(one[0].as_py()), ("arrow",), self.name
         )
+        return as_array(values, self.kind, len(states), self.name)
 
 
 def udaf(
@@ -203,9 +204,10 @@ def udaf(
     the first to the last, and returns one value. The state holds every row, as ``collect_list`` does.
 
     Over a class with ``update(*columns) -> state``, ``merge(states) -> state`` and ``finish(state) -> value`` the aggregate is
-    *incremental*: the state holds one partial result for each group and epoch. ``update`` gets new rows as above, in no
-    order; ``merge`` an Arrow array of states, one or more; ``finish`` one state as a Python value. A state of several columns is a
-    dict (or tuple). ``merge`` must not depend on the order or the grouping of what it merges. Without ``finish`` the state is the value.
+    *incremental*: the state holds one partial result for each group and epoch. ``update`` gets new rows as above, in no order;
+    ``merge`` an Arrow array of states, one or more; ``finish`` one state as a Python value. A state of several columns is a dict
+    (or tuple). ``merge`` must not depend on the order or the grouping of what it merges. Without ``finish`` the state is the
+    value.
 
     A group may be empty (where a FILTER keeps nothing). Nulls are the function's own affair.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import OperatorsError
-from dagster_operators.functions.values import as_array, given, raised
+from dagster_operators.functions.values import given, raised
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,8 +82,3 @@ def plain(value: Any) -> Any:
     if hasattr(value, "as_py"):
         return value.as_py()
     return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") and not value.shape else value
-
-
-def column_of(values: Any, kind: pa.DataType, rows: int, name: str) -> pa.Array:
-    """Python values as a column; those of a struct may be tuples."""
-    return as_array(values, kind, rows, name)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.operators import partial_results as partial
@@ -157,20 +158,22 @@ _BY_EVENT_TIME = frozenset({"first", "first_value", "last", "last_value"})
 _SKIPPING_NULLS = _BY_EVENT_TIME | {"any_value"}
 
 
-def resolve(call: Call, event_time: str | None) -> tuple[AggregateFunction, Call]:
+def resolve(
+    call: Call, event_time: str | None, own: Mapping[str, AggregateFunction] = MappingProxyType({})
+) -> tuple[AggregateFunction, Call]:
     """The function of a call, and the call in its plainest form.
 
     ``first(x)`` becomes ``(x, event time)``, a constant in ``count(1)`` becomes ``*``, and DISTINCT is gone.
 
+    Args:
+        call: The call as written.
+        event_time: The column that orders the rows.
+        own: The functions of the user's own, by name.
+
     Raises:
         SchemaError: The function, its arguments or DISTINCT are not supported.
     """
-    function = FUNCTIONS.get(call.function)
-    if function is None:
-        raise SchemaError(
-            f"{call.function}() cannot be kept up to date from partial results",
-            remedy=f"use one of {', '.join(sorted(FUNCTIONS))}; or write an operator with state of its own",
-        )
+    function = FUNCTIONS[call.function] if call.function in FUNCTIONS else _own(call, own)
     if call.function in _SKIPPING_NULLS:
         call = _without_null_flag(call)
     elif call.ignore_nulls:
@@ -192,6 +195,20 @@ def resolve(call: Call, event_time: str | None) -> tuple[AggregateFunction, Call
             remedy="use count(DISTINCT x) or collect_set(x), or leave DISTINCT out",
         )
     return function.distinct, replace(call, distinct=False)
+
+
+def _own(call: Call, own: Mapping[str, AggregateFunction]) -> AggregateFunction:
+    """The function of the user's own that is called."""
+    if call.function not in own:
+        raise SchemaError(
+            f"{call.function}() cannot be kept up to date from partial results",
+            remedy=f"use one of {', '.join(sorted(FUNCTIONS))}; or write one of your own with udaf",
+        )
+    if call.ignore_nulls:
+        raise SchemaError(f"{call.function}() takes no IGNORE NULLS", remedy="leave rows out with FILTER (WHERE x IS NOT NULL)")
+    if "*" in call.arguments:
+        raise SchemaError(f"{call.function}() takes columns, not *", remedy="name a column; the function need not look at it")
+    return own[call.function]
 
 
 def _without_null_flag(call: Call) -> Call:

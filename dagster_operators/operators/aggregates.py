@@ -20,6 +20,7 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import columns_of, parse_alias
 from dagster_operators.operators.aggregate_calls import Call, Template, find_calls
 from dagster_operators.operators.aggregate_functions import CALLABLE, AggregateFunction, PartialColumn, resolve
+from dagster_operators.operators.user_aggregates import user_aggregates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -97,7 +98,8 @@ def _parse(name: str, expression: str, event_time: str | None) -> Aggregate:
     body, alias = parse_alias(expression)
     if alias is not None:
         raise SchemaError(f"the aggregate has the alias {alias!r} and a name already", remedy="leave the alias out")
-    template = find_calls(body, CALLABLE)
+    own = user_aggregates()
+    template = find_calls(body, CALLABLE | own.keys())
     if not template.calls:
         raise SchemaError("there is no aggregate call in it", remedy="write count(*), sum(x) or the like")
     outside = columns_of(template.filled(["NULL"] * len(template.calls)))
@@ -106,7 +108,7 @@ def _parse(name: str, expression: str, event_time: str | None) -> Aggregate:
             f"{', '.join(map(repr, sorted(outside)))} stands outside of an aggregate call", column=min(outside),
             remedy="put it into one, such as any_value(...) or max(...)",
         )  # fmt: skip
-    calls = tuple(resolve(call, event_time) for call in template.calls)
+    calls = tuple(resolve(call, event_time, own) for call in template.calls)
     texts = {text for _, call in calls for text in (*call.arguments, call.condition) if text not in ("*", None)}
     columns = frozenset(column for text in texts for column in columns_of(text))
     return Aggregate(name, expression, columns, template, calls)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.operators.apply import Apply
 from dagster_operators.operators.arrow_operator import ArrowOperator
+from dagster_operators.operators.interval_join import IntervalJoin, parse_bound
 from dagster_operators.operators.join_columns import How
 from dagster_operators.operators.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.projection import as_pairs
@@ -88,6 +90,53 @@ class KeyedStream:
             more: Output column = Spark SQL aggregate, for example ``flights="count(*)"``.
         """
         return self._add(KeyedAggregate, name, (), {**(aggregates or {}), **more}, event_time=self._stream.event_time)
+
+    def interval_join(
+        self,
+        right: KeyedStream,
+        *,
+        lower: str | timedelta | int,
+        upper: str | timedelta | int,
+        how: How = "inner",
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """Pairs of rows of two streams with the same key that are near each other in event time.
+
+        Args:
+            right: The other stream, with as many keys. Keys are compared in order; null equals nothing.
+            lower: How much later than the left row the right one is at least; ``"-1 hour"``: up to an hour earlier.
+            upper: How much later it is at most.
+            how: ``inner``, or ``left``, ``right``, ``full`` to have rows come out with nulls, too, once the watermark shows that
+                no partner can come any more.
+            columns: Which further columns of both sides to hand on; by default all but the keys.
+            name: The operator's name; its state is addressed by it.
+            chain: Whether it may share a stage with the operators before it.
+
+        Raises:
+            PipelineError: A bound is no duration, the interval is empty, or one of the streams is updating.
+            SchemaError: A stream has no event time, or both sides have a column of one name; rename one.
+        """
+        stream = self._stream
+        where = {"pipeline": stream._dataflow.name, "operator": name or stream.name}  # noqa: SLF001
+        if not isinstance(right, KeyedStream):
+            raise PipelineError(f"{right!r} is no stream with keys", **where, remedy="write interval_join(other.key_by(...))")
+        times = (stream.event_time, right._stream.event_time)
+        if None in times:
+            side = "left" if times[0] is None else "right"
+            raise SchemaError(
+                f"an interval join needs an event time on both sides, and the {side} one has none",
+                **where,
+                remedy="give the source event_time=..., and hand that column on unchanged",
+            )
+        try:
+            bounds = {"low": parse_bound(lower), "high": parse_bound(upper)}
+        except ValueError as error:
+            raise PipelineError(f"a bound of an interval join: {error}", **where) from None
+        settings = {"keys": self.keys, "right_keys": right.keys, "event_times": times, "how": how, **bounds}
+        chosen = None if columns is None else tuple(columns)
+        return stream._join(IntervalJoin, (stream, right._stream), name, chain=chain, columns=chosen, **settings)  # noqa: SLF001
 
     def _add(
         self,

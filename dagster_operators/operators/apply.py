@@ -13,6 +13,7 @@ from typing_extensions import override
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.functions.content import digest_of
 from dagster_operators.graph.arrow_schema import arrow_schema, schema_fields, spark_type
+from dagster_operators.graph.ddl import parse_ddl
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.operators.arrow_operator import LATE, MAIN, REJECTS, REJECTS_COLUMNS, ArrowOperator, overrides
 from dagster_operators.operators.physical import Analysis, PhysicalOperator, StateTable
@@ -111,7 +112,7 @@ class Apply(LogicalOperator):
             declared = self.arrow.output_schema(*guesses)
         except Exception:  # noqa: BLE001 - it needs the types: then its columns are known once the pipeline is planned
             declared = None
-        if declared is not None:
+        if isinstance(declared, str | pa.Schema | Mapping):
             columns = {port: _names(schema) for port, schema in by_port(declared, self.name).items()}
         time = self.arrow.event_time or inputs[0].event_time
         types = {port: _with_time(names, time) for port, names in columns.items()}
@@ -241,7 +242,7 @@ def _with_time(columns: tuple[str, ...] | None, time: str | None) -> StreamType:
 
 
 def _names(schema: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in schema_fields(arrow_schema(schema)))
+    return tuple(field.name for field in parse_ddl(schema)) if isinstance(schema, str) else tuple(schema.names)
 
 
 def _ddl(frame: DataFrame) -> str:

@@ -1,8 +1,8 @@
 """What a user derives an operator of their own from: Python over Arrow record batches, with state and time.
 
-The hooks and their names are those of Arroyo's ``ArrowOperator``. An epoch is one pass: ``on_start``, the batches of the epoch, the
-timers and ticks that are due, ``handle_watermark``, ``handle_checkpoint``, ``on_close``; each subtask is a fresh copy of the operator, and
-what is to last from epoch to epoch belongs into ``state``.
+The hooks and their names are those of Arroyo's ``ArrowOperator``. An epoch is one pass: ``on_start``, the batches of the epoch,
+the timers and ticks that are due, ``handle_watermark``, ``handle_checkpoint``, ``on_close``; each subtask is a fresh copy of the
+operator, and what is to last from epoch to epoch belongs into ``state``.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ CloseReason: TypeAlias = Literal["end_of_data", "stop"]
 class ArrowOperator:
     """An operator over Arrow record batches.
 
-    Derive, override :meth:`output_schema` and :meth:`process_batch` (or :meth:`process_batch_index` for several inputs), declare ``state``,
-    and use it with ``stream.key_by(...).apply(MyOperator())``. Rows of one key always meet in one subtask, in no particular order.
-    An instance's attributes are its configuration: set them in ``__init__`` and do not change them later, since every subtask
-    of every epoch starts from a copy.
+    Derive, override :meth:`output_schema` and :meth:`process_batch` (or :meth:`process_batch_index` for several inputs), declare
+    ``state``, and use it with ``stream.key_by(...).apply(MyOperator())``. Rows of one key always meet in one subtask, in no
+    particular order. An instance's attributes are its configuration: set them in ``__init__`` and do not change them later, since
+    every subtask of every epoch starts from a copy.
 
     Attributes:
         name: How the operator is called in errors, explain and the ledger, and what its state is addressed by.
         state: Its state tables by name (``KeyedState``, ``TimeState``, ``GlobalState``, ``ListState``).
         event_time: The output's event-time column; by default the input's, if the output has a column of that name.
-        tick_interval: How often :meth:`handle_tick` is called while an epoch runs, by the clock on the wall, for example ``"1 second"``;
-            it is called at the end of the epoch in any case. None: never.
-        on_error: What becomes of the epoch when a hook raises, for all exceptions or by type. ``reject`` sends the rows of the batch that
-            cannot be processed one by one to ``stream.rejects()``, so such a hook must raise before it changes state.
+        tick_interval: How often :meth:`handle_tick` is called while an epoch runs, by the clock on the wall, for example ``"1
+            second"``; it is called at the end of the epoch in any case. None: never.
+        on_error: What becomes of the epoch when a hook raises, for all exceptions or by type. ``reject`` sends the rows of the
+            batch that cannot be processed one by one to ``stream.rejects()``, so such a hook must raise before it changes state.
         is_committing: Whether :meth:`handle_commit` is to be called once the epoch is decided.
 
     Example:
@@ -71,7 +71,7 @@ class ArrowOperator:
     """
 
     name: str | None = None
-    state: Mapping[str, StateTable] = {}  # noqa: RUF012 - declared by classes and, where it depends on settings, by instances
+    state: Mapping[str, StateTable] = {}
     event_time: str | None = None
     tick_interval: str | None = None
     on_error: OnError | Mapping[type[Exception], OnError] = "fail"
@@ -96,8 +96,8 @@ class ArrowOperator:
         """Called once all rows of the epoch are processed, with the input's new watermark (microseconds since 1970).
 
         Returns:
-            The watermark of the output: the same, a smaller one while rows that are held back may still be sent out, or None to leave
-            it where it is.
+            The watermark of the output: the same, a smaller one while rows that are held back may still be sent out, or None to
+            leave it where it is.
         """
         return watermark
 

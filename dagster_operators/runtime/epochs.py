@@ -21,6 +21,7 @@ from dagster_operators.operators.apply import BatchOperator
 from dagster_operators.operators.source import SourceOperator
 from dagster_operators.planner.plan import Plan, empty, plan, without_marks
 from dagster_operators.planner.stages import cut_stages
+from dagster_operators.runtime.batch.committing import join_operators
 from dagster_operators.runtime.batch.state_reader import StateReader
 from dagster_operators.runtime.engine import Engine
 from dagster_operators.runtime.event_time import input_watermark
@@ -65,7 +66,11 @@ class Epochs:
         self._schemas: dict[str, str] = {}
         self._parallelism = parallelism
         self.coordinator = coordinator
-        join_sinks(dataflow, coordinator)
+        self._join()
+
+    def _join(self) -> None:
+        join_sinks(self._dataflow, self.coordinator)
+        join_operators(self._dataflow, self.coordinator)
 
     @property
     def session(self) -> SparkSession:
@@ -170,7 +175,7 @@ class Epochs:
             ForeignWriteError: Someone else wrote one of the pipeline's tables.
         """
         started = time.monotonic()
-        join_sinks(self._dataflow, self.coordinator)
+        self._join()
         while True:
             self.coordinator.open(owner, wait_seconds=max(0.0, started + wait_seconds - time.monotonic()))
             try:
@@ -283,7 +288,10 @@ class Epochs:
         if table not in names:
             known = ", ".join(f"{name}.{state.name}" for name, found in self.plan().physical.items() for state in found.states)
             raise PipelineError(
-                f"there is no state table {table!r}", pipeline=self._dataflow.name, operator=operator, remedy=f"there are: {known}"
+                f"there is no state table {table!r}",
+                pipeline=self._dataflow.name,
+                operator=operator,
+                remedy=f"there are: {known}",
             )
         version = complete.versions.get(dataset, 0)
         if not isinstance(physical, BatchOperator):

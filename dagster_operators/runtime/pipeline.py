@@ -37,8 +37,8 @@ class Pipeline:
         engine: Where stages run; by default what ``DAGSTER_OPERATORS_ENGINE`` says, else embedded Spark.
         storage_options: Credentials and settings of an object store; never written anywhere.
         lease_seconds: How long a run that gives no sign of life keeps others out.
-        parallelism: How many subtasks an operator of the user's own has behind ``key_by``, 1 to 128; by default as many as the engine
-            has shuffle partitions. It may change between epochs: state is stored by key group.
+        parallelism: How many subtasks an operator of the user's own has behind ``key_by``, 1 to 128; by default as many as the
+            engine has shuffle partitions. It may change between epochs: state is stored by key group.
 
     Example:
         >>> from dagster_operators import FileSource, Pipeline, Tumbling

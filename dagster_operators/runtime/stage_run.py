@@ -12,6 +12,7 @@ from dagster_operators.graph.side_output import SideOutput
 from dagster_operators.operators.apply import BatchOperator
 from dagster_operators.operators.arrow_operator import MAIN
 from dagster_operators.operators.physical import RelationalOperator, Rows
+from dagster_operators.runtime.batch.committing import commit_data_of
 from dagster_operators.runtime.batch.driver import BatchResult, ChainTimes, run_chain
 from dagster_operators.runtime.event_time import at_beginning
 from dagster_operators.runtime.observed import Observed
@@ -123,7 +124,7 @@ class StageRun:
             checks=checks,
             seconds=round(time.monotonic() - started, 4),
             profile=self._profile,
-            commit_data={**commit_data, **batch.commit_data},
+            commit_data={**commit_data, **commit_data_of(batch.commit_data)},
         )
 
     def _compute(self) -> dict[str, Rows]:
@@ -132,7 +133,7 @@ class StageRun:
         rows: dict[str, Rows] = {name: self._inputs.upstream(name) for name in work.stage.inputs}
         for name in work.stage.operators:
             node = work.dataflow.nodes[name]
-            if name in self._batch or node.inputs[:1] and node.inputs[0] in self._batch:
+            if name in self._batch or (node.inputs[:1] and node.inputs[0] in self._batch):
                 continue
             if isinstance(node.operator, SideOutput):
                 rows[name] = self._sides.get((node.inputs[0], node.operator.port))

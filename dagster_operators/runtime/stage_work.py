@@ -54,7 +54,7 @@ class StageWork:
 
     @property
     def cache(self) -> str | None:
-        """Where workers keep local copies of state files; ``DAGSTER_OPERATORS_CACHE`` names another folder, or none by being empty."""
+        """Where workers keep local copies of state; ``DAGSTER_OPERATORS_CACHE`` names another folder, or (empty) none."""
         default = str(Path(tempfile.gettempdir(), f"dagster_operators-{getpass.getuser()}"))
         return os.environ.get("DAGSTER_OPERATORS_CACHE", default) or None
 

@@ -17,6 +17,7 @@ from dagster_operators.operators.arrow_operator import ArrowOperator
 from dagster_operators.operators.physical import Rows, quoted
 from dagster_operators.runtime.batch.task import MARKER, PORT, REPORT_SCHEMA, SUBTASK, BatchTask, LinkTask
 from dagster_operators.runtime.stage_work import StageWork
+from dagster_operators.state.merge_plan import expired_files, plan_merges
 from dagster_operators.state.state_file import StateFile
 from dagster_operators.transactions.codec import decode
 from dagster_operators.transactions.manifest import Change, FileEntry
@@ -24,6 +25,8 @@ from dagster_operators.transactions.manifest import Change, FileEntry
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+    from dagster_operators.state.declarations import StateTable
 
 
 @dataclass
@@ -109,11 +112,25 @@ class _Chain:
         self._shuffled = bool(self._first.logical.keys[0]) or self._first.logical.single
         self._parallelism = 1 if self._first.logical.single else work.parallelism
         self._before = {
-            (name, state.name): [StateFile.of(entry.path, entry.rows, entry.size) for entry in work.before(f"state/{name}.{state.name}")]
+            (name, state.name): [
+                StateFile.of(entry.path, entry.rows, entry.size) for entry in work.before(f"state/{name}.{state.name}")
+            ]
             for name, operator in zip(names, self._operators, strict=True)
             for state in operator.states
         }
-        self._merges = {place: plan_merges(files) for place, files in self._before.items()}
+        self._expired = {
+            (name, table): expired_files(self._declared(name)[table], files, times.begin[name])
+            for (name, table), files in self._before.items()
+        }
+        self._merges = {
+            (name, table): plan_merges(
+                self._declared(name)[table], [file for file in files if file not in self._expired[name, table]]
+            )
+            for (name, table), files in self._before.items()
+        }
+
+    def _declared(self, operator: str) -> Mapping[str, StateTable]:
+        return _batch(self._work.plan.physical[operator]).declared
 
     @property
     def has_nothing_to_do(self) -> bool:
@@ -249,16 +266,12 @@ class _Chain:
         return found
 
     def _changes(self, written: Mapping[tuple[str, str], Sequence[FileEntry]]) -> Iterator[Change]:
-        for (operator, table), files in self._before.items():
-            gone = {path for merge in self._merges[operator, table] for path in merge.paths}
-            gone |= {file.path for file in files if self._expired(operator, table, file)}
+        for operator, table in self._before:
+            gone = {file.path for merge in self._merges[operator, table] for file in merge.files}
+            gone |= {file.path for file in self._expired[operator, table]}
             adds = tuple(sorted(written.get((operator, table), ()), key=lambda entry: entry.path))
             if adds or gone:
                 yield Change(f"state/{operator}.{table}", adds, tuple(sorted(gone)))
-
-    def _expired(self, operator: str, table: str, file: StateFile) -> bool:
-        declared = _batch(self._work.plan.physical[operator]).declared[table]
-        return file.expired(declared, self._times.begin[operator])
 
 
 class _Fresh:
@@ -309,4 +322,3 @@ def _batch(operator: object) -> BatchOperator:
 
 def _struct(schema: pa.Schema) -> str:
     return f"struct<{','.join(f'{quoted(field.name)}:{spark_type(field.type)}' for field in schema)}>"
-

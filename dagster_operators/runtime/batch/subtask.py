@@ -1,8 +1,8 @@
 """One subtask of a chain of batch operators over one epoch: which hook is called when, and where rows go. No Spark.
 
 The order within an epoch: ``on_start`` of all; the batches; then operator by operator down the chain the timers that are due,
-``handle_watermark``, the last tick, ``handle_checkpoint``, ``on_close``, so that whatever one puts out at the end still reaches the next
-as ordinary rows before that one's own end.
+``handle_watermark``, the last tick, ``handle_checkpoint``, ``on_close``, so that whatever one puts out at the end still reaches
+the next as ordinary rows before that one's own end.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class _Running:
         self._buffer = []
         try:
             operator.process_batch_index(index, batch, self.context, self)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises
+        except Exception as error:
             self._buffer = None
             if action_for(operator, error) != "reject":
                 raise self._failed("process_batch_index", error, batch) from error
@@ -215,7 +215,7 @@ class _Running:
     def call(self, hook: str, *arguments: Any, batch: pa.RecordBatch | None = None) -> Any:
         try:
             return getattr(self.link.operator, hook)(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises
+        except Exception as error:
             raise self._failed(hook, error, batch) from error
 
     def _failed(self, hook: str, error: Exception, batch: pa.RecordBatch | None) -> OperatorsError:

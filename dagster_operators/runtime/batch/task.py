@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.operators.arrow_operator import ArrowOperator
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SUBTASK: Final = "__do_subtask"
 """The column of the shuffled rows that says to which subtask a row goes."""

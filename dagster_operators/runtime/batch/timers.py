@@ -15,6 +15,7 @@ from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 if TYPE_CHECKING:
     from dagster_operators.runtime.batch.subtask import Link
 
+
 class StoredTimers:
     """The timers of a subtask.
 

@@ -19,6 +19,7 @@ from dagster_operators.runtime.batch.subtask import Link, Place, Subtask
 from dagster_operators.runtime.batch.task import MARKER, PORT, SUBTASK, BatchTask, LinkTask
 from dagster_operators.state.store import StateStore
 from dagster_operators.transactions.codec import encode
+from dagster_operators.transactions.manifest import FileEntry
 
 
 def run_partition(task: BatchTask, partition: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -35,7 +36,9 @@ def run_partition(task: BatchTask, partition: int, batches: Iterable[pa.RecordBa
     except OperatorsError as error:
         reports = [{"error": type(error).__name__, "problem": error.problem, "remedy": error.remedy, "where": error.where}]
     except OSError as error:
-        reports = [{"error": StorageError.__name__, "problem": f"a worker cannot read or write: {error}", "remedy": "", "where": {}}]
+        reports = [
+            {"error": StorageError.__name__, "problem": f"a worker cannot read or write: {error}", "remedy": "", "where": {}}
+        ]
     if reports:
         yield pa.RecordBatch.from_pydict({"report": [json.dumps(report, default=str) for report in reports]})
 
@@ -77,7 +80,6 @@ class _Worker:
     """A subtask with its files."""
 
     def __init__(self, task: BatchTask, subtask: int) -> None:
-        from pyarrow import fs
 
         self._task = task
         self._subtask = subtask
@@ -135,7 +137,10 @@ class _Worker:
             for table, merges in link.merges.items():
                 for merge in merges:
                     written.setdefault(table, []).extend(store.merge(table, merge))
-            state[link.name] = {table: [encode(file.entry()) for file in files] for table, files in written.items()}
+            state[link.name] = {
+                table: [encode(FileEntry(file.path, file.size, file.rows, file.stats)) for file in files]
+                for table, files in written.items()
+            }
         files = [
             (operator, port, encode(entry))
             for (operator, port), writer in self._writers.items()
@@ -153,5 +158,3 @@ def partition_number() -> int:
         return 0
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
-
-

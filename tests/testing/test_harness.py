@@ -1,0 +1,103 @@
+"""The harness: what a test of an operator sees is what a pipeline does."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import dagster_operators as do
+from dagster_operators.errors import OperatorFailedError, PipelineError
+from dagster_operators.testing import OperatorHarness
+
+SECOND = 1_000_000
+
+
+class Counts(do.ArrowOperator):
+    """Rows per key and second, put out when the second is over."""
+
+    state = {"open": do.KeyedState("k string, second long, n long", key=["k", "second"])}
+
+    def output_schema(self, rows):
+        return "k string, second long, n long"
+
+    def process_batch(self, batch, ctx, out):
+        seconds = pc.divide(batch["t"].cast(pa.int64()), SECOND)
+        late = pc.less_equal(pc.multiply(pc.add(seconds, 1), SECOND), ctx.watermark)
+        ctx.late(batch.filter(late))
+        rows = pa.table({"k": batch["k"], "second": seconds}).filter(pc.invert(late))
+        new = rows.group_by(["k", "second"]).aggregate([([], "count_all")])
+        before = pc.fill_null(ctx.state["open"].get(new.select(["k", "second"]))["n"], 0)
+        sums = pc.add(new["count_all"], before)
+        ctx.state["open"].put(pa.table({"k": new["k"], "second": new["second"], "n": sums}))
+
+    def handle_watermark(self, watermark, ctx, out):
+        rows = ctx.state["open"].scan()
+        over = rows.filter(pc.less_equal(pc.multiply(pc.add(rows["second"], 1), SECOND), watermark))
+        out.collect(over)
+        ctx.state["open"].delete(over.select(["k", "second"]))
+        return watermark - SECOND
+
+
+def at(seconds, key="a"):
+    return {"k": key, "t": seconds * SECOND}
+
+
+def harness(**settings):
+    return OperatorHarness(Counts(), "k string, t timestamp", keys=["k"], **settings)
+
+
+def as_set(rows):
+    return {tuple(row.values()) for row in rows}
+
+
+def test_windows_close_with_the_watermark_and_late_rows_are_counted():
+    with harness() as counts:
+        assert counts.run_epoch([at(0), at(0, "b"), at(1)], watermark=SECOND) == [
+            {"k": "a", "second": 0, "n": 1}, {"k": "b", "second": 0, "n": 1}]  # fmt: skip
+        counts.process([at(0.5), at(1.5)])
+        assert counts.rows() == []
+        counts.finish()
+        assert counts.rows() == [{"k": "a", "second": 1, "n": 2}]
+        assert counts.late_rows == 1
+        assert len(counts.rows("late")) == 1
+
+
+def test_the_output_watermark_is_the_operators():
+    with harness(parallelism=2) as counts:
+        assert counts.advance("1970-01-01T00:00:10") == 9 * SECOND
+
+
+@pytest.mark.parametrize("parallelisms", [(1, 3, 2), (4, 1, 1)])
+def test_a_snapshot_goes_on_at_another_parallelism(parallelisms):
+    keys = [f"k{number}" for number in range(20)]
+    with harness(parallelism=parallelisms[0]) as counts:
+        for parallelism in parallelisms[1:]:
+            counts.run_epoch([at(5, key) for key in keys])
+            counts.rescale(parallelism)
+        counts.finish()
+        assert as_set(counts.rows()) == {(key, 5, 2) for key in keys}
+
+
+def test_a_crash_is_a_restore_of_the_last_snapshot():
+    with harness(parallelism=2) as counts:
+        counts.run_epoch([at(5)])
+        kept = counts.snapshot()
+        counts.process([at(5), at(5)])
+        counts.restore(kept)
+        assert counts.epoch == 2
+        counts.run_epoch([at(5)])
+        counts.finish()
+        assert as_set(counts.rows()) == {("a", 5, 2)}
+
+
+def test_errors_are_as_in_a_pipeline():
+    class Broken(Counts):
+        def process_batch(self, batch, ctx, out):
+            raise KeyError("x")
+
+    with OperatorHarness(Broken(), "k string, t timestamp", keys=["k"]) as broken:
+        with pytest.raises(OperatorFailedError, match="process_batch raised KeyError"):
+            broken.process([at(1)])
+        with pytest.raises(PipelineError, match="no column 'key'"):
+            broken.process([{"key": "a"}])

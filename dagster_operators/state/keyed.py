@@ -10,17 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_operators.state.columns import to_numpy
-from dagster_operators.state.declarations import DELETED, HASH
+from dagster_operators.state.declarations import DELETED
+from dagster_operators.state.handle import Handle
 from dagster_operators.state.key_table import KeyTable
 from dagster_operators.state.layers import Layers
-from dagster_operators.state.ranges import Range, in_range, times_of
+from dagster_operators.state.ranges import times_of
 from dagster_operators.state.run import Run, first_of_each_key, joined, slices
 
-SLICE_ROWS = 1_000_000
-"""How many rows are in memory at most while state is scanned or merged."""
 
-
-class KeyedHandle:
+class KeyedHandle(Handle):
     """The rows of one :class:`~dagster_operators.KeyedState` that belong to this subtask.
 
     Args:
@@ -38,8 +36,7 @@ class KeyedHandle:
     """
 
     def __init__(self, layers: Layers) -> None:
-        self._layers = layers
-        self._place = layers.place
+        super().__init__(layers)
         self._table = KeyTable(self._place.schema, self._place.declaration.key)
 
     def get(self, keys: Any) -> pa.Table:
@@ -74,54 +71,37 @@ class KeyedHandle:
         columns = self._place.columns(rows, self._place.schema.names)
         if len(columns[0]):
             self._table.put(self._place.hash(self._keys_of(columns)), columns)
-            self._spill_if_large()
+            self.spill_if_large(self._table.nbytes)
 
     def delete(self, keys: Any) -> None:
         """Remove the rows of keys; those that have none are no matter."""
         given = dict(zip(self._place.key, self._place.columns(keys, self._place.key), strict=True))
         rows = len(next(iter(given.values())))
         if rows:
-            columns = [given.get(field.name, None) for field in self._place.schema]
+            columns = [given.get(field.name) for field in self._place.schema]
             filled = [pa.nulls(rows, f.type) if c is None else c for f, c in zip(self._place.schema, columns, strict=True)]
             self._table.delete(self._place.hash(list(given.values())), filled)
-            self._spill_if_large()
+            self.spill_if_large(self._table.nbytes)
 
-    def scan(self, range: tuple[Any, Any] | None = None, *, column: str | None = None) -> pa.Table:  # noqa: A002
-        """All rows, or those with a value from ``range[0]`` up to but not including ``range[1]``, in the order of their hashes.
-
-        Args:
-            range: The bounds; None is no bound.
-            column: What they are of: the state's time if it has one, otherwise the first column of its key.
-        """
-        return pa.Table.from_batches(list(self.scan_batches(range, column=column)), self._place.schema)
-
-    def scan_batches(self, range: tuple[Any, Any] | None = None, *, column: str | None = None) -> Iterator[Any]:  # noqa: A002
-        """The rows of ``scan`` piece by piece, each of at most a million rows, so that memory stays bounded."""
-        names = self._place.schema.names
-        wanted = Range.of(self._place, range, column)
-        for run in self.live(self._sources()):
-            yield in_range(run.table.select(names), wanted)
-
-    def live(self, runs: Sequence[Run]) -> Iterator[Run]:
-        """The rows that count of runs given newest first: no replaced, deleted or expired ones."""
-        for run in self.merged(runs):
-            rows = np.ones(len(run), bool) if run.deleted is None else ~run.deleted
-            if (times := times_of(self._place, run.table)) is not None:
-                rows &= times >= self._place.cutoff
-            yield run if rows.all() else run.take(np.flatnonzero(rows))
-
-    def merged(self, runs: Sequence[Run]) -> Iterator[Run]:
-        """Each key's newest row of runs given newest first, in slices that are ascending by hash."""
+    def merged(self, runs: Sequence[Run], *, oldest: bool) -> Iterator[Run]:
+        """Each key's newest row of runs given newest first; without those that are deleted or expired if nothing is older."""
         runs = [run for run in runs if len(run)]
         if not runs:
             return
         low, high = min(int(run.hashes[0]) for run in runs), max(int(run.hashes[-1]) for run in runs)
-        for first, last in slices(runs, low, high, SLICE_ROWS):
+        for first, last in slices(runs, low, high, self.slice_rows):
             parts = [part for run in runs if len(part := run.between(first, last))]
             if parts:
                 together = joined(parts)
                 kept = first_of_each_key(together, self._place.key)
+                if oldest:
+                    kept = kept[self._live(together, kept)]
                 yield together if len(kept) == len(together) else together.take(kept)
+
+    def _live(self, run: Run, rows: np.ndarray) -> np.ndarray:
+        live = np.ones(len(rows), bool) if run.deleted is None else ~run.deleted[rows]
+        times = times_of(self._place, run.table)
+        return live if times is None else live & (times[rows] >= self._place.cutoff)
 
     def written(self) -> Run:
         """What this epoch wrote since the last spill, as a run."""
@@ -137,14 +117,6 @@ class KeyedHandle:
     def forget_written(self) -> None:
         """Begin anew, because what was written is stored elsewhere."""
         self._table = KeyTable(self._place.schema, self._place.declaration.key)
-
-    def _sources(self) -> list[Run]:
-        return ([self.written()] if len(self._table) else []) + self._layers.runs
-
-    def _spill_if_large(self) -> None:
-        if self._table.nbytes > self._layers.memory_limit:
-            self._layers.spill(self.written())
-            self.forget_written()
 
     def _keys_of(self, columns: list[Any]) -> list[Any]:
         return [column for name, column in zip(self._place.schema.names, columns, strict=True) if name in self._place.key]
@@ -222,9 +194,3 @@ class _Find:
         if isinstance(self._source, Run):
             return self._source.table.column(name).take(pa.array(self._rows))
         return self._source.take(self._rows, name)
-
-
-def stored_batch(run: Run, schema: pa.Schema) -> Any:
-    """A run with all stored columns as a record batch, as it is written."""
-    columns = {HASH: pa.array(run.hashes), **dict(zip(run.table.schema.names, run.table.columns, strict=True))}
-    return pa.record_batch([columns[name] for name in schema.names], schema=schema)

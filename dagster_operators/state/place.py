@@ -54,7 +54,7 @@ class Place:
         self.name = name
         self.declaration = declaration
         self.owner = owner
-        self.schema: pa.Schema = declaration.schema
+        self.schema = pa.schema([field.with_nullable(True) for field in declaration.schema])  # noqa: FBT003
         self.key = tuple(field for field in self.schema.names if field in declaration.key)
         self.values = tuple(field for field in self.schema.names if field not in declaration.key)
         self.whole = declaration.kind == "global"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,15 @@ class Run:
 
     def __len__(self) -> int:
         return len(self.hashes)
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether the rows are sorted by hash, as they are except while they are being collected."""
+        return bool((self.hashes[1:] >= self.hashes[:-1]).all())
+
+    def at(self, epochs: tuple[int, int], subtask: int) -> Run:
+        """The same rows as those of other epochs and another subtask."""
+        return replace(self, epochs=epochs, subtask=subtask)
 
     def between(self, low: int, high: int) -> Run:
         """The part of the run with hashes from ``low`` to ``high``, both included."""
@@ -110,6 +119,27 @@ def joined(runs: Sequence[Run]) -> Run:
         deleted = np.concatenate(marks)[order]
     epochs = min(run.epochs[0] for run in runs), max(run.epochs[1] for run in runs)
     return Run(hashes[order], table, deleted, epochs, min(run.subtask for run in runs))
+
+
+def rows_of_keys(run: Run, wanted: Run, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of a run that have one of some keys, and which of the keys each has.
+
+    Args:
+        run: The rows, sorted by hash or not.
+        wanted: The keys, sorted by hash.
+        names: The key's columns.
+    """
+    if run.is_sorted:
+        hashes = np.unique(wanted.hashes)
+        starts, ends = np.searchsorted(run.hashes, hashes, "left"), np.searchsorted(run.hashes, hashes, "right")
+        counts = ends - starts
+        rows = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    else:
+        rows = np.flatnonzero(np.isin(run.hashes, wanted.hashes))
+        rows = rows[np.argsort(run.hashes[rows], kind="stable")]
+    indices = pa.array(rows)
+    which = wanted.find(run.hashes[rows], [column.take(indices) for column in run.columns(names)], names)
+    return rows[which >= 0], which[which >= 0]
 
 
 def first_of_each_key(run: Run, names: Sequence[str]) -> np.ndarray:

@@ -1,9 +1,9 @@
 """A file of a state table: what it holds, all of it told by its name, so that Delta's log is enough to know it again.
 
-A name reads ``e12-15.L1.s0.v1.h<low>-<high>.t<low>-<high>.<id>.parquet``: the epochs whose changes it holds, how often they were
-merged, the subtask that wrote it, the version of the declaration, the bounds of hash and time, and an id that no other file has. Numbers
-with a sign are written as 16 hexadecimal digits counted from the smallest one. Statistics in Delta's log would not do: they
-round times, and not every log has them.
+A name reads ``e12-15.L1.s0.v1.d.h<low>-<high>.t<low>-<high>.<id>.parquet``: the epochs whose changes it holds, how often they were
+merged, the subtask that wrote it, the version of the declaration, whether some of its rows only say that something is gone, the
+bounds of hash and time, and an id that no other file has. Numbers with a sign are written as 16 hexadecimal digits counted
+from the smallest one. Statistics in Delta's log would not do: they round times, and not every log has them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BASE: Final = 9
 
 _SHIFT = 2**63
 _NAME = re.compile(
-    r"e(?P<first_epoch>\d+)-(?P<last_epoch>\d+)\.L(?P<level>\d+)\.s(?P<subtask>\d+)\.v(?P<version>\d+)"
+    r"e(?P<first_epoch>\d+)-(?P<last_epoch>\d+)\.L(?P<level>\d+)\.s(?P<subtask>\d+)\.v(?P<version>\d+)(?P<deletes>\.d)?"
     r"\.h(?P<low_hash>[0-9a-f]{16})-(?P<high_hash>[0-9a-f]{16})"
     r"(\.t(?P<low_time>[0-9a-f]{16})-(?P<high_time>[0-9a-f]{16}))?\.[0-9a-f]{32}\.parquet"
 )
@@ -39,9 +39,10 @@ class StateFile:
         size: In bytes.
         first_epoch: The first epoch whose changes it holds.
         last_epoch: The last one.
-        level: 0 for the run of one epoch, one more for each merge, :data:`BASE` for what holds everything from the first epoch on.
+        level: 0 for the run of one epoch, one more for each merge, :data:`BASE` for what holds all from the first epoch on.
         subtask: The subtask that wrote it.
         version: Of the declaration it was written for.
+        deletes: Whether some of its rows only say that something is gone.
         low_hash: The smallest hash in it.
         high_hash: The largest hash in it.
         low_time: The earliest time of its rows, if the state has a time.
@@ -60,6 +61,7 @@ class StateFile:
     level: int
     subtask: int
     version: int
+    deletes: bool
     low_hash: int
     high_hash: int
     low_time: int | None = None
@@ -78,7 +80,7 @@ class StateFile:
         plain = {name: int(found[name]) for name in ("first_epoch", "last_epoch", "level", "subtask", "version")}
         bounds = {name: int(found[name], 16) - _SHIFT for name in ("low_hash", "high_hash")}
         times = {name: int(found[name], 16) - _SHIFT for name in ("low_time", "high_time") if found[name]}
-        return cls(path, rows, size, **plain, **bounds, **times)
+        return cls(path, rows, size, deletes=bool(found["deletes"]), **plain, **bounds, **times)
 
     @property
     def name(self) -> str:
@@ -110,6 +112,7 @@ def new_file(
     level: int = 0,
     subtask: int = 0,
     version: int = 1,
+    deletes: bool = False,
     hashes: tuple[int, int],
     times: tuple[int, int] | None = None,
 ) -> StateFile:
@@ -117,11 +120,11 @@ def new_file(
     low, high = hashes
     time = f".t{times[0] + _SHIFT:016x}-{times[1] + _SHIFT:016x}" if times else ""
     name = (
-        f"e{epochs[0]}-{epochs[1]}.L{level}.s{subtask}.v{version}"
+        f"e{epochs[0]}-{epochs[1]}.L{level}.s{subtask}.v{version}{'.d' if deletes else ''}"
         f".h{low + _SHIFT:016x}-{high + _SHIFT:016x}{time}.{uuid.uuid4().hex}.parquet"
     )
     path = f"{directory}/{name}" if directory else name
-    return StateFile(path, rows, size, *epochs, level, subtask, version, low, high, *(times or (None, None)))
+    return StateFile(path, rows, size, *epochs, level, subtask, version, deletes, low, high, *(times or (None, None)))
 
 
 def newest_first(files: Iterable[StateFile]) -> list[StateFile]:

@@ -1,0 +1,102 @@
+"""Reading rows that an older version of an operator stored: new columns at the end are null, all else is migrated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_operators.errors import ChangedPipelineError
+from dagster_operators.state.declarations import DELETED, HASH, ORDINAL
+from dagster_operators.state.place import Place
+
+_INTERNAL = (HASH, DELETED, ORDINAL)
+
+
+def evolved(stored: Any, place: Place, version: int) -> Any:
+    """The rows of a file as the declaration has them.
+
+    Args:
+        stored: A record batch with the columns of the file.
+        place: The table.
+        version: Of the declaration that the file was written for.
+
+    Raises:
+        ChangedPipelineError: The rows do not fit and cannot be migrated.
+    """
+    declared = place.declaration
+    wanted = declared.stored_schema
+    if version == declared.version:
+        if stored.schema.equals(wanted):
+            return stored
+        return _with_new_columns(stored, place, wanted)
+    if version > declared.version:
+        raise _misfit(
+            place, f"its state was stored by version {version} of its declaration, this is version {declared.version}",
+            f"run the newer code, or declare version {version + 1} with a function that migrates from {version}",
+        )  # fmt: skip
+    if declared.migrate is None:
+        raise _misfit(
+            place, f"its state was stored by version {version} of its declaration, and version {declared.version} has no migrate",
+            f"declare migrate=..., a function (table, from_version) -> table that knows version {version}, or reset this operator",
+        )  # fmt: skip
+    return _migrated(stored, place, wanted, version)
+
+
+def _with_new_columns(stored: Any, place: Place, wanted: pa.Schema) -> Any:
+    columns = []
+    names = stored.schema.names
+    for position, field in enumerate(wanted):
+        if position < len(names) and names[position] == field.name:
+            if stored.schema.field(position).type != field.type:
+                raise _misfit(
+                    place,
+                    f"its state was stored with column {field.name!r} as {stored.schema.field(position).type}, now it is {field.type}",
+                )
+            columns.append(stored.column(position))
+        elif position >= len(names) and place.declaration.fields[position - len(wanted)].nullable:
+            columns.append(pa.nulls(stored.num_rows, field.type))
+        elif position >= len(names):
+            raise _misfit(place, f"its state was stored without column {field.name!r}, which cannot be null")
+        else:
+            raise _misfit(place, f"its state was stored with column {names[position]!r} where {field.name!r} is now")
+    if len(names) > len(wanted):
+        raise _misfit(place, f"its state was stored with column {names[len(wanted)]!r}, which is not declared any more")
+    return pa.record_batch(columns, schema=wanted)
+
+
+def _migrated(stored: Any, place: Place, wanted: pa.Schema, version: int) -> Any:
+    """The rows as the operator's own function makes them; markers of deletion keep their key only."""
+    migrate = place.declaration.migrate
+    assert migrate is not None  # noqa: S101
+    live = np.flatnonzero(~stored.column(DELETED).to_numpy(zero_copy_only=False))
+    internal = [name for name in _INTERNAL if name in stored.schema.names]
+    rows = pa.Table.from_batches([stored]).drop_columns(internal)
+    result = migrate(rows.take(pa.array(live)), version)
+    problem = "the function that migrates its state"
+    if not isinstance(result, pa.Table) or result.num_rows != len(live):
+        what = f"{result.num_rows} rows" if isinstance(result, pa.Table) else f"a {type(result).__name__}"
+        raise _misfit(place, f"{problem} gave {what} for {len(live)} rows", "let it return a pyarrow.Table, row for row")
+    spread = np.full(stored.num_rows, -1)
+    spread[live] = np.arange(len(live))
+    back = pa.array(spread, mask=spread < 0)
+    columns = dict(zip(place.schema.names, place.columns(result, place.schema.names), strict=True))
+    for name in place.key:
+        before = place.columns(rows.select([name]), [name])[0] if name in rows.schema.names else None
+        if before is None or not columns[name].equals(before.take(pa.array(live))):
+            raise _misfit(place, f"{problem} changed the key column {name!r}", "keep the key; use a table of another name for another key")
+        columns[name] = before
+    arrays = {name: columns[name] if name in place.key else columns[name].take(back) for name in place.schema.names}
+    arrays |= {name: stored.column(name) for name in internal}
+    return pa.record_batch([arrays[field.name] for field in wanted], schema=wanted)
+
+
+def _misfit(place: Place, problem: str, remedy: str = "") -> ChangedPipelineError:
+    return ChangedPipelineError(
+        f"the operator's code does not fit its stored state: {problem}",
+        operator=place.owner.operator,
+        table=place.name,
+        remedy=remedy or "raise the declaration's version and give it a migrate function, go back to the code that fits, or reset this "
+        "operator; only new nullable columns at the end need nothing",
+    )

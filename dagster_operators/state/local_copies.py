@@ -1,0 +1,154 @@
+"""Local copies of state files that are read without decoding: one memory-mapped, uncompressed Arrow IPC file for each Parquet file.
+
+A copy only ever speeds reading up: it has the name of its file, which is never used again, it is written under another name and
+renamed, and a process checks it against its checksum when it first opens it; one that is damaged or gone is made again. Open
+copies are shared by all stages that a worker runs. (Apache Paimon keeps such lookup files beside its readers; the measurements behind
+the layout are told in ``docs/state.md``.)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import threading
+import uuid
+import zlib
+from collections.abc import Collection
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+_TRAILER = struct.Struct("<8sQ")
+_MAGIC = b"DSOPSTA1"
+_LAST_EPOCH = re.compile(r"e\d+-(\d+)\.")
+_OPEN: dict[str, Any] = {}
+_LOCK = threading.Lock()
+
+
+@cache
+def boot_id() -> str:
+    """A name for the time since the machine was started: a rename may not have survived a power cut, so older copies are not used."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return "any-boot"
+
+
+class LocalCopies:
+    """The copies of one state table's files on this machine.
+
+    Args:
+        folder: Where they are; nobody else's files are there.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.arrow"
+
+    def read(self, name: str) -> Any | None:
+        """The record batch of a file; None when there is no copy, or only a damaged one."""
+        path = self._path(name)
+        key = str(path)
+        with _LOCK:
+            if key in _OPEN:
+                return _OPEN[key]
+        batch = _checked(path)
+        if batch is not None:
+            os.utime(path)
+            with _LOCK:
+                _OPEN[key] = batch
+        return batch
+
+    def write(self, name: str, batch: Any) -> None:
+        """Make the copy of a file. When the disk is full or may not be written, there is none."""
+        temporary = self._folder / f"{uuid.uuid4().hex}.tmp"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_mapped(temporary, batch)
+            temporary.replace(self._path(name))
+        except OSError:
+            temporary.unlink(missing_ok=True)
+
+    def evict(self, live: Collection[str], epoch: int, max_bytes: int) -> None:
+        """Delete copies of files that are of no more use, then those used longest ago until the rest fits.
+
+        Args:
+            live: The names of the table's files as of the epoch before.
+            epoch: The running epoch; files of this and later ones are being written, perhaps by other subtasks.
+            max_bytes: How much may stay.
+        """
+        kept = []
+        try:
+            entries = list(os.scandir(self._folder))
+        except OSError:
+            return
+        for entry in entries:
+            name = entry.name.removesuffix(".arrow")
+            found = _LAST_EPOCH.match(name)
+            if name not in live and found is not None and int(found[1]) < epoch:
+                self._delete(Path(entry.path))
+            elif found is not None:
+                kept.append(entry)
+        used = sorted(((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in kept if _exists(entry)), reverse=True)
+        total = 0
+        for _, size, path in used:
+            total += size
+            if total > max_bytes:
+                self._delete(Path(path))
+
+    def _delete(self, path: Path) -> None:
+        """What has mapped a deleted file can still read it."""
+        with _LOCK:
+            _OPEN.pop(str(path), None)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            return
+
+
+def _exists(entry: os.DirEntry[str]) -> bool:
+    return Path(entry.path).exists()
+
+
+def write_mapped(path: Path, batch: Any) -> None:
+    """Write a record batch so that ``read_mapped`` maps it, with a checksum at the end."""
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    with path.open("r+b") as file:
+        with pa.memory_map(str(path)) as written:
+            checksum = zlib.crc32(memoryview(written.read_buffer()))
+        file.seek(0, os.SEEK_END)
+        file.write(_TRAILER.pack(_MAGIC, checksum))
+
+
+def read_mapped(path: Path, *, check: bool = True) -> Any:
+    """The record batch in a file that ``write_mapped`` wrote; its memory is the file's.
+
+    Raises:
+        ValueError: The file is damaged (``ArrowInvalid`` is one, too).
+        OSError: It is not there.
+    """
+    with pa.memory_map(str(path)) as file:
+        content = file.read_buffer()
+    if len(content) < _TRAILER.size:
+        raise ValueError("too short")
+    body = content.slice(0, len(content) - _TRAILER.size)
+    magic, checksum = _TRAILER.unpack(content.slice(len(body)).to_pybytes())
+    if magic != _MAGIC or (check and zlib.crc32(memoryview(body)) != checksum):
+        raise ValueError("wrong checksum")
+    return pa.ipc.open_file(body).get_batch(0)
+
+
+def _checked(path: Path) -> Any | None:
+    try:
+        return read_mapped(path)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        path.unlink(missing_ok=True)
+        return None

@@ -1,0 +1,120 @@
+"""Which runs of a state table to merge, and which files hold nothing any more: pure functions of the table's files.
+
+The policy is universal (size-tiered) compaction, as RocksDB and Apache Paimon know it: eight neighbouring runs of a level become one of
+the next, and when the runs above the base hold a quarter of its rows, all are folded into a new base. So a row is rewritten
+once a level, and a key is looked up in few runs. A merge takes all files of neighbouring epochs, whichever subtask wrote
+them, so the order of runs stays that of their epochs; each subtask does its own share of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from dagster_operators.state.declarations import StateTable
+from dagster_operators.state.state_file import BASE, StateFile
+from dagster_operators.time.watermark import MIN_WATERMARK
+
+TIER_LENGTH: Final = 8
+"""How many runs of a level are merged into one of the next."""
+
+FOLD_SHARE: Final = 0.25
+"""The share of the base's rows at which the runs above it are folded into it."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Runs of neighbouring epochs that become one.
+
+    Attributes:
+        files: All files of these runs; they are gone when all subtasks have done their share.
+        first_epoch: The first epoch whose changes they hold.
+        last_epoch: The last one.
+        level: Of the run they become.
+        oldest: Whether no run is older, so that nothing need be kept for what it hides.
+    """
+
+    files: tuple[StateFile, ...]
+    first_epoch: int
+    last_epoch: int
+    level: int
+    oldest: bool
+
+
+def plan_merges(declaration: StateTable, files: Iterable[StateFile]) -> list[Merge]:
+    """The merges that are due.
+
+    Args:
+        declaration: What the operator declared.
+        files: All files of the table as of the previous epoch, without those that are to be removed.
+
+    >>> from dagster_operators import KeyedState
+    >>> from dagster_operators.state.state_file import new_file
+    >>> files = [new_file("", 10, epochs=(epoch, epoch), hashes=(0, 9)) for epoch in range(1, 9)]
+    >>> [(merge.first_epoch, merge.last_epoch, merge.level == BASE) for merge in plan_merges(KeyedState("k int", "k"), files)]
+    [(1, 8, True)]
+    """
+    runs = [list(run) for _, run in groupby(sorted(files, key=lambda file: file.epochs), key=lambda file: file.epochs)]
+    tier = _full_tier(runs)
+    if tier is None:
+        return []
+    start, end = tier
+    has_base = runs[0][0].level == BASE
+    above = sum(_rows(run) for run in runs[has_base:])
+    if declaration.kind != "time" and (not has_base or above >= FOLD_SHARE * _rows(runs[0])):
+        return [_merge(runs, 0, len(runs), BASE)]
+    return [_merge(runs, start, end, min(runs[start][0].level + 1, BASE - 1))]
+
+
+def _full_tier(runs: list[list[StateFile]]) -> tuple[int, int] | None:
+    """The first run of the lowest level that has enough neighbouring runs, and the run after its last."""
+    found = []
+    start = 0
+    for level, tier in groupby(runs, key=lambda run: run[0].level):
+        end = start + len(list(tier))
+        if level < BASE and end - start >= TIER_LENGTH:
+            found.append((level, start, end))
+        start = end
+    return min(found)[1:] if found else None
+
+
+def _rows(run: list[StateFile]) -> int:
+    return sum(file.rows for file in run)
+
+
+def _merge(runs: list[list[StateFile]], start: int, end: int, level: int) -> Merge:
+    files = tuple(file for run in runs[start:end] for file in run)
+    return Merge(files, files[0].first_epoch, files[-1].last_epoch, level, start == 0)
+
+
+def expired_files(declaration: StateTable, files: Iterable[StateFile], watermark: int) -> list[StateFile]:
+    """The files whose rows are all expired and that can be removed unread.
+
+    Where rows hide older ones of their key, a file is kept until nothing is older that overlaps it.
+
+    Args:
+        declaration: What the operator declared.
+        files: All files of the table as of the previous epoch.
+        watermark: The operator's, in microseconds.
+
+    >>> from dagster_operators import TimeState
+    >>> from dagster_operators.state.state_file import new_file
+    >>> files = [new_file("", 1, epochs=(1, 1), hashes=(0, 0), times=(time, time)) for time in (3, 5)]
+    >>> [file.high_time for file in expired_files(TimeState("t bigint", "t", retention=2), files, 7)]
+    [3]
+    """
+    if declaration.retention is None or watermark == MIN_WATERMARK:
+        return []
+    cutoff = watermark - declaration.retention
+    kept: list[StateFile] = []
+    gone = []
+    for file in sorted(files, key=lambda file: file.last_epoch):
+        hides = declaration.kind in ("keyed", "global") or (declaration.kind == "list" and file.deletes)
+        hidden = hides and any(file.low_hash <= other.high_hash and other.low_hash <= file.high_hash for other in kept)
+        if file.high_time is None or file.high_time >= cutoff or hidden:
+            kept.append(file)
+        else:
+            gone.append(file)
+    return gone

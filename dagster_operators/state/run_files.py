@@ -1,0 +1,124 @@
+"""The files of one state table: runs written as Parquet, and read back through the local copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dagster_operators.errors import StorageError
+from dagster_operators.state.declarations import HASH
+from dagster_operators.state.evolution import evolved
+from dagster_operators.state.local_copies import LocalCopies
+from dagster_operators.state.place import Place
+from dagster_operators.state.ranges import column_times
+from dagster_operators.state.run import Run
+from dagster_operators.state.state_file import StateFile, new_file
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+
+ROW_GROUP = 131_072
+"""Rows in a row group of the Parquet files."""
+
+
+
+class RunFiles:
+    """Reads and writes the files of one table.
+
+    Args:
+        place: Whose table it is.
+        folder: The table's folder, as the file system takes it; None when there is none to write to.
+        filesystem: A pyarrow file system.
+        directory: The folder of this attempt, relative to the table's.
+        copies: The local copies, if there are any.
+    """
+
+    def __init__(self, place: Place, folder: str | None, filesystem: Any, directory: str, copies: LocalCopies | None) -> None:
+        self._place = place
+        self._folder = folder
+        self._filesystem = filesystem
+        self._directory = directory
+        self._copies = copies
+
+    def read(self, file: StateFile) -> Run:
+        """The part of a file's rows that belongs to this subtask.
+
+        Raises:
+            ChangedPipelineError: The file was written for another declaration and cannot be migrated.
+            StorageError: The file cannot be read.
+        """
+        stored = self._copies.read(file.name) if self._copies else None
+        if stored is None:
+            stored = self._decode(file)
+            if self._copies:
+                self._copies.write(file.name, stored)
+                stored = self._copies.read(file.name) or stored
+        run = Run.of(evolved(stored, self._place, file.version), file.epochs, file.subtask)
+        return run.between(self._place.low, self._place.high)
+
+    def _decode(self, file: StateFile) -> Any:
+        path = f"{self._folder}/{file.path}"
+        try:
+            with self._filesystem.open_input_file(path) as source:
+                table = pq.ParquetFile(source, pre_buffer=True).read(use_threads=False)
+        except (OSError, pa.ArrowInvalid) as error:
+            where = {"operator": self._place.owner.operator, "table": self._place.name, "file": path}
+            raise StorageError(f"a file of the operator's state cannot be read: {error}", **where) from error
+        batches = table.combine_chunks().to_batches()
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+
+    def write(self, runs: Iterable[Run], epochs: tuple[int, int], level: int) -> list[StateFile]:
+        """Write runs of ascending hashes, each to a file of its own; those without rows to none.
+
+        Raises:
+            StorageError: A file cannot be written.
+        """
+        return [self._write(run, epochs, level) for run in runs if len(run)]
+
+    def _write(self, run: Run, epochs: tuple[int, int], level: int) -> StateFile:
+        batch = stored_batch(run, self._place.declaration.stored_schema)
+        file = new_file(
+            self._directory, len(run), epochs=epochs, level=level, subtask=self._place.owner.subtask,
+            version=self._place.declaration.version, deletes=run.deleted is not None and bool(run.deleted.any()),
+            hashes=(int(run.hashes[0]), int(run.hashes[-1])), times=self._times(run),
+        )  # fmt: skip
+        path = f"{self._folder}/{file.path}"
+        try:
+            size = self._write_parquet(path, batch)
+        except OSError as error:
+            where = {"operator": self._place.owner.operator, "table": self._place.name, "file": path}
+            raise StorageError(f"a file of the operator's state cannot be written: {error}", **where) from error
+        if self._copies:
+            self._copies.write(file.name, batch)
+        return StateFile.of(file.path, file.rows, size)
+
+    def _write_parquet(self, path: str, batch: Any) -> int:
+        try:
+            sink = self._filesystem.open_output_stream(path)
+        except FileNotFoundError:
+            self._filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+            sink = self._filesystem.open_output_stream(path)
+        with sink:
+            with pq.ParquetWriter(sink, batch.schema, compression="zstd", use_dictionary=False) as writer:
+                writer.write_table(pa.Table.from_batches([batch]), row_group_size=ROW_GROUP)
+            return int(sink.tell())
+
+    def _times(self, run: Run) -> tuple[int, int] | None:
+        """The bounds of the rows' times. Rows that say that something is gone count in a TimeState only, where they have a time."""
+        declaration = self._place.declaration
+        if declaration.time is None:
+            return None
+        times = column_times(run.table.column(declaration.time))
+        if run.deleted is not None and declaration.kind != "time":
+            times = times[~run.deleted]
+        if not len(times):
+            return MAX_WATERMARK, MIN_WATERMARK
+        return int(times.min()), int(times.max())
+
+
+def stored_batch(run: Run, schema: pa.Schema) -> Any:
+    """A run with all stored columns as a record batch, as it is written."""
+    columns = {HASH: pa.array(np.ascontiguousarray(run.hashes)), **dict(zip(run.table.schema.names, run.table.columns, strict=True))}
+    return pa.record_batch([columns[name] for name in schema.names], schema=schema)

@@ -98,10 +98,10 @@ class PostgresSink(Sink):
 
     @override
     def open(self, pipeline: str, name: str) -> None:
-        super().open(pipeline, name)
         spare = _LONGEST_GID - len(gid_of(pipeline, name, 10**12, f"g{10**6}-00000000").encode())
         if spare < 0:
             raise PipelineError("the sink's name is too long for PostgreSQL", sink=name, remedy=f"make it {-spare} shorter")
+        super().open(pipeline, name)
 
     @override
     def check(self, stream: StreamType) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from dagster_operators.errors import LedgerError, PipelineBusyError, UnknownEpochError
+from dagster_operators.errors import LedgerError, OperatorsError, PipelineBusyError, UnknownEpochError
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.transactions.cleaning import clean_up
 from dagster_operators.transactions.commit import RunContext, Steps, commit_epoch
@@ -28,6 +31,8 @@ from dagster_operators.transactions.view import LedgerView
 from dagster_operators.transactions.world import World
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 class Coordinator:
@@ -141,7 +146,8 @@ class Coordinator:
             FencedError: Another run took over.
         """
         self._lease.hold(handle.generation)
-        return self._run(prepare_stage(self._context(handle.generation), handle, stage), work=work)
+        with self._dropping(handle):
+            return self._run(prepare_stage(self._context(handle.generation), handle, stage), work=work)
 
     def valid_manifest(self, handle: EpochHandle, stage: str) -> Manifest | None:
         """The stage's manifest if a valid attempt has been recorded."""
@@ -156,7 +162,8 @@ class Coordinator:
             FencedError: Another run took over.
         """
         self._lease.hold(handle.generation)
-        complete = self._run(commit_epoch(self._context(handle.generation), handle))
+        with self._dropping(handle):
+            complete = self._run(commit_epoch(self._context(handle.generation), handle))
         started = time.perf_counter()
         self._world.fold()
         self.seconds["fold_ledger"] = self.seconds.get("fold_ledger", 0.0) + time.perf_counter() - started
@@ -249,6 +256,26 @@ class Coordinator:
         self._lease.pause()
         if self._generation and self._owner and self._owner.kind == "process":
             self._lease.release(self._generation)
+
+    @contextmanager
+    def _dropping(self, handle: EpochHandle) -> Iterator[None]:
+        """Let external participants drop what they hold of an epoch that fails undecided: it would lock others out meanwhile.
+
+        Should the epoch be decided all the same, or tried again, they are asked to prepare it again.
+        """
+        try:
+            yield
+        except Exception:
+            if self._participants:
+                with contextlib.suppress(OperatorsError):
+                    view = self.view()
+                    if view.decision is None and view.open_begin and view.generation == handle.generation:
+                        for name, participant in self._participants.items():
+                            try:
+                                participant.abort(view.open_begin.epoch, handle.generation)
+                            except OperatorsError as error:
+                                _log.warning("the participant %s did not drop an undecided epoch: %s", name, error)
+            raise
 
     def __enter__(self) -> Self:
         return self

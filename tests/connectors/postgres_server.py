@@ -9,6 +9,10 @@ import signal
 import socket
 import subprocess
 import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +38,24 @@ def binaries() -> Path | None:
     return next((folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()), None)
 
 
+@dataclass(frozen=True)
+class Database:
+    """A database of the server."""
+
+    dsn: str
+
+    def query(self, text: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(text.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def prepared(self) -> list[str]:
+        return [gid for (gid,) in self.query("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()")]
+
+    def version(self) -> int:
+        return int(self.query("SHOW server_version_num")[0][0]) // 10_000
+
+
 class PostgresServer:
     """Started with :meth:`start`, killed with :meth:`kill`, gone after :meth:`stop`."""
 
@@ -51,9 +73,22 @@ class PostgresServer:
             os.chown(folder, self._user.pw_uid, self._user.pw_gid)
         self._run("initdb", "--auth=trust", "--username=tester", "--encoding=UTF8", "--locale=C", "--no-sync")
 
-    @property
-    def dsn(self) -> str:
-        return f"host=127.0.0.1 port={self.port} user=tester dbname=postgres"
+    def dsn(self, database: str = "postgres") -> str:
+        return f"host=127.0.0.1 port={self.port} user=tester dbname={database}"
+
+    @contextmanager
+    def database(self) -> Iterator[Database]:
+        """A new database, dropped afterwards."""
+        name = f"test_{uuid.uuid4().hex[:8]}"
+        admin = Database(self.dsn())
+        admin.query(f"CREATE DATABASE {name} STRATEGY file_copy" if admin.version() >= 15 else f"CREATE DATABASE {name}")
+        made = Database(self.dsn(name))
+        try:
+            yield made
+        finally:
+            for gid in made.prepared():
+                made.query(f"ROLLBACK PREPARED '{gid}'")
+            admin.query(f"DROP DATABASE {name} WITH (FORCE)")
 
     def start(self, **settings: str) -> None:
         options = [f"--{name}={value}" for name, value in {**_SETTINGS, **settings}.items()]
@@ -65,7 +100,7 @@ class PostgresServer:
         deadline = time.monotonic() + 30
         while True:
             try:
-                psycopg.connect(self.dsn).close()
+                psycopg.connect(self.dsn()).close()
             except psycopg.OperationalError:
                 assert self._process.poll() is None, (self._folder / "log").read_text()
                 assert time.monotonic() < deadline, (self._folder / "log").read_text()
@@ -84,16 +119,18 @@ class PostgresServer:
         while _children_of(self._data) and time.monotonic() < deadline:
             time.sleep(0.02)
 
+    def restart(self, **settings: str) -> None:
+        self._end()
+        self.start(**settings)
+
     def stop(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGQUIT)  # at once: the data goes, too
-            self._process.wait(30)
+        self._end()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def query(self, text: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            cursor = connection.execute(text.encode())
-            return cursor.fetchall() if cursor.description else []
+    def _end(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(30)
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(

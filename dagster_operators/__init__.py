@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
     from dagster_operators.functions.aggregate import udaf
     from dagster_operators.functions.scalar import udf
+    from dagster_operators.functions.table import udtf
     from dagster_operators.graph.dataflow import Check
     from dagster_operators.operators.applying import apply
     from dagster_operators.operators.arrow_operator import ArrowOperator
@@ -62,6 +63,7 @@ _HOME = {
     "build_definitions": "orchestration.definitions",
     "udaf": "functions.aggregate",
     "udf": "functions.scalar",
+    "udtf": "functions.table",
 }
 
 __all__ = [
@@ -92,6 +94,7 @@ __all__ = [
     "build_definitions",
     "udaf",
     "udf",
+    "udtf",
 ]
 
 

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.functions.content import digest_of
-from dagster_operators.functions.groups import Groups
+from dagster_operators.functions.groups import Groups, plain
 from dagster_operators.functions.install import Installable
 from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import arity_of, as_array, forms_of, raised, type_of
@@ -55,10 +55,8 @@ class UserAggregate(Installable):
 
     def __call__(self, *columns: pa.Array) -> Any:
         """The value of one group with these columns, as the engine would give it (not of a vectorised aggregate)."""
-        if self.state is None:
-            return self._first(*columns)
-        made = self._made()
-        return made.finish(made.update(*columns)) if hasattr(made, "finish") else made.update(*columns)
+        value = plain(self._first(*columns))
+        return plain(self._made().finish(value)) if self.state is not None and hasattr(self.definition, "finish") else value
 
     def __repr__(self) -> str:
         return f"<aggregate {self.name} of {self.place} -> {self.returns}>"

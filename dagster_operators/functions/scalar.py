@@ -86,7 +86,11 @@ class ArrowCall:
             raise
         except Exception as error:
             raise raised(self.name, error, columns) from error
-        return as_array(result, self.kind, len(columns[0]), self.name)
+        return self.column(result, len(columns[0]))
+
+    def column(self, result: Any, rows: int) -> pa.Array:
+        """What the function returned, as an Arrow array of the declared type."""
+        return as_array(result, self.kind, rows, self.name)
 
 
 def udf(returns: str, *, name: str | None = None) -> Callable[[Callable[..., Any]], ScalarFunction]:

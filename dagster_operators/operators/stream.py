@@ -16,6 +16,7 @@ from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.side_output import SideOutput
 from dagster_operators.graph.sink_target import SinkTarget
 from dagster_operators.operators.arrow_operator import ArrowOperator
+from dagster_operators.operators.flat_map import FlatMap
 from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
 from dagster_operators.operators.lookup import Lookup
 from dagster_operators.operators.physical import quoted
@@ -125,6 +126,18 @@ class Stream:
     def drop(self, *columns: str, name: str | None = None, chain: bool = True) -> Stream:
         """Leave columns out."""
         return self._add(Drop, name, chain=chain, columns=columns)
+
+    def flat_map(self, call: str, *, outer: bool = False, name: str | None = None, chain: bool = True) -> Stream:
+        """Put beside each row the rows that a function makes of it; each of those becomes a row of its own.
+
+        Args:
+            call: A table function of the user's own, ``"split_words(text)"``, its columns renamed by ``AS (word, n)``; or a
+                generator of Spark's with names: ``"explode(xs) AS x"``, ``"posexplode(xs) AS (n, x)"``.
+            outer: Keep a row of which nothing was made, with nulls; else it is dropped.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+        """
+        return self._add(FlatMap, name, chain=chain, call=call, outer=outer)
 
     def transform(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,16 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from dagster_operators.runtime.engine import Spark
-
-
-@pytest.fixture(autouse=True)
-def only_our_own() -> Iterator[None]:
-    """Functions are known to the whole process; a test's own are forgotten after it."""
-    before = {function.name for function in user_functions.known()}
-    yield
-    for function in user_functions.known():
-        if function.name not in before:
-            user_functions.forget(function.name)
 
 
 FACTOR = -2

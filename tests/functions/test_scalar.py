@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 from dagster_operators import MemorySource, Pipeline, Tumbling, udf
-from dagster_operators.errors import ChangedPipelineError, OperatorsError, PipelineError, SchemaError
+from dagster_operators.errors import ChangedPipelineError, PipelineError, SchemaError, UserFunctionError
 from dagster_operators.functions import shipping
 from dagster_operators.functions.install import install
 from dagster_operators.graph import user_functions
@@ -152,12 +152,12 @@ def test_what_a_function_does_wrong_is_told(
 ) -> None:
     request.getfixturevalue(engine)
     udf("long", name="broken")(function)
-    with pytest.raises(OperatorsError) as caught:
+    with pytest.raises(UserFunctionError, match=f"the function 'broken' {problem}") as caught:
         one_table(ENGINES[engine], tmp_path, [(5,), (6,)], "x int", "broken(x) AS y")
-    text = "".join(str(error) for error in (caught.value, caught.value.__cause__))
-    assert f"the function 'broken' {problem}" in text
-    if "raised" in problem:
-        assert "arguments '(5)" in text
+    where = caught.value.where
+    assert (where["function"], where["stage"], where["epoch"]) == ("broken", "results", 1)
+    assert where.get("arguments", "(5)").startswith("(5)")
+    assert caught.value.remedy
 
 
 def test_names_are_one_per_process() -> None:

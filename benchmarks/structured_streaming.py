@@ -15,7 +15,7 @@ from benchmarks.events import KEPT, SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 class StructuredStreaming:
@@ -31,7 +31,7 @@ class StructuredStreaming:
         self._session = session
         self._root = root
         self._folder = folder
-        session.conf.set("spark.sql.streaming.stateStore.providerClass", _STATE_STORE)
+        session.conf.set("spark.sql.streaming.stateStore.providerClass", STATE_STORE)
 
     def run(self) -> None:
         """Process what has arrived, through both queries."""

@@ -16,6 +16,8 @@ from dagster_operators.operators.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.projection import as_pairs
 from dagster_operators.operators.session import Session
 from dagster_operators.operators.session_aggregate import SessionAggregate
+from dagster_operators.operators.top_per_key import TopPerKey
+from dagster_operators.operators.top_per_window import TopPerWindow
 from dagster_operators.operators.window_aggregate import WINDOW_END, WINDOW_START, WindowAggregate
 from dagster_operators.operators.window_join import WindowJoin
 from dagster_operators.operators.window_rows import InputWindow
@@ -90,6 +92,18 @@ class KeyedStream:
             more: Output column = Spark SQL aggregate, for example ``flights="count(*)"``.
         """
         return self._add(KeyedAggregate, name, (), {**(aggregates or {}), **more}, event_time=self._stream.event_time)
+
+    def top(self, n: int, *, by: str | Sequence[str], rank: str = "rank", name: str | None = None) -> Stream:
+        """The first ``n`` rows of each key in an order: an updating stream with one row per key and rank.
+
+        Args:
+            n: How many rows of each key.
+            by: What comes behind ORDER BY: ``"price DESC, volume"``. Between equal rows the event time decides, then all columns.
+            rank: The column with the row's place, from 1.
+            name: The operator's name; its state is addressed by it.
+        """
+        order, time = (by,) if isinstance(by, str) else tuple(by), self._stream.event_time
+        return self._stream._add(TopPerKey, name, keys=self.keys, n=n, by=order, event_time=time, rank=rank)  # noqa: SLF001
 
     def interval_join(
         self,
@@ -205,6 +219,30 @@ class WindowedStream:
         wanted, settings = {**(aggregates or {}), **more}, {"window": self.window, "event_time": self._event_time}
         operator = SessionAggregate if isinstance(self.window, Session) else WindowAggregate
         return self._keyed._add(operator, name, (size,), wanted, **settings)  # noqa: SLF001
+
+    def top(self, n: int, *, by: str | Sequence[str], rank: str = "rank", name: str | None = None) -> Stream:
+        """The first ``n`` rows of each key and window in an order, once the window is closed.
+
+        Args:
+            n: How many rows of each key and window.
+            by: What comes behind ORDER BY: ``"price DESC, volume"``. Between equal rows the event time decides, then all columns.
+            rank: The column with the row's place, from 1.
+            name: The operator's name; its state is addressed by it.
+
+        Raises:
+            PipelineError: The windows are sessions.
+        """
+        stream = self._keyed._stream  # noqa: SLF001
+        if isinstance(self.window, Session):
+            raise PipelineError(
+                "a session has no top rows, since where it begins and ends is only known when it closes",
+                pipeline=stream._dataflow.name,  # noqa: SLF001
+                operator=name or stream.name,
+                remedy="use max_by(...) in aggregate; or top over the sessions themselves: .window().top(...)",
+            )
+        settings: dict[str, Any] = {"keys": self._keyed.keys, "window": self.window, "event_time": self._event_time}
+        order = (by,) if isinstance(by, str) else tuple(by)
+        return stream._add(TopPerWindow, name, n=n, by=order, rank=rank, **settings)  # noqa: SLF001
 
     def join(
         self,

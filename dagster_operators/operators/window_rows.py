@@ -9,6 +9,7 @@ the watermark has passed it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,10 +71,10 @@ class WindowRows(ABC):
         rows = state.read(lambda file: self.may_close(file, begin, end))
         return None if rows is None else self.windows(rows, begin, end)
 
-    def tidy(self, state: StateRuns, end: int) -> None:
-        """Let go of rows that no open window needs."""
+    def tidy(self, state: StateRuns, end: int, merge: Callable[[DataFrame], DataFrame] = lambda rows: rows) -> None:
+        """Let go of rows that no open window needs; ``merge`` says which of the others are needed where runs are folded."""
         state.drop(lambda file: file.high is not None and self.is_over(file.high, end))
-        state.fold(lambda frame: self.open_panes(frame, end))
+        state.fold(lambda frame: merge(self.open_panes(frame, end)))
 
     def open_panes(self, frame: DataFrame, watermark: int) -> DataFrame:
         """The rows that some window needs that is open at a watermark."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.operators.apply import Apply
 from dagster_operators.operators.arrow_operator import ArrowOperator
+from dagster_operators.operators.deduplicate import DeduplicateFirst, DeduplicateLast
 from dagster_operators.operators.interval_join import IntervalJoin, parse_bound
 from dagster_operators.operators.join_columns import How
 from dagster_operators.operators.keyed_aggregate import KeyedAggregate
@@ -22,6 +23,7 @@ from dagster_operators.operators.window_aggregate import WINDOW_END, WINDOW_STAR
 from dagster_operators.operators.window_join import WindowJoin
 from dagster_operators.operators.window_rows import InputWindow
 from dagster_operators.operators.windows import Window
+from dagster_operators.time.watermark import parse_duration
 
 if TYPE_CHECKING:
     from dagster_operators.graph.operator import LogicalOperator
@@ -104,6 +106,36 @@ class KeyedStream:
         """
         order, time = (by,) if isinstance(by, str) else tuple(by), self._stream.event_time
         return self._stream._add(TopPerKey, name, keys=self.keys, n=n, by=order, event_time=time, rank=rank)  # noqa: SLF001
+
+    def deduplicate(
+        self, *, keep: Literal["first", "last"] = "first", within: str | timedelta | int | None = None, name: str | None = None
+    ) -> Stream:
+        """One row per key.
+
+        Args:
+            keep: ``first``: an append stream of each key's first row by event time, which comes out once the watermark has passed
+                it. ``last``: an updating stream of each key's last row. Between rows of one time all columns decide.
+            within: For how long after a row of ``first`` others of its key are duplicates; then the key is new again, and the
+                state forgets it. By default for ever.
+            name: The operator's name; its state is addressed by it.
+
+        Raises:
+            PipelineError: There is no such way to keep rows, or ``within`` is no duration.
+            SchemaError: ``last`` and ``within`` need an event time.
+        """
+        where = {"pipeline": self._stream._dataflow.name, "operator": name or "deduplicate"}  # noqa: SLF001
+        if keep not in ("first", "last"):
+            raise PipelineError(f"deduplicate cannot keep {keep!r}", **where, remedy="keep 'first' or 'last'")
+        settings: dict[str, Any] = {"keys": self.keys, "event_time": self._stream.event_time}
+        if keep == "last":
+            if within is not None:
+                raise PipelineError("within= goes with keep='first': the last row of a key stays in its table", **where)
+            return self._stream._add(DeduplicateLast, name, **settings)  # noqa: SLF001
+        try:
+            micros = None if within is None else parse_duration(within)
+        except ValueError as error:
+            raise PipelineError(f"within: {error}", **where) from None
+        return self._stream._add(DeduplicateFirst, name, within=micros, **settings)  # noqa: SLF001
 
     def interval_join(
         self,

@@ -6,6 +6,7 @@ with the columns of its sinks. What is other here, and in :mod:`jobs.nexmark.ref
 - Time is event time, in UTC, and a stream is as late as there: four seconds. q12 counts in windows of processing time there, so
   that no two runs give the same.
 - Where the SQL leaves open which of several equal rows comes first (``ROW_NUMBER`` of q18 and q19), all columns decide.
+- A pause of exactly ten seconds ends a session of q11 (in Flink and Spark it takes a longer one).
 - Windows have their ``window_start`` and ``window_end`` under these names.
 """
 
@@ -90,6 +91,35 @@ def q2(events: Events) -> do.Stream:
     return events.bid.filter("auction % 123 = 0").select("auction", "price")
 
 
+def q5(events: Events) -> do.Stream:
+    """Hot items: the auctions with the most bids in ten seconds, every two seconds."""
+    counts = events.bid.key_by("auction").window(do.Sliding("10 seconds", "2 seconds")).aggregate(num="count(*)")
+    same_start = do.Tumbling("2 seconds")
+    largest = counts.window(same_start).aggregate(most="max(num)")
+    hottest = counts.key_by("num").window(same_start).join(largest.key_by("most").window(same_start), columns=["auction"])
+    return hottest.select("auction", "num", "window_start", "window_start + INTERVAL 10 SECONDS AS window_end")
+
+
+def q7(events: Events) -> do.Stream:
+    """Highest bid: the bids with the highest price of ten seconds."""
+    window = do.Tumbling("10 seconds")
+    highest = events.bid.window(window).aggregate(highest="max(price)")
+    columns = ["auction", "bidder", "dateTime", "extra"]
+    return events.bid.key_by("price").window(window).join(highest.key_by("highest").window(window), columns=columns)
+
+
+def q8(events: Events) -> do.Stream:
+    """Monitor new users: the people of ten seconds who begin an auction in them."""
+    window = do.Tumbling("10 seconds")
+    sellers = events.auction.key_by("seller").window(window).aggregate(auctions="count(*)")
+    return events.person.key_by("id").window(window).join(sellers.key_by("seller").window(window), columns=["name"])
+
+
+def q11(events: Events) -> do.Stream:
+    """User sessions: bids of each bidder without a pause of ten seconds."""
+    return events.bid.key_by("bidder").window(do.Session("10 seconds")).aggregate(bid_count="count(*)")
+
+
 def q12(events: Events) -> do.Stream:
     """Bids of each bidder in ten seconds (of event time here)."""
     windows = events.bid.key_by("bidder").window(do.Tumbling("10 seconds"))
@@ -142,6 +172,11 @@ def q17(events: Events) -> do.Stream:
     })  # fmt: skip
 
 
+def q19(events: Events) -> do.Stream:
+    """Auction top ten: the ten highest bids of every auction."""
+    return events.bid.key_by("auction").top(10, by="price DESC", rank="rank_number")
+
+
 def q21(events: Events) -> do.Stream:
     """Channel identifiers: of the bids over a hot channel, or whose URL says which."""
     hot = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
@@ -157,5 +192,7 @@ def q22(events: Events) -> do.Stream:
     return events.bid.select("auction", "bidder", "price", "channel", *folders)
 
 
-QUERIES: Final[Mapping[str, Query]] = {query.__name__: query for query in (q0, q1, q2, q12, q14, q15, q16, q17, q21, q22)}
+QUERIES: Final[Mapping[str, Query]] = {
+    query.__name__: query for query in (q0, q1, q2, q5, q7, q8, q11, q12, q14, q15, q16, q17, q19, q21, q22)
+}
 """All queries by their names."""

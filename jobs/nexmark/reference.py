@@ -62,7 +62,7 @@ SQL: Final = {
         FROM (
             SELECT *, sum(begins) OVER (PARTITION BY bidder ORDER BY dateTime ROWS UNBOUNDED PRECEDING) AS session
             FROM (
-                SELECT *, coalesce(dateTime - lag(dateTime) OVER by_bidder > INTERVAL 10 SECOND, true)::INT AS begins
+                SELECT *, coalesce(dateTime - lag(dateTime) OVER by_bidder >= INTERVAL 10 SECOND, true)::INT AS begins
                 FROM bid WINDOW by_bidder AS (PARTITION BY bidder ORDER BY dateTime)
             )
         )
@@ -96,7 +96,7 @@ SQL: Final = {
         SELECT *
         FROM (
             SELECT *, row_number() OVER (PARTITION BY auction
-                ORDER BY price DESC, dateTime DESC, bidder DESC, channel DESC, url DESC, extra DESC) AS rank_number
+                ORDER BY price DESC, dateTime, bidder, channel, url, extra) AS rank_number
             FROM bid
         )
         WHERE rank_number <= 10""",

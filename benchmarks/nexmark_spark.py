@@ -89,7 +89,7 @@ def _last_bids(events: Events) -> DataFrame:
 
 
 def _best_bids(events: Events) -> DataFrame:
-    order = "price DESC, dateTime DESC, bidder DESC, channel DESC, url DESC, extra DESC"
+    order = "price DESC, dateTime, bidder, channel, url, extra"
     ranked = events["bid"].selectExpr(
         "*", f"CAST(row_number() OVER (PARTITION BY auction ORDER BY {order}) AS LONG) AS rank_number"
     )

@@ -172,6 +172,11 @@ def q17(events: Events) -> do.Stream:
     })  # fmt: skip
 
 
+def q18(events: Events) -> do.Stream:
+    """Last bid: of every bidder for every auction."""
+    return events.bid.key_by("bidder", "auction").deduplicate(keep="last")
+
+
 def q19(events: Events) -> do.Stream:
     """Auction top ten: the ten highest bids of every auction."""
     return events.bid.key_by("auction").top(10, by="price DESC", rank="rank_number")
@@ -193,6 +198,6 @@ def q22(events: Events) -> do.Stream:
 
 
 QUERIES: Final[Mapping[str, Query]] = {
-    query.__name__: query for query in (q0, q1, q2, q5, q7, q8, q11, q12, q14, q15, q16, q17, q19, q21, q22)
+    query.__name__: query for query in (q0, q1, q2, q5, q7, q8, q11, q12, q14, q15, q16, q17, q18, q19, q21, q22)
 }
 """All queries by their names."""

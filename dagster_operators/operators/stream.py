@@ -25,6 +25,7 @@ from dagster_operators.operators.session import Session
 from dagster_operators.operators.source import Described
 from dagster_operators.operators.transform import Transform
 from dagster_operators.operators.union import Union
+from dagster_operators.operators.unnest import unnest_call
 from dagster_operators.operators.windows import Window
 
 if TYPE_CHECKING:
@@ -127,17 +128,41 @@ class Stream:
         """Leave columns out."""
         return self._add(Drop, name, chain=chain, columns=columns)
 
-    def flat_map(self, call: str, *, outer: bool = False, name: str | None = None, chain: bool = True) -> Stream:
+    def flat_map(
+        self, call: str | Callable[[DataFrame], DataFrame], *, outer: bool = False, name: str | None = None, chain: bool = True
+    ) -> Stream:
         """Put beside each row the rows that a function makes of it; each of those becomes a row of its own.
 
         Args:
             call: A table function of the user's own, ``"split_words(text)"``, its columns renamed by ``AS (word, n)``; or a
-                generator of Spark's with names: ``"explode(xs) AS x"``, ``"posexplode(xs) AS (n, x)"``.
+                generator of Spark's with names: ``"explode(xs) AS x"``, ``"posexplode(xs) AS (n, x)"``; or a function from
+                DataFrame to DataFrame, as for :meth:`transform`.
             outer: Keep a row of which nothing was made, with nulls; else it is dropped.
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
         """
+        if not isinstance(call, str):
+            return self.transform(call, name=name or self._dataflow.fresh_name(FlatMap.kind), chain=chain)
         return self._add(FlatMap, name, chain=chain, call=call, outer=outer)
+
+    def unnest(
+        self, what: str, *, position: str | None = None, outer: bool = False, name: str | None = None, chain: bool = True
+    ) -> Stream:
+        """A row for each element of an array or entry of a map, beside the columns there are.
+
+        Args:
+            what: ``"items AS item"`` for an array, ``"prices AS (product, price)"`` for a map.
+            position: A column for the element's place, from 0.
+            outer: Keep a row whose array or map is empty or null, with nulls; else it is dropped.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+        """
+        named = name or self._dataflow.fresh_name("unnest")
+        try:
+            call = unnest_call(what, position)
+        except OperatorsError as error:
+            raise error.at(pipeline=self._dataflow.name, operator=named) from None
+        return self._add(FlatMap, named, chain=chain, call=call, outer=outer)
 
     def transform(
         self,

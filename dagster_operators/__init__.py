@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dagster_operators.connectors.postgres_sink import PostgresSink
     from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
     from dagster_operators.functions.aggregate import udaf
+    from dagster_operators.functions.library import load_udf
     from dagster_operators.functions.scalar import udf
     from dagster_operators.functions.table import udtf
     from dagster_operators.graph.dataflow import Check
@@ -61,6 +62,7 @@ _HOME = {
     "WindowedStream": "operators.keyed_stream",
     "apply": "operators.applying",
     "build_definitions": "orchestration.definitions",
+    "load_udf": "functions.library",
     "udaf": "functions.aggregate",
     "udf": "functions.scalar",
     "udtf": "functions.table",
@@ -92,6 +94,7 @@ __all__ = [
     "Window",
     "WindowedStream",
     "build_definitions",
+    "load_udf",
     "udaf",
     "udf",
     "udtf",

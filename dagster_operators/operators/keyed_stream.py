@@ -8,9 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.apply import Apply
 from dagster_operators.operators.arrow_operator import ArrowOperator
 from dagster_operators.operators.deduplicate import DeduplicateFirst, DeduplicateLast
+from dagster_operators.operators.input_window_aggregate import InputWindowAggregate
 from dagster_operators.operators.interval_join import IntervalJoin, parse_bound
 from dagster_operators.operators.join_columns import How
 from dagster_operators.operators.keyed_aggregate import KeyedAggregate
@@ -26,7 +28,6 @@ from dagster_operators.operators.windows import Window
 from dagster_operators.time.watermark import parse_duration
 
 if TYPE_CHECKING:
-    from dagster_operators.graph.operator import LogicalOperator
     from dagster_operators.operators.stream import Stream
 
 
@@ -60,7 +61,8 @@ class KeyedStream:
                 remedy="give the source event_time=..., and hand that column on unchanged",
             )
         if window is None:
-            return WindowedStream(self, self._carried(time), time)
+            others = tuple(key for key in self.keys if key not in (WINDOW_START, WINDOW_END))
+            return WindowedStream(KeyedStream(self._stream, others), self._carried(time), time)
         if not isinstance(window, Window | Session):
             raise PipelineError(
                 f"{window!r} is no window",
@@ -244,13 +246,19 @@ class WindowedStream:
 
         Args:
             aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
+_AGGREGATES: Mapping[type, type[LogicalOperator]] = {
+    Window: WindowAggregate,
+    Session: SessionAggregate,
+    InputWindow: InputWindowAggregate,
+}
+
+
             name: The operator's name; its state is addressed by it.
             more: Output column = Spark SQL aggregate, for example ``mean_delay="avg(dep_delay)"``.
         """
         size = _word("per " + str(self.window).removeprefix("tumbling ").removeprefix("sliding "))
         wanted, settings = {**(aggregates or {}), **more}, {"window": self.window, "event_time": self._event_time}
-        operator = SessionAggregate if isinstance(self.window, Session) else WindowAggregate
-        return self._keyed._add(operator, name, (size,), wanted, **settings)  # noqa: SLF001
+        return self._keyed._add(_AGGREGATES[type(self.window)], name, (size,), wanted, **settings)  # noqa: SLF001
 
     def top(self, n: int, *, by: str | Sequence[str], rank: str = "rank", name: str | None = None) -> Stream:
         """The first ``n`` rows of each key and window in an order, once the window is closed.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dagster_operators.operators.applying import apply
     from dagster_operators.operators.arrow_operator import ArrowOperator
     from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
+    from dagster_operators.operators.registry import OperatorConstructor, Registry, registry
     from dagster_operators.operators.session import Session
     from dagster_operators.operators.stream import Stream
     from dagster_operators.operators.windows import Sliding, Tumbling, Window
@@ -46,6 +47,7 @@ _HOME = {
     "KeyedStream": "operators.keyed_stream",
     "ListState": "state.declarations",
     "MemorySource": "connectors.memory_source",
+    "OperatorConstructor": "operators.registry",
     "Pipeline": "runtime.pipeline",
     "PostgresSink": "connectors.postgres_sink",
     "Session": "operators.session",
@@ -54,6 +56,7 @@ _HOME = {
     "SinkRows": "connectors.sink",
     "Sliding": "operators.windows",
     "Snapshot": "runtime.pipeline",
+    "Registry": "operators.registry",
     "SparkEngine": "orchestration.engine",
     "Stream": "operators.stream",
     "TimeState": "state.declarations",
@@ -61,6 +64,7 @@ _HOME = {
     "Window": "operators.windows",
     "WindowedStream": "operators.keyed_stream",
     "apply": "operators.applying",
+    "registry": "operators.registry",
     "build_definitions": "orchestration.definitions",
     "load_udf": "functions.library",
     "udaf": "functions.aggregate",
@@ -79,8 +83,10 @@ __all__ = [
     "KeyedStream",
     "ListState",
     "MemorySource",
+    "OperatorConstructor",
     "Pipeline",
     "PostgresSink",
+    "Registry",
     "Session",
     "Sink",
     "SinkAttempt",
@@ -93,8 +99,10 @@ __all__ = [
     "Tumbling",
     "Window",
     "WindowedStream",
+    "apply",
     "build_definitions",
     "load_udf",
+    "registry",
     "udaf",
     "udf",
     "udtf",

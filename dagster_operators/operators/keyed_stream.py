@@ -17,6 +17,7 @@ from dagster_operators.operators.interval_join import IntervalJoin, parse_bound
 from dagster_operators.operators.join_columns import How
 from dagster_operators.operators.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.projection import as_pairs
+from dagster_operators.operators.registry import registry
 from dagster_operators.operators.session import Session
 from dagster_operators.operators.session_aggregate import SessionAggregate
 from dagster_operators.operators.top_per_key import TopPerKey
@@ -83,9 +84,16 @@ class KeyedStream:
             )
         return InputWindow()
 
-    def apply(self, operator: ArrowOperator, *, name: str | None = None, chain: bool = True) -> Stream:
-        """Put the rows through an operator of the user's own; rows of one key meet in one subtask."""
-        return apply_to([self], operator, name=name, chain=chain)
+    def apply(
+        self,
+        operator: ArrowOperator | str,
+        config: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """Put the rows through an operator of the user's own, or a registered one; rows of one key meet in one subtask."""
+        return apply_to([self], operator, config, name=name, chain=chain)
 
     def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
         """One row per key with the aggregates over all of the key's rows so far: an updating stream.
@@ -206,7 +214,14 @@ class KeyedStream:
         return self._stream._add(operator, named, keys=self.keys, aggregates=as_pairs(aggregates), **settings)  # noqa: SLF001
 
 
-def apply_to(streams: Sequence[KeyedStream], operator: ArrowOperator, *, name: str | None = None, chain: bool = True) -> Stream:
+def apply_to(
+    streams: Sequence[KeyedStream],
+    operator: ArrowOperator | str,
+    config: Mapping[str, Any] | None,
+    *,
+    name: str | None = None,
+    chain: bool = True,
+) -> Stream:
     """An operator behind several streams that have the same keys, or none.
 
     Raises:
@@ -215,6 +230,8 @@ def apply_to(streams: Sequence[KeyedStream], operator: ArrowOperator, *, name: s
     """
     first = streams[0]._stream  # noqa: SLF001
     dataflow = first._dataflow  # noqa: SLF001
+    if isinstance(operator, str):
+        operator = registry().create(operator, config)
     if not isinstance(operator, ArrowOperator):
         raise PipelineError(
             f"{operator!r} is no operator", pipeline=dataflow.name, operator=first.name,
@@ -227,6 +244,13 @@ def apply_to(streams: Sequence[KeyedStream], operator: ArrowOperator, *, name: s
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+_AGGREGATES: Mapping[type, type[LogicalOperator]] = {
+    Window: WindowAggregate,
+    Session: SessionAggregate,
+    InputWindow: InputWindowAggregate,
+}
 
 
 class WindowedStream:
@@ -246,13 +270,6 @@ class WindowedStream:
 
         Args:
             aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
-_AGGREGATES: Mapping[type, type[LogicalOperator]] = {
-    Window: WindowAggregate,
-    Session: SessionAggregate,
-    InputWindow: InputWindowAggregate,
-}
-
-
             name: The operator's name; its state is addressed by it.
             more: Output column = Spark SQL aggregate, for example ``mean_delay="avg(dep_delay)"``.
         """

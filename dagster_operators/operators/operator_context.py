@@ -32,8 +32,8 @@ class Timers(Protocol):
 
         Args:
             time: Microseconds since 1970, or an array of them (integers or timestamps), one for each key.
-            keys: The keys to be called with, as rows that have the key columns; None without keys. The same key and time set twice is one
-                timer.
+            keys: The keys to be called with, as rows that have the key columns; None without keys. The same key and time set
+                twice is one timer.
         """
 
 
@@ -52,7 +52,8 @@ class OperatorContext(Protocol):
         epoch: The epoch's number.
         subtask: Which subtask this is, from 0.
         parallelism: How many there are.
-        watermark: The input's watermark, microseconds since 1970: as the epoch began while batches are processed, then the new one.
+        watermark: The input's watermark, microseconds since 1970: as the epoch began while batches are processed, then the new
+            one.
         state: The state tables by name.
         timers: Wakes the operator up.
         metrics: Reports figures.

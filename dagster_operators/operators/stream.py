@@ -182,16 +182,24 @@ class Stream:
         """
         return self._add(Transform, name, chain=chain, function=function, columns=None if columns is None else tuple(columns))
 
-    def apply(self, operator: ArrowOperator, *, name: str | None = None, chain: bool = True) -> Stream:
+    def apply(
+        self,
+        operator: ArrowOperator | str,
+        config: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        chain: bool = True,
+    ) -> Stream:
         """Put the rows through an operator of the user's own (after :meth:`key_by`: rows of one key meet in one subtask).
 
         Args:
-            operator: An :class:`~dagster_operators.ArrowOperator`. Further outputs of it are ``stream.side_output(port)``, or
-                ``do.apply(operator, stream)`` as a tuple.
+            operator: An :class:`~dagster_operators.ArrowOperator`, or the name under which one is registered. Further outputs of
+                it are ``stream.side_output(port)``, or ``do.apply(operator, stream)`` as a tuple.
+            config: The settings of a registered operator.
             name: The operator's name, by default its own, or that of its class.
             chain: Whether it may share a stage with the operator before it.
         """
-        return KeyedStream(self, ()).apply(operator, name=name, chain=chain)
+        return KeyedStream(self, ()).apply(operator, config, name=name, chain=chain)
 
     def union(self, *others: Stream, name: str | None = None, chain: bool = True) -> Stream:
         """The rows of this and other streams, whose columns must have the same names."""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.rejects import REJECTS_SCHEMA
-from dagster_operators.errors import FencedError, OperatorsError, PipelineError, SourceError
+from dagster_operators.errors import FencedError, OperatorsError, PipelineError, SourceError, StageFailedError
+from dagster_operators.functions.failures import explained
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.operators.apply import BatchOperator
@@ -145,10 +146,12 @@ class Epochs:
                     operator = self._dataflow.nodes[name].operator
                     meaning = [*operator.meaning(), json.loads(schema)]
                     physical = made.physical[name]
-                    if isinstance(physical, BatchOperator):  # its code may change, and its state knows what it can become
-                        meaning = [operator.kind, physical.declared[state.name].config()]
+                    if evolves := isinstance(physical, BatchOperator):  # its code may change, and its state knows what it can become
+                        declared = physical.declared[state.name]
+                        meaning = [operator.kind, declared.kind, list(declared.key)]
                     fingerprint = json.dumps(meaning, sort_keys=True)
-                    yield f"state/{name}.{state.name}", DatasetRecord(schema, "state", f"State of {name}", fingerprint)
+                    record = DatasetRecord(schema, "state", f"State of {name}", fingerprint, evolves)
+                    yield f"state/{name}.{state.name}", record
         for name in made.sources:
             connector = self._connector(name)
             if connector is not None and connector.on_corrupt == "reject":
@@ -247,7 +250,10 @@ class Epochs:
                 self.input_schemas(),
                 self.parallelism,
             )
-            return StageRun(given).run()
+            try:
+                return StageRun(given).run()
+            except StageFailedError as error:
+                raise (explained(error) or error) from error.__cause__
 
         return self.coordinator.prepare(handle, stage, work)
 

@@ -30,12 +30,15 @@ class DatasetRecord:
         schema_json: Its columns as the JSON of a Spark ``StructType``.
         kind: ``append`` tables only grow, ``updating`` ones replace files, ``state`` is an operator's.
         fingerprint: What must not change between epochs, because the stored data depends on it; empty when nothing has to.
+        evolves: Whether its owner reads files of older columns too, so that the columns may change; the Delta table keeps telling
+            those it was created with.
     """
 
     schema_json: str
     kind: Literal["append", "updating", "state"]
     description: str = ""
     fingerprint: str = ""
+    evolves: bool = False
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
                 **place,
             )
         status = tables[dataset]
-        if status.exists and status.columns != (wanted := columns_of(record.schema_json)):
+        if status.exists and not record.evolves and status.columns != (wanted := columns_of(record.schema_json)):
             raise ChangedPipelineError(
                 f"the columns changed: {_difference(status.columns, wanted)}",
                 remedy="change them back, write to a table of another name, or use another storage root",

@@ -45,11 +45,14 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: dict[str, PhysicalOperato
         node = dataflow.nodes[output.node]
         if output.table is None:
             yield f"  writes stream {output.name}, kept until the epoch is complete"
-            continue
-        how = f"one row per {', '.join(node.type.keys)}" if node.type.keys else "append"
-        yield f"  writes table {output.name} ({'updating, ' if node.type.updating else ''}{how})"
-        for name, check in output.table.checks.items():
-            yield f"    check {name}: {check.expression}{'' if check.blocking else ' (reports only)'}"
+        else:
+            how = f"one row per {', '.join(node.type.keys)}" if node.type.keys else "append"
+            yield f"  writes table {output.name} ({'updating, ' if node.type.updating else ''}{how})"
+            for name, check in output.table.checks.items():
+                yield f"    check {name}: {check.expression}{'' if check.blocking else ' (reports only)'}"
+        for sink in dataflow.sinks_of(output.node):
+            settings = ", ".join(f"{name} {value}" for name, value in sink.config.items() if value is not None)
+            yield f"    its rows go to sink {sink.name} ({settings})"
 
 
 def _keys(node: Node) -> list[str]:

@@ -176,6 +176,17 @@ def _fail(name, place):
         raise SinkError("stopped")
 
 
+def test_explain_shows_where_rows_go(tmp_path):
+    explained = to_postgres(tmp_path, Nowhere, []).explain().splitlines()
+    place = explained.index("  writes table counts (updating, one row per k)")
+    assert explained[place + 1] == "    its rows go to sink few (sink postgres, table counts, mode upsert)"
+    assert "    its rows go to sink rows (sink postgres, table rows, mode append)" in explained
+
+
+class Nowhere:
+    dsn = "host=nowhere"
+
+
 def test_sinks_are_checked_while_the_pipeline_is_built(tmp_path):
     _, rows = pipeline_of(tmp_path, [])
     sink = ListSink()

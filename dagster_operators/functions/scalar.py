@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import override
 
-from dagster_operators.errors import OperatorsError
+from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.functions.content import digest_of
 from dagster_operators.functions.install import Installable
 from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import arity_of, as_array, forms_of, given, raised, type_of
 from dagster_operators.graph.arrow_schema import arrow_type
 from dagster_operators.graph.user_functions import register
+from dagster_operators.time.watermark import parse_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,7 +96,18 @@ class ArrowCall:
         return as_array(result, self.kind, rows, self.name)
 
 
-def udf(returns: str, *, name: str | None = None) -> Callable[[Callable[..., Any]], ScalarFunction]:
+def udf(
+    returns: str,
+    *,
+    name: str | None = None,
+    is_async: bool | None = None,
+    timeout: str | timedelta | None = None,
+    max_concurrency: int = 100,
+    retries: int = 0,
+    backoff: str | timedelta = "100 milliseconds",
+    on_error: Literal["raise", "null"] = "raise",
+    ordered: bool = True,
+) -> Callable[[Callable[..., Any]], ScalarFunction]:
     """Make a function over columns known by its name, for use in every expression of every pipeline of this process.
 
     The function is called with batches: each argument is a ``pyarrow.Array`` (a ``pandas.Series`` or ``numpy.ndarray`` where the
@@ -101,12 +115,22 @@ def udf(returns: str, *, name: str | None = None) -> Callable[[Callable[..., Any
     pandas Series, a numpy array or a list. Nulls are its own affair. It must treat every row on its own and give the same for
     the same row every time: it may be called again for the same rows, and not for rows that a filter leaves out.
 
+    An ``async def`` is called for each row, with plain Python values, many rows at a time; the options from ``timeout`` on are
+    for these.
+
     Args:
         returns: The Spark type of the result, such as ``long`` or ``array<string>``.
         name: What expressions call it; by default the function's name.
+        is_async: Whether it is an ``async def``; told by the function itself unless given.
+        timeout: How long one attempt may take.
+        max_concurrency: How many calls a worker has in flight at most.
+        retries: How many further attempts a row gets.
+        backoff: How long to wait before the first of them; twice as long before each one after that, 30 seconds at most.
+        on_error: ``"raise"`` fails the epoch with the row's arguments when its last attempt failed, ``"null"`` goes on without.
+        ordered: False lets ``stream.map_async`` put out rows as they are answered; in an expression answers keep their places.
 
     Raises:
-        PipelineError: Another function has the name.
+        PipelineError: Another function has the name, or the options do not fit the function.
         SchemaError: ``returns`` is no type.
 
     Example:
@@ -123,6 +147,25 @@ def udf(returns: str, *, name: str | None = None) -> Callable[[Callable[..., Any
     """
 
     def declare(function: Callable[..., Any]) -> ScalarFunction:
-        return register(ScalarFunction(function, name or function.__name__, returns))
+        own = name or function.__name__
+        found = inspect.iscoroutinefunction(function)
+        if is_async is not None and is_async != found:
+            raise PipelineError(
+                f"the function {own!r} is {'an' if found else 'no'} async def", function=own, remedy=f"say is_async={found}"
+            )
+        if not found:
+            return register(ScalarFunction(function, own, returns))
+        from dagster_operators.functions.asynchronous import AsyncFunction, Calls
+
+        limit = None if timeout is None else _seconds(timeout, own)
+        calls = Calls(limit, max_concurrency, retries, _seconds(backoff, own), on_error, ordered)
+        return register(AsyncFunction(function, own, returns, calls))
 
     return declare
+
+
+def _seconds(duration: str | timedelta, name: str) -> float:
+    try:
+        return parse_duration(duration) / 1e6
+    except ValueError as error:
+        raise PipelineError(f"the function {name!r}: {error}", function=name, remedy="write 5 seconds, say") from None

@@ -12,7 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.expressions import columns_of
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _CALLED = re.compile(r"\b([A-Za-z]\w*)\b`?\s*\(")
@@ -71,6 +72,14 @@ def register(function: Registered) -> Registered:
             )  # fmt: skip
         _known[key] = function
     return function
+
+
+def _may_be_called(name: str) -> bool:
+    """Whether expressions can call a function of this name: ``fetch(x)`` and ``values(x)`` mean something else in SQL."""
+    try:
+        return columns_of(f"{name}(x)") == {"x"}
+    except SchemaError:
+        return False
 
 
 def forget(name: str) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dagster_operators.connectors.memory_source import MemorySource
     from dagster_operators.connectors.postgres_sink import PostgresSink
     from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
+    from dagster_operators.connectors.source_operator import SourceOperator
     from dagster_operators.functions.aggregate import udaf
     from dagster_operators.functions.library import load_udf
     from dagster_operators.functions.scalar import udf
@@ -57,6 +58,7 @@ _HOME = {
     "Sliding": "operators.windows",
     "Snapshot": "runtime.pipeline",
     "Registry": "operators.registry",
+    "SourceOperator": "connectors.source_operator",
     "SparkEngine": "orchestration.engine",
     "Stream": "operators.stream",
     "TimeState": "state.declarations",
@@ -93,6 +95,7 @@ __all__ = [
     "SinkRows",
     "Sliding",
     "Snapshot",
+    "SourceOperator",
     "SparkEngine",
     "Stream",
     "TimeState",

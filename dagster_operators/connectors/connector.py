@@ -41,10 +41,16 @@ class SliceChoice:
     Args:
         slice: What the epoch is to read.
         more: There is further data beyond the slice right now.
+        news: Whether the slice is worth an epoch; False when only ``idle`` is to be told.
+        idle: Nothing is to be expected for now, so the source's watermark goes along with the others'.
+        final: Nothing will come after the slice, ever.
     """
 
     slice: SourceSlice
     more: bool
+    news: bool = True
+    idle: bool = False
+    final: bool = False
 
 
 class Connector(ABC):
@@ -101,6 +107,11 @@ class Connector(ABC):
             start: The position after the last committed slice; None when there is none.
             consumed: Gives the items of every committed slice, oldest first; called only by sources that need them.
         """
+
+    def news(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> JSON | None:
+        """Something that changes with the data after ``start``, or None when there is nothing new; changes nothing itself."""
+        choice = self.choose(start, consumed)
+        return None if choice is None else choice.slice.end
 
     @abstractmethod
     def verify(self, items: JSON, schema_json: str) -> None:

@@ -56,10 +56,10 @@ def register(function: Registered) -> Registered:
     Raises:
         PipelineError: The name is none, or another function has it.
     """
-    if not _NAME.fullmatch(function.name):
+    if not _NAME.fullmatch(function.name) or not _may_be_called(function.name):
         raise PipelineError(
             f"{function.name!r} is no name for a function", function=function.name,
-            remedy='use letters, digits and underscores, a letter first: name="..."',
+            remedy='use letters, digits and underscores, a letter first, and no word of SQL: name="..."',
         )  # fmt: skip
     key = function.name.lower()
     with _lock:

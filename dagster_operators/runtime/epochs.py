@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dagster_operators.connectors.connector import Connector
+from dagster_operators.connectors.connector import Connector, SliceChoice
 from dagster_operators.connectors.rejects import REJECTS_SCHEMA
 from dagster_operators.errors import FencedError, OperatorsError, PipelineError, SourceError, StageFailedError
 from dagster_operators.functions.failures import explained
@@ -146,7 +146,9 @@ class Epochs:
                     operator = self._dataflow.nodes[name].operator
                     meaning = [*operator.meaning(), json.loads(schema)]
                     physical = made.physical[name]
-                    if evolves := isinstance(physical, BatchOperator):  # its code may change, and its state knows what it can become
+                    if evolves := isinstance(
+                        physical, BatchOperator
+                    ):  # its code may change, and its state knows what it can become
                         declared = physical.declared[state.name]
                         meaning = [operator.kind, declared.kind, list(declared.key)]
                     fingerprint = json.dumps(meaning, sort_keys=True)
@@ -197,21 +199,18 @@ class Epochs:
         positions, watermarks = (last.offsets, last.watermarks) if last else ({}, {})
         offsets: dict[str, SourceSlice] = {}
         finished: set[str] = set()
+        idle: set[str] = set()
         news = False
         for name in self.plan().sources:
-            connector, source = self._connector(name), self._dataflow.nodes[name].operator
-            if connector is None or not isinstance(source, SourceOperator):
+            source, start = self._dataflow.nodes[name].operator, positions.get(name)
+            if not isinstance(source, SourceOperator):
                 continue
-            start = positions.get(name)
-            try:
-                choice = connector.choose(start, lambda name=name: (piece.items for _, piece in self.coordinator.slices(name)))  # type: ignore[misc]
-                if choice is not None:
-                    connector.verify(choice.slice.items, self._schemas[name])
-            except OperatorsError as error:
-                raise error.at(pipeline=self._dataflow.name, source=name) from error
+            choice = self._offer(name, start)
             offsets[name] = choice.slice if choice else SourceSlice(start, start, None)
-            news = news or choice is not None
-            if source.finished and not (choice and choice.more):
+            news = news or (choice is not None and choice.news)
+            if choice is not None and choice.idle:
+                idle.add(name)
+            if (choice is not None and choice.final) or (source.finished and not (choice and choice.more)):
                 finished.add(name)
                 news = news or (source.event_time is not None and watermarks.get(name) != MAX_WATERMARK)
         if not news:
@@ -220,7 +219,20 @@ class Epochs:
             connector = self._connector(name)
             if connector is not None:
                 offsets[name] = SourceSlice(None, None, connector.pin())
-        return Slices(offsets, frozenset(finished))
+        return Slices(offsets, frozenset(finished), frozenset(idle))
+
+    def _offer(self, name: str, start: Any) -> SliceChoice | None:
+        """What a source offers after a position, looked over."""
+        connector = self._connector(name)
+        if connector is None:
+            return None
+        try:
+            choice = connector.choose(start, lambda: (piece.items for _, piece in self.coordinator.slices(name)))
+            if choice is not None and choice.slice.items is not None:
+                connector.verify(choice.slice.items, self._schemas[name])
+        except OperatorsError as error:
+            raise error.at(pipeline=self._dataflow.name, source=name) from error
+        return choice
 
     def _readable(self, slices: Slices) -> bool:
         """Whether all that an epoch was to read is still there as it was: a file may have been corrected since."""
@@ -270,12 +282,12 @@ class Epochs:
             for name in stage.operators:
                 node = self._dataflow.nodes[name].operator
                 if isinstance(node, SourceOperator) and (connector := self._connector(name)):
-                    choice = connector.choose(
+                    told = connector.news(
                         positions.get(name),
                         lambda name=name: (piece.items for _, piece in self.coordinator.slices(name)),  # type: ignore[misc]
                     )
-                    if choice is not None:
-                        found[name] = choice.slice.end
+                    if told is not None:
+                        found[name] = told
         return found
 
     # --- reading -----------------------------------------------------------------------------------------------------

@@ -11,9 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from dagster_operators.connectors.connector import Connector
+from dagster_operators.connectors.operator_source import OperatorSource
+from dagster_operators.connectors.source_operator import SourceOperator
 from dagster_operators.errors import PipelineError, StorageError
 from dagster_operators.graph.dataflow import Dataflow, Table
-from dagster_operators.operators.source import SourceOperator
+from dagster_operators.operators.source import SourceOperator as Source
 from dagster_operators.operators.stream import Stream
 from dagster_operators.runtime.engine import Engine, default_engine
 from dagster_operators.runtime.epochs import MOST_SUBTASKS, Epochs
@@ -88,7 +90,7 @@ class Pipeline:
     def source(
         self,
         name: str,
-        connector: Connector,
+        connector: Connector | SourceOperator,
         *,
         event_time: str | None = None,
         lateness: str | timedelta = "0 seconds",
@@ -98,7 +100,7 @@ class Pipeline:
 
         Args:
             name: The source's name, in lineage too.
-            connector: A FileSource, DeltaSource or MemorySource.
+            connector: A FileSource, DeltaSource or MemorySource, or a SourceOperator of your own.
             event_time: The timestamp column with the time of the event.
             lateness: How much later than the newest row a row may come and still be counted in its window.
             finished: No more rows will come than there are now: once they are read, every window closes.
@@ -106,6 +108,8 @@ class Pipeline:
         Raises:
             PipelineError: The name is taken, or what is given is no source.
         """
+        if isinstance(connector, SourceOperator):
+            connector = OperatorSource(name, connector, self.root, dict(self._storage_options) or None)
         if not isinstance(connector, Connector):
             raise PipelineError(
                 f"{connector!r} is no source",
@@ -117,7 +121,7 @@ class Pipeline:
             late = parse_duration(lateness)
         except ValueError as error:
             raise PipelineError(f"the lateness: {error}", pipeline=self.name, source=name) from None
-        operator = SourceOperator(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
+        operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
         return Stream(self.dataflow, self.dataflow.add(operator).name)
 
     # --- running -----------------------------------------------------------------------------------------------------

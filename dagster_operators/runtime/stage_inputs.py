@@ -114,8 +114,26 @@ class StageInputs:
         handle, operator = self._work.attempt.handle, self._work.dataflow.nodes[source].operator
         if source in handle.slices.finished:
             return MAX_WATERMARK
+        if source in handle.slices.idle and largest is None:
+            return self._others(source)
         lateness = operator.lateness if isinstance(operator, SourceOperator) else 0
         return advance(at_beginning(handle.watermarks)(source), largest, lateness)
+
+    def _others(self, idle: str) -> int:
+        """The watermark of an idle source: where those of the sources that are not idle stood when the epoch began.
+
+        It catches up for good: rows that come later than that are late, since windows may have closed without them.
+        """
+        handle, dataflow = self._work.attempt.handle, self._work.dataflow
+        begin = at_beginning(handle.watermarks)
+        others = [
+            begin(name)
+            for name in self._work.plan.sources
+            if name not in handle.slices.idle
+            and isinstance(operator := dataflow.nodes[name].operator, SourceOperator)
+            and operator.event_time
+        ]
+        return max(begin(idle), min(others, default=begin(idle)))
 
     def _check_nulls(self, source: str, column: str, nulls: int) -> None:
         if nulls:

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.arrow_schema import arrow_schema
+from dagster_operators.graph.conform import conform
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.apply import Apply, declared_state, fresh, ports_of, routing_types
 from dagster_operators.operators.arrow_operator import MAIN, ArrowOperator
-from dagster_operators.runtime.batch.conform import conform
 from dagster_operators.runtime.batch.subtask import Link, Place, Report, Subtask
 from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.store import StateStore

@@ -74,10 +74,12 @@ class Slices:
     Attributes:
         offsets: The slice of each source that has something new.
         finished: Sources that have nothing after this epoch, ever: their watermark becomes infinite.
+        idle: Sources from which nothing is to be expected for now: their watermark goes along with the others'.
     """
 
     offsets: Mapping[str, SourceSlice] = field(default_factory=dict)
     finished: frozenset[str] = frozenset()
+    idle: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

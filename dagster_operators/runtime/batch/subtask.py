@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from dagster_operators.errors import OperatorFailedError, OperatorsError, PipelineError
+from dagster_operators.graph.conform import conform
 from dagster_operators.operators.arrow_operator import LATE, MAIN, REJECTS, ArrowOperator, action_for, overrides
 from dagster_operators.operators.operator_context import Metrics, Timers
-from dagster_operators.runtime.batch.conform import conform
 from dagster_operators.runtime.batch.timers import StoredTimers
 from dagster_operators.time.watermark import MAX_WATERMARK, parse_duration
 

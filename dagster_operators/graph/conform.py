@@ -1,12 +1,13 @@
-"""Fitting rows that an operator puts out to the schema it declared: columns by name, types without loss."""
+"""Fitting rows that user code puts out to the schema it declared: columns by name, types without loss."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import SchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema, **where: Any) -> pa.Table:
@@ -15,6 +16,8 @@ def conform(rows: pa.RecordBatch | pa.Table, schema: pa.Schema, **where: Any) ->
     Raises:
         SchemaError: A column is missing, there is one too many, or a value does not fit its type.
     """
+    import pyarrow as pa
+
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     if not isinstance(table, pa.Table):
         raise SchemaError(f"{type(rows).__name__} are no rows", remedy="collect a pyarrow RecordBatch or Table", **where)

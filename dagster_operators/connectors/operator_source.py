@@ -1,0 +1,226 @@
+"""A source of the user's own as a connector: its turn's rows are spooled to Parquet files, which the epoch then reads.
+
+The spool makes an epoch repeatable whatever the source can do: the slice that the ledger names are the files. They are
+removed at the next turn, when the epoch that read them is complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
+
+from typing_extensions import override
+
+from dagster_operators.connectors.connector import Connector, OnCorrupt, SliceChoice, Unknown
+from dagster_operators.connectors.file_source import FileSource
+from dagster_operators.connectors.source_operator import SourceEnd, SourceOperator
+from dagster_operators.errors import BadInputError, OperatorsError, PipelineError, SourceError
+from dagster_operators.graph.arrow_schema import arrow_schema, schema_fields
+from dagster_operators.graph.conform import conform
+from dagster_operators.graph.slice import JSON, SourceSlice
+from dagster_operators.transactions.storage import Root
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_ROW_GROUP = 128 * 1024
+
+
+@dataclass(frozen=True)
+class OperatorSource(Connector):
+    """A :class:`SourceOperator` with its spool.
+
+    Attributes:
+        name: The source's name.
+        operator: The operator.
+        root: The pipeline's storage root.
+        storage_options: Of that root.
+    """
+
+    kind: ClassVar[str] = "operator"
+
+    name: str
+    operator: SourceOperator
+    root: str
+    storage_options: dict[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def uri(self) -> str:
+        """The operator's class; the data lies wherever that takes it from."""
+        kind = type(self.operator)
+        return f"python://{kind.__module__}.{kind.__qualname__}"
+
+    @property
+    def declared_schema(self) -> str | None:
+        """The operator's schema as DDL."""
+        return ", ".join(f"`{field.name}` {field.type}" for field in schema_fields(self._schema))
+
+    @property
+    def _schema(self) -> pa.Schema:
+        return arrow_schema(self.operator.output_schema())
+
+    @property
+    def _spool(self) -> str:
+        return f"spool/{self.name}"
+
+    @property
+    def _files(self) -> FileSource:
+        folder = self._root().join(self._spool)
+        return FileSource(folder, format="parquet", schema=self.declared_schema, storage_options=self.storage_options)
+
+    def _root(self) -> Root:
+        return Root(self.root, self.storage_options)
+
+    def config(self) -> dict[str, JSON]:
+        """What the operator shows."""
+        return {"operator": self.uri, **dict(self.operator.display())}
+
+    def identity(self) -> dict[str, JSON]:
+        """The operator's class, which gives positions their meaning."""
+        return {"operator": self.uri}
+
+    def infer_schema(self, session: SparkSession) -> str:
+        """The operator's schema."""
+        return self._files.infer_schema(session)
+
+    @override
+    def choose(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> SliceChoice | None:
+        """Give the operator its turn.
+
+        Raises:
+            SourceError: It raised.
+            PipelineError: It returned no end, or its position is no JSON.
+        """
+        known = start if isinstance(start, dict) else {}
+        if known.get("final"):
+            return None
+        root = self._root()
+        root.delete_folder(self._spool)  # what lies there was read by an epoch that is complete, or by none
+        context = _Context(self.name, known.get("position"))
+        spool = _Spool(root, self._spool, self._schema, self.name)
+        with spool:
+            end = self._turn(context, spool)
+        final = end == "final"
+        position: dict[str, JSON] = {"position": context.position, "final": final}
+        choice = self._files.choose(None, lambda: iter(())) if spool.rows else None
+        news = choice is not None or final or context.position != known.get("position")
+        if not news and not context.is_idle:
+            return None
+        piece = SourceSlice(start, position if news else start, choice.slice.items if choice else None)
+        return SliceChoice(piece, more=end == "graceful" and news, news=news, idle=context.is_idle, final=final)
+
+    def _turn(self, context: _Context, spool: _Spool) -> SourceEnd:
+        try:
+            end = self.operator.run(context, spool)
+        except OperatorsError as error:
+            raise error.at(source=self.name) from error
+        except Exception as error:
+            raise BadInputError(
+                f"the source raised {type(error).__name__}: {error}", source=self.name, remedy="see the cause"
+            ) from error
+        if end not in get_args(SourceEnd):
+            raise PipelineError(
+                f"run returned {end!r}", source=self.name, remedy=f"return how it ended: {', '.join(get_args(SourceEnd))}"
+            )
+        return end
+
+    @override
+    def news(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> JSON | None:
+        """What the operator says; it gets no turn."""
+        known = start if isinstance(start, dict) else {}
+        if known.get("final") or not self.operator.has_news(known.get("position")):
+            return None
+        return {"after": known.get("position")}
+
+    def verify(self, items: JSON, schema_json: str) -> None:
+        """Look whether the spool is there."""
+        self._files.verify(items, schema_json)
+
+    def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
+        """The rows of the spool."""
+        return self._files.read(session, items, schema_json, corrupt=corrupt)
+
+    def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
+        """The spool's file that made the engine fail."""
+        return self._files.explain_failure(session, error, items, schema_json)
+
+    def largest_event_time(self, items: JSON, column: str) -> int | Unknown | None:
+        """From the spool's footers."""
+        return self._files.largest_event_time(items, column)
+
+    def null_count(self, items: JSON, column: str) -> int | Unknown:
+        """From the spool's footers."""
+        return self._files.null_count(items, column)
+
+    def pin(self) -> JSON:
+        """Refused: a source of the user's own gives each row once."""
+        raise PipelineError("a SourceOperator cannot be a lookup table", source=self.name, remedy="write it to a table first")
+
+    @override
+    def read_pinned(self, session: SparkSession, pin: JSON, schema_json: str) -> DataFrame:
+        """Refused, as ``pin``."""
+        raise PipelineError("a SourceOperator cannot be a lookup table", source=self.name, remedy="write it to a table first")
+
+
+class _Context:
+    """The :class:`~dagster_operators.connectors.source_operator.SourceContext` of a turn."""
+
+    def __init__(self, source: str, position: Any) -> None:
+        self.source = source
+        self.position = position
+        self.is_idle = False
+
+    def idle(self) -> None:
+        self.is_idle = True
+
+
+class _Spool:
+    """The ``SourceCollector`` of a turn: one file, written a row group at a time."""
+
+    def __init__(self, root: Root, folder: str, schema: pa.Schema, source: str) -> None:
+        self._root = root
+        self._folder = folder
+        self._schema = schema
+        self._source = source
+        self._waiting: list[pa.Table] = []
+        self._stack = contextlib.ExitStack()
+        self._writer: Any = None
+        self.rows = 0
+
+    def __enter__(self) -> None:
+        self._stack.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self._flush()
+        finally:
+            self._stack.__exit__(kind, error, trace)
+
+    def collect(self, rows: pa.RecordBatch | pa.Table) -> None:
+        table = conform(rows, self._schema, source=self._source)
+        self.rows += table.num_rows
+        self._waiting.append(table)
+        if sum(part.num_rows for part in self._waiting) >= _ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows, self._waiting = pa.concat_tables([self._schema.empty_table(), *self._waiting]), []
+        if not rows.num_rows:
+            return
+        with self._root.guard(self._folder, "a source's rows cannot be stored"):
+            if self._writer is None:
+                self._root.files.create_dir(self._root.path(self._folder), recursive=True)
+                path = self._root.path(self._folder, f"{uuid.uuid4().hex}.parquet")
+                settings = {"filesystem": self._root.files, "coerce_timestamps": "us", "store_schema": False}
+                self._writer = self._stack.enter_context(pq.ParquetWriter(path, self._schema, **settings))
+            self._writer.write_table(rows)

@@ -1,0 +1,84 @@
+"""What a user derives a source of their own from: Python that yields Arrow batches from a stored position on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dagster_operators.graph.slice import JSON
+
+SourceEnd: TypeAlias = Literal["graceful", "immediate", "final"]
+"""How a source's turn ended: there may be more right now; there is nothing more right now; nothing will ever come again."""
+
+
+class SourceContext(Protocol):
+    """A source at its turn.
+
+    Attributes:
+        source: The source's name.
+        position: Where to begin: what the last committed epoch left, None at first. Set it to where the next epoch is to begin;
+            plain JSON.
+    """
+
+    source: str
+    position: Any
+
+    def idle(self) -> None:
+        """Say that nothing is to be expected for now: until rows come again, the others' watermarks count without this source."""
+
+
+class SourceCollector(Protocol):
+    """Where a source puts its rows."""
+
+    def collect(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Put rows out; columns are matched by name.
+
+        Raises:
+            SchemaError: They do not fit the source's schema.
+        """
+
+
+class SourceOperator:
+    """A source of rows that is read from a position on.
+
+    An epoch gives it one turn: :meth:`run` puts rows out, moves ``ctx.position``, and says how it ended. The rows are stored
+    before the epoch begins, so that a retried epoch has the same ones; a turn that fails leaves nothing, and its position is
+    given to the next. It runs in one process, that of the pipeline; what it puts out is kept on disk, not in memory. (The kinds
+    of ends are Arroyo's.)
+
+    Example:
+        >>> import pyarrow as pa
+        >>> class Numbers(SourceOperator):
+        ...     def output_schema(self):
+        ...         return "n long"
+        ...     def run(self, ctx, out):
+        ...         start = ctx.position or 0
+        ...         out.collect(pa.table({"n": range(start, start + 10)}))
+        ...         ctx.position = start + 10
+        ...         return "final" if ctx.position == 30 else "graceful"
+        >>> from dagster_operators import Pipeline
+        >>> Pipeline("p", root="data/p").source("numbers", Numbers()).columns
+        ('n',)
+    """
+
+    def output_schema(self) -> str | pa.Schema:
+        """The rows' schema, as Spark DDL or an Arrow schema."""
+        raise NotImplementedError(f"{type(self).__name__} needs output_schema(self)")
+
+    def run(self, ctx: SourceContext, out: SourceCollector) -> SourceEnd:
+        """Put out the rows of one epoch."""
+        raise NotImplementedError(f"{type(self).__name__} needs run(self, ctx, out)")
+
+    def has_news(self, position: JSON) -> bool:  # noqa: ARG002
+        """Whether a turn from this position would give rows: asked by sensors every few seconds, so it must be cheap.
+
+        By default False: such a pipeline is run by its schedule or by hand.
+        """
+        return False
+
+    def display(self) -> Mapping[str, Any]:
+        """What explain and lineage show of the source; must hold no secrets. By default nothing."""
+        return {}

@@ -1,0 +1,140 @@
+"""Sources of the user's own: positions, ends, repeated epochs, idleness."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import dagster_operators as do
+from dagster_operators.errors import BadInputError, PipelineError, SchemaError
+from dagster_operators.transactions import failpoints
+from tests.engines import SAIL
+
+MINUTE = 60_000_000
+
+
+class Clock(do.SourceOperator):
+    """A row a minute, ``size`` of them a turn, until ``end``; what it gives differs from turn to turn in ``turn``."""
+
+    turns = 0
+
+    def __init__(self, size=2, end=6, last="final"):
+        self.size, self.end, self.last = size, end, last
+
+    def output_schema(self):
+        return "minute long, t timestamp, turn long"
+
+    def run(self, ctx, out):
+        type(self).turns += 1
+        start = ctx.position or 0
+        minutes = list(range(start, min(start + self.size, self.end)))
+        times = pa.array([minute * MINUTE for minute in minutes], pa.timestamp("us", "UTC"))
+        out.collect(pa.table({"minute": pa.array(minutes, pa.int64()), "t": times, "turn": [self.turns] * len(minutes)}))
+        ctx.position = start + len(minutes)
+        return "graceful" if ctx.position < self.end else self.last
+
+    def has_news(self, position):
+        return (position or 0) < self.end
+
+    def display(self):
+        return {"size": self.size}
+
+
+def pipeline(root, source, **more):
+    made = do.Pipeline("p", root=str(root), engine=SAIL)
+    return made, made.source("clock", source, event_time="t", **more)
+
+
+def test_each_epoch_goes_on_where_the_last_one_ended_and_a_final_end_closes_the_windows(sail, tmp_path):
+    made, rows = pipeline(tmp_path, Clock())
+    rows.to_table("rows")
+    rows.window(do.Tumbling("4 minutes")).aggregate(n="count(*)").to_table("windows")
+    results = made.run_until_caught_up()
+    assert [result.rows["rows"] for result in results] == [2, 2, 2]
+    assert sorted(row.minute for row in made.read("rows").collect()) == list(range(6))
+    assert sorted(row.n for row in made.read("windows").collect()) == [2, 4]
+    assert made.run_epoch().empty
+    assert '"size": 2' in made.explain()
+
+
+def test_a_source_with_nothing_more_right_now_is_asked_again(sail, tmp_path):
+    source = Clock(size=9, end=3, last="immediate")
+    made, rows = pipeline(tmp_path, source)
+    rows.to_table("rows")
+    assert made.run_until_caught_up()[0].rows["rows"] == 3
+    assert made.run_epoch().empty
+    source.end = 4
+    assert made.run_epoch().rows["rows"] == 1
+
+
+def test_a_repeated_epoch_has_the_same_rows(sail, tmp_path):
+    class CrashError(Exception):
+        pass
+
+    def crash(name):
+        if name == "after:append_begin":
+            raise CrashError
+
+    made, rows = pipeline(tmp_path, Clock(size=6))
+    rows.to_table("rows")
+    with failpoints.watch(crash), pytest.raises(CrashError):
+        made.run_epoch()
+    turn = Clock.turns
+    again, rows = pipeline(tmp_path, Clock(size=6))
+    rows.to_table("rows")
+    again.run_epoch()
+    assert {row.turn for row in again.read("rows").collect()} == {turn}
+
+
+def test_a_turn_that_fails_leaves_nothing(sail, tmp_path):
+    class Flaky(Clock):
+        broken = True
+
+        def run(self, ctx, out):
+            end = super().run(ctx, out)
+            if type(self).broken:
+                raise ConnectionError("no answer")
+            return end
+
+    made, rows = pipeline(tmp_path, Flaky(size=6))
+    rows.to_table("rows")
+    with pytest.raises(BadInputError, match="the source raised ConnectionError: no answer") as raised:
+        made.run_epoch()
+    assert (raised.value.source, raised.value.pipeline) == ("clock", "p")
+    Flaky.broken = False
+    made.run_until_caught_up()
+    assert sorted(row.minute for row in made.read("rows").collect()) == list(range(6))
+
+
+def test_an_idle_source_does_not_hold_the_watermark(sail, tmp_path):
+    class Silent(Clock):
+        def run(self, ctx, out):
+            ctx.idle()
+            return "immediate"
+
+    made, rows = pipeline(tmp_path, Clock(size=1, end=12))
+    silent = made.source("silent", Silent(), event_time="t")
+    rows.union(silent).window(do.Tumbling("2 minutes")).aggregate(n="count(*)").to_table("windows")
+    for _ in range(6):
+        made.run_epoch()
+    assert sorted(row.n for row in made.read("windows").collect()) == [2, 2]  # a minute behind: idleness is told at the begin
+
+
+def test_sensors_ask_without_a_turn(tmp_path):
+    made, rows = pipeline(tmp_path, Clock())
+    rows.to_table("rows")
+    before = Clock.turns
+    assert made.epochs.has_news() == {"clock": {"after": None}}
+    assert Clock.turns == before
+
+
+@pytest.mark.parametrize(("wrong", "error", "told"), [
+    ({"run": lambda self, ctx, out: None}, PipelineError, "run returned None"),
+    ({"run": lambda self, ctx, out: out.collect(pa.table({"x": [1]}))}, SchemaError, "column 'minute' is missing"),
+    ({"output_schema": lambda self: "minute long, t string, turn long"}, SchemaError, "is a string, not a timestamp"),
+])  # fmt: skip
+def test_what_does_not_fit_is_told(sail, tmp_path, wrong, error, told):
+    with pytest.raises(error, match=told):
+        made, rows = pipeline(tmp_path, type("Wrong", (Clock,), wrong)())
+        rows.to_table("rows")
+        made.run_epoch()

@@ -146,11 +146,7 @@ class ListHandle(Handle):
 
     def merged(self, runs: Sequence[Run], *, oldest: bool) -> Iterator[Run]:
         """The rows of runs that count, and each key's last deletion unless nothing is older."""
-        runs = [run for run in runs if len(run)]
-        if not runs:
-            return
-        low, high = min(int(run.hashes[0]) for run in runs), max(int(run.hashes[-1]) for run in runs)
-        for first, last in slices(runs, low, high, self.slice_rows):
+        for first, last in slices(runs, self.slice_rows):
             parts = [part for run in runs[::-1] if len(part := run.between(first, last))]
             if parts:
                 together = joined(parts)

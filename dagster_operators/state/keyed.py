@@ -85,11 +85,7 @@ class KeyedHandle(Handle):
 
     def merged(self, runs: Sequence[Run], *, oldest: bool) -> Iterator[Run]:
         """Each key's newest row of runs given newest first; without those that are deleted or expired if nothing is older."""
-        runs = [run for run in runs if len(run)]
-        if not runs:
-            return
-        low, high = min(int(run.hashes[0]) for run in runs), max(int(run.hashes[-1]) for run in runs)
-        for first, last in slices(runs, low, high, self.slice_rows):
+        for first, last in slices(runs, self.slice_rows):
             parts = [part for run in runs if len(part := run.between(first, last))]
             if parts:
                 together = joined(parts)

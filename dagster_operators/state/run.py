@@ -168,23 +168,33 @@ def first_of_each_key(run: Run, names: Sequence[str]) -> np.ndarray:
     return np.flatnonzero(keep)
 
 
-def slices(runs: Sequence[Run], low: int, high: int, limit: int) -> list[tuple[int, int]]:
-    """Ranges of the hash, together from ``low`` to ``high``, in each of which the runs have at most ``limit`` rows.
+def slices(runs: Sequence[Run], limit: int) -> list[tuple[int, int]]:
+    """Ranges of the hash, ascending, that hold all rows of sorted runs and at most ``limit`` of them each.
 
-    A range is halved until it fits; one that is a single hash is kept whole.
+    A range that is too large is cut at the middle of its longest run; one that is a single hash is kept whole.
 
-    >>> run = Run(np.array([-4, 1, 2, 3]), None)
-    >>> slices([run], -4, 3, 2)
-    [(-4, -1), (0, 1), (2, 3)]
+    >>> run = Run(np.array([-4, 1, 2, 3, 3, 3]), None)
+    >>> slices([run], 2)
+    [(-4, 0), (1, 2), (3, 3)]
     """
-    waiting = [(low, high)]
+    runs = [run for run in runs if len(run)]
+    if not runs:
+        return []
+    everything = min(int(run.hashes[0]) for run in runs), max(int(run.hashes[-1]) for run in runs)
+    waiting = [(*everything, [(0, len(run)) for run in runs])]
     done = []
     while waiting:
-        first, last = waiting.pop()
-        rows = sum(int(np.searchsorted(r.hashes, last, "right") - np.searchsorted(r.hashes, first, "left")) for r in runs)
-        if rows <= limit or first == last:
+        first, last, parts = waiting.pop()
+        if sum(end - start for start, end in parts) <= limit or first == last:
             done.append((first, last))
             continue
-        middle = (first + last) // 2
-        waiting += [(middle + 1, last), (first, middle)]
+        start, end, longest = max(((start, end, run) for run, (start, end) in zip(runs, parts, strict=True)), key=_length)
+        middle = max(int(longest.hashes[(start + end) // 2]), first + 1)
+        cuts = [start + int(np.searchsorted(run.hashes[start:end], middle)) for run, (start, end) in zip(runs, parts, strict=True)]
+        waiting.append((middle, last, [(cut, end) for cut, (_, end) in zip(cuts, parts, strict=True)]))
+        waiting.append((first, middle - 1, [(start, cut) for cut, (start, _) in zip(cuts, parts, strict=True)]))
     return done
+
+
+def _length(part: tuple[int, int, Run]) -> int:
+    return part[1] - part[0]

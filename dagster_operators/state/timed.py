@@ -168,11 +168,7 @@ class TimeHandle(Handle):
 
     def _merged(self, runs: list[tuple[Run, np.ndarray]], markers: Run | None) -> Iterator[Run]:
         """The rows that count of sorted runs, oldest first, and the markers."""
-        runs = [(run, floors) for run, floors in runs if len(run)]
-        if not runs:
-            return
-        low, high = min(int(run.hashes[0]) for run, _ in runs), max(int(run.hashes[-1]) for run, _ in runs)
-        for first, last in slices([run for run, _ in runs], low, high, self.slice_rows):
+        for first, last in slices([run for run, _ in runs], self.slice_rows):
             parts = [self._selected(run.between(first, last), floors, MIN_WATERMARK, None, None) for run, floors in runs]
             if markers is not None:
                 parts.append(markers.between(first, last))

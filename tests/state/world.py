@@ -44,6 +44,7 @@ class World:
         self.epoch = 0
         self.watermark = MIN_WATERMARK
         self.stores: list[StateStore] = []
+        self.unscaled = False
 
     def begin(self, parallelism: int, watermark: int | None = None) -> None:
         """Open the stores of the next epoch from files alone."""

@@ -11,6 +11,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -148,12 +149,17 @@ class AsyncCall:
 
 def run(answers: Coroutine[Any, Any, Answer]) -> Answer:
     """Wait for a coroutine on this process's event loop for asynchronous functions."""
-    waiting = asyncio.run_coroutine_threadsafe(answers, _loop())
+    waiting = submit(answers)
     try:
         return waiting.result()
     except BaseException:
         waiting.cancel()
         raise
+
+
+def submit(answer: Coroutine[Any, Any, Answer]) -> Future[Answer]:
+    """Start a coroutine on this process's event loop for asynchronous functions."""
+    return asyncio.run_coroutine_threadsafe(answer, _loop())
 
 
 def _loop() -> asyncio.AbstractEventLoop:

@@ -19,6 +19,7 @@ from dagster_operators.operators.arrow_operator import ArrowOperator
 from dagster_operators.operators.flat_map import FlatMap
 from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
 from dagster_operators.operators.lookup import Lookup
+from dagster_operators.operators.map_async import MapAsync
 from dagster_operators.operators.physical import quoted
 from dagster_operators.operators.projection import Drop, Filter, Rename, Select, WithColumns, as_pairs, named
 from dagster_operators.operators.session import Session
@@ -163,6 +164,13 @@ class Stream:
         except OperatorsError as error:
             raise error.at(pipeline=self._dataflow.name, operator=named) from None
         return self._add(FlatMap, named, chain=chain, call=call, outer=outer)
+
+    def map_async(self, call: str, *, name: str | None = None, chain: bool = True) -> Stream:
+        """Add a column with the answers of an asynchronous function: ``"geocode(address) AS place"``.
+
+        Where the function has ``ordered=False``, rows are handed on as they are answered, so that none waits for a slow one.
+        """
+        return self._add(MapAsync, name, chain=chain, call=call)
 
     def transform(
         self,

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from dagster_operators import MemorySource, Pipeline, udf
-from dagster_operators.errors import PipelineError, UserFunctionError
-from dagster_operators.functions.asynchronous import AsyncFunction
+from dagster_operators.errors import PipelineError, SchemaError, UserFunctionError
+from dagster_operators.functions.asynchronous import AsyncCall, AsyncFunction
+from dagster_operators.operators.map_async import Pump
 from tests.engines import ENGINES
 
 
@@ -143,3 +144,63 @@ def test_how_often_it_is_tried_is_not_what_it_says() -> None:
     assert udf("long", name="answer", retries=5, timeout="1 s")(answer).digest == first.digest
     with pytest.raises(PipelineError, match="two different functions"):
         udf("long", name="answer", on_error="null")(answer)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_map_async_puts_an_answer_beside_each_row(
+    engine: str, *, ordered: bool, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    request.getfixturevalue(engine)
+
+    @udf("long", name=f"slower_{ordered}", max_concurrency=4, ordered=ordered)
+    async def slower(n: int, more: int) -> int:
+        await asyncio.sleep((n * 7 % 5) / 1000)
+        return n + more
+
+    batches: list[list[Any]] = [[(n, "x" * n, [n]) for n in range(20)], [(n, None, [n]) for n in range(20, 25)]]
+    pipeline = Pipeline("p", root=str(tmp_path), engine=ENGINES[engine])
+    rows = pipeline.source("rows", MemorySource(batches, schema="n long, s string, a array<long>"))
+    answered = rows.map_async(f"slower_{ordered}(n * 2, 1L) AS answer")
+    assert answered.columns == ("n", "s", "a", "answer")
+    answered.to_table("answers")
+    pipeline.run_until_caught_up()
+    found = sorted(tuple(row) for row in pipeline.read("answers").collect())
+    assert found == [(n, "x" * n if n < 20 else None, [n], 2 * n + 1) for n in range(25)]
+
+
+def test_rows_come_as_they_are_answered_and_a_slow_one_holds_up_none() -> None:
+    async def uneven(n: int) -> int:
+        await asyncio.sleep(0.3 if n == 0 else 0)
+        return -n
+
+    function = udf("long", name="uneven", max_concurrency=2, ordered=False)(uneven)
+    assert isinstance(function, AsyncFunction)
+    call = function.engine_functions()[0].call
+    assert isinstance(call, AsyncCall)
+    batches = [pa.record_batch({"n": range(start, start + 10), "__argument_0": range(start, start + 10)}) for start in (0, 10)]
+    made = pa.Table.from_batches(Pump(call, "answer", 1)(iter(batches)))
+    assert sorted(made["n"].to_pylist()) == list(range(20))
+    assert made["answer"].to_pylist() == [-n for n in made["n"].to_pylist()]
+    assert made["n"].to_pylist() != list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ("plainly(n) AS x", "no asynchronous function"),
+        ("asked(n)", "no name"),
+        ("asked(n) + 1 AS x", "more than one call"),
+        ("asked(m) AS x", "uses column 'm'"),
+        ("asked(n) AS n", "a column 'n' already"),
+    ],
+)
+def test_map_async_is_checked_when_the_pipeline_is_built(call: str, problem: str) -> None:
+    async def asked(n: int) -> int:
+        return n
+
+    udf("long")(asked)
+    udf("long", name="plainly")(lambda x: x)
+    rows = Pipeline("p", root="nowhere").source("rows", MemorySource([], schema="n long"))
+    with pytest.raises(SchemaError, match=problem):
+        rows.map_async(call)

@@ -12,6 +12,8 @@ from dagster_operators.state.declarations import DELETED, HASH, ORDINAL
 from dagster_operators.state.place import Place
 
 _INTERNAL = (HASH, DELETED, ORDINAL)
+_FUNCTION = "the function that migrates its state"
+_KEEP_KEY = "keep the key; for another key declare a state table of another name"
 
 
 def evolved(stored: Any, place: Place, version: int) -> Any:
@@ -67,29 +69,35 @@ def _with_new_columns(stored: Any, place: Place, wanted: pa.Schema) -> Any:
 
 
 def _migrated(stored: Any, place: Place, wanted: pa.Schema, version: int) -> Any:
-    """The rows as the operator's own function makes them; markers of deletion keep their key only."""
-    migrate = place.declaration.migrate
-    assert migrate is not None  # noqa: S101
+    """The rows as the operator's own function makes them. Rows that say that something is gone only keep their key."""
     live = np.flatnonzero(~stored.column(DELETED).to_numpy(zero_copy_only=False))
-    internal = [name for name in _INTERNAL if name in stored.schema.names]
-    rows = pa.Table.from_batches([stored]).drop_columns(internal)
-    result = migrate(rows.take(pa.array(live)), version)
-    problem = "the function that migrates its state"
-    if not isinstance(result, pa.Table) or result.num_rows != len(live):
-        what = f"{result.num_rows} rows" if isinstance(result, pa.Table) else f"a {type(result).__name__}"
-        raise _misfit(place, f"{problem} gave {what} for {len(live)} rows", "let it return a pyarrow.Table, row for row")
+    internal = {name: stored.column(name) for name in _INTERNAL if name in stored.schema.names}
+    rows = pa.Table.from_batches([stored]).drop_columns(list(internal))
+    result = _call_migrate(rows.take(pa.array(live)), place, version) if len(live) else place.schema.empty_table()
+    columns = dict(zip(place.schema.names, place.columns(result, place.schema.names), strict=True))
+    for name in place.key:
+        before = place.columns(rows, [name])[0]
+        if len(live) and not columns[name].equals(before.take(pa.array(live))):
+            raise _misfit(place, f"{_FUNCTION} changed the key column {name!r}", _KEEP_KEY)
+        internal[name] = before
     spread = np.full(stored.num_rows, -1)
     spread[live] = np.arange(len(live))
     back = pa.array(spread, mask=spread < 0)
-    columns = dict(zip(place.schema.names, place.columns(result, place.schema.names), strict=True))
-    for name in place.key:
-        before = place.columns(rows.select([name]), [name])[0] if name in rows.schema.names else None
-        if before is None or not columns[name].equals(before.take(pa.array(live))):
-            raise _misfit(place, f"{problem} changed the key column {name!r}", "keep the key; use a table of another name for another key")
-        columns[name] = before
-    arrays = {name: columns[name] if name in place.key else columns[name].take(back) for name in place.schema.names}
-    arrays |= {name: stored.column(name) for name in internal}
-    return pa.record_batch([arrays[field.name] for field in wanted], schema=wanted)
+    return pa.record_batch(
+        [internal[name] if name in internal else columns[name].take(back) for name in wanted.names], schema=wanted
+    )
+
+
+def _call_migrate(rows: pa.Table, place: Place, version: int) -> pa.Table:
+    migrate = place.declaration.migrate
+    result = migrate(rows, version) if migrate else rows
+    if not isinstance(result, pa.Table) or result.num_rows != rows.num_rows:
+        what = f"{result.num_rows} rows" if isinstance(result, pa.Table) else f"a {type(result).__name__}"
+        raise _misfit(place, f"{_FUNCTION} gave {what} for {rows.num_rows} rows", "let it return a pyarrow.Table, row for row")
+    missing = [name for name in place.key if name not in rows.column_names]
+    if missing:
+        raise _misfit(place, f"its state was stored without the key column {missing[0]!r}", _KEEP_KEY)
+    return result
 
 
 def _misfit(place: Place, problem: str, remedy: str = "") -> ChangedPipelineError:
@@ -97,6 +105,7 @@ def _misfit(place: Place, problem: str, remedy: str = "") -> ChangedPipelineErro
         f"the operator's code does not fit its stored state: {problem}",
         operator=place.owner.operator,
         table=place.name,
-        remedy=remedy or "raise the declaration's version and give it a migrate function, go back to the code that fits, or reset this "
+        remedy=remedy
+        or "raise the declaration's version and give it a migrate function, go back to the code that fits, or reset this "
         "operator; only new nullable columns at the end need nothing",
     )

@@ -15,6 +15,7 @@ import threading
 import uuid
 import zlib
 from collections.abc import Collection
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ class LocalCopies:
             write_mapped(temporary, batch)
             temporary.replace(self._path(name))
         except OSError:
-            temporary.unlink(missing_ok=True)
+            _remove(temporary)
 
     def evict(self, live: Collection[str], epoch: int, max_bytes: int) -> None:
         """Delete copies of files that are of no more use, then those used longest ago until the rest fits.
@@ -94,7 +95,9 @@ class LocalCopies:
                 self._delete(Path(entry.path))
             elif found is not None:
                 kept.append(entry)
-        used = sorted(((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in kept if _exists(entry)), reverse=True)
+        used = sorted(
+            ((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in kept if _exists(entry)), reverse=True
+        )
         total = 0
         for _, size, path in used:
             total += size
@@ -105,10 +108,7 @@ class LocalCopies:
         """What has mapped a deleted file can still read it."""
         with _LOCK:
             _OPEN.pop(str(path), None)
-        try:
-            path.unlink(missing_ok=True)
-        except OSError:
-            return
+        _remove(path)
 
 
 def _exists(entry: os.DirEntry[str]) -> bool:
@@ -150,5 +150,11 @@ def _checked(path: Path) -> Any | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
-        path.unlink(missing_ok=True)
+        _remove(path)
         return None
+
+
+def _remove(path: Path) -> None:
+    """Delete a file if that is possible; a copy that stays does no harm."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)

@@ -112,8 +112,9 @@ def expired_files(declaration: StateTable, files: Iterable[StateFile], watermark
     gone = []
     for file in sorted(files, key=lambda file: file.last_epoch):
         hides = declaration.kind in ("keyed", "global") or (declaration.kind == "list" and file.deletes)
-        hidden = hides and any(file.low_hash <= other.high_hash and other.low_hash <= file.high_hash for other in kept)
-        if file.high_time is None or file.high_time >= cutoff or hidden:
+        older = [other for other in kept if other.last_epoch < file.first_epoch or declaration.kind == "global"]
+        needed = hides and any(file.low_hash <= other.high_hash and other.low_hash <= file.high_hash for other in older)
+        if file.high_time is None or file.high_time >= cutoff or needed:
             kept.append(file)
         else:
             gone.append(file)

@@ -190,7 +190,9 @@ def slices(runs: Sequence[Run], limit: int) -> list[tuple[int, int]]:
             continue
         start, end, longest = max(((start, end, run) for run, (start, end) in zip(runs, parts, strict=True)), key=_length)
         middle = max(int(longest.hashes[(start + end) // 2]), first + 1)
-        cuts = [start + int(np.searchsorted(run.hashes[start:end], middle)) for run, (start, end) in zip(runs, parts, strict=True)]
+        cuts = [
+            start + int(np.searchsorted(run.hashes[start:end], middle)) for run, (start, end) in zip(runs, parts, strict=True)
+        ]
         waiting.append((middle, last, [(cut, end) for cut, (_, end) in zip(cuts, parts, strict=True)]))
         waiting.append((first, middle - 1, [(start, cut) for cut, (start, _) in zip(cuts, parts, strict=True)]))
     return done

@@ -23,7 +23,6 @@ ROW_GROUP = 131_072
 """Rows in a row group of the Parquet files."""
 
 
-
 class RunFiles:
     """Reads and writes the files of one table.
 
@@ -120,5 +119,8 @@ class RunFiles:
 
 def stored_batch(run: Run, schema: pa.Schema) -> Any:
     """A run with all stored columns as a record batch, as it is written."""
-    columns = {HASH: pa.array(np.ascontiguousarray(run.hashes)), **dict(zip(run.table.schema.names, run.table.columns, strict=True))}
+    columns = {
+        HASH: pa.array(np.ascontiguousarray(run.hashes)),
+        **dict(zip(run.table.schema.names, run.table.columns, strict=True)),
+    }
     return pa.record_batch([columns[name] for name in schema.names], schema=schema)

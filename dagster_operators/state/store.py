@@ -113,7 +113,9 @@ class StateStore(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._handles:
             if name not in self._tables:
-                raise KeyError(f"the operator declares no state called {name!r}; it declares: {', '.join(self._tables) or 'none'}")
+                raise KeyError(
+                    f"the operator declares no state called {name!r}; it declares: {', '.join(self._tables) or 'none'}"
+                )
             self._handles[name] = self._open(name)
         return self._handles[name]
 

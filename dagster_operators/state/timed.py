@@ -126,7 +126,11 @@ class TimeHandle(Handle):
         """What this epoch appended and deleted since the last spill."""
         own = self._place.owner
         rows = [_sorted(run) for run in self._appended]
-        markers = [self._markers(range(*group_bounds(own.subtask, own.parallelism)), self._floor)] if self._floor > MIN_WATERMARK else []
+        markers = (
+            [self._markers(range(*group_bounds(own.subtask, own.parallelism)), self._floor)]
+            if self._floor > MIN_WATERMARK
+            else []
+        )
         if not rows and not markers:
             return self._markers(range(0), 0)
         return joined([*markers, *rows]).at((own.epoch, own.epoch), own.subtask)
@@ -205,7 +209,11 @@ class TimeHandle(Handle):
         cutoff = self._place.cutoff
         newest = [(run, nothing) for run in reversed(self._appended)]
         newest += [(run, np.full(KEY_GROUPS, floor)) for run, floor in zip(self._layers.spilled, self._spill_floors, strict=True)]
-        files = [file for file in self._layers.files if file.deletes or _overlaps(file.low_time, file.high_time, max(low, cutoff), high)]
+        files = [
+            file
+            for file in self._layers.files
+            if file.deletes or _overlaps(file.low_time, file.high_time, max(low, cutoff), high)
+        ]
         older = [*self._layers.loaded, *(self._layers.open(file) for file in files)]
         newest += [(run, np.maximum(floors, own)) for run, floors in self._with_floors(older)]
         return newest[::-1]

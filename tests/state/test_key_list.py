@@ -25,7 +25,9 @@ STEPS = st.one_of(
     st.tuples(st.just("get"), st.lists(KEYS, max_size=4)),
 )
 EPOCHS = st.lists(
-    st.tuples(st.lists(STEPS, max_size=4), st.sampled_from([1, 1, 2, 3, 7]), st.integers(0, 3), st.booleans()), min_size=1, max_size=12
+    st.tuples(st.lists(STEPS, max_size=4), st.sampled_from([1, 1, 2, 3, 7]), st.integers(0, 3), st.booleans()),
+    min_size=1,
+    max_size=12,
 )
 
 

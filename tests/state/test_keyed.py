@@ -30,7 +30,9 @@ STEPS = st.one_of(
     st.tuples(st.just("get"), st.lists(KEYS, max_size=6)),
 )
 EPOCHS = st.lists(
-    st.tuples(st.lists(STEPS, max_size=4), st.sampled_from([1, 1, 2, 3, 7]), st.integers(0, 4), st.booleans()), min_size=1, max_size=14
+    st.tuples(st.lists(STEPS, max_size=4), st.sampled_from([1, 1, 2, 3, 7]), st.integers(0, 4), st.booleans()),
+    min_size=1,
+    max_size=14,
 )
 
 
@@ -80,7 +82,9 @@ def run_epochs(world: World, epochs: list[Any]) -> None:
                     handle.delete(share)
                 else:
                     live = model.live(watermark)
-                    wanted = [live.get((key["k"], key["s"]), {**key, "v": None, "n": None, "t": None}) for key in share.to_pylist()]
+                    wanted = [
+                        live.get((key["k"], key["s"]), {**key, "v": None, "n": None, "t": None}) for key in share.to_pylist()
+                    ]
                     assert handle.get(share).to_pylist() == wanted
                     there = [(key["k"], key["s"]) in live for key in share.to_pylist()]
                     assert handle.contains(share).tolist() == there
@@ -130,7 +134,10 @@ def one_store(declaration: KeyedState, **options: Any) -> Any:
 def test_types_are_brought_to_the_declared_ones() -> None:
     state = one_store(KeyedState("k long, v string", key="k"))
     state.put(pa.table({"v": pa.array(["a"]).dictionary_encode(), "k": pa.array([1], pa.int8()), "other": [None]}))
-    assert state.get(pa.record_batch({"k": pa.array([1, 2], pa.int32())})).to_pylist() == [{"k": 1, "v": "a"}, {"k": 2, "v": None}]
+    assert state.get(pa.record_batch({"k": pa.array([1, 2], pa.int32())})).to_pylist() == [
+        {"k": 1, "v": "a"},
+        {"k": 2, "v": None},
+    ]
 
 
 def test_equal_floats_are_one_key() -> None:

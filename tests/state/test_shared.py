@@ -27,7 +27,9 @@ def apply(stores: list[StateStore], before: dict[Any, int], steps: list[Any]) ->
     for number, rows, deleted in steps:
         subtask = number % len(stores)
         handle = stores[subtask]["t"]
-        handle.put(pa.table({"k": pa.array([key for key, _ in rows], pa.string()), "n": pa.array([n for _, n in rows], pa.int64())}))
+        handle.put(
+            pa.table({"k": pa.array([key for key, _ in rows], pa.string()), "n": pa.array([n for _, n in rows], pa.int64())})
+        )
         handle.delete(pa.table({"k": pa.array(deleted, pa.string())}))
         own[subtask] |= dict(rows) | dict.fromkeys(deleted)
     for store, changes in zip(stores, own, strict=True):

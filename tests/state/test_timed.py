@@ -29,7 +29,9 @@ STEPS = st.one_of(
     st.tuples(st.just("keys"), st.lists(st.sampled_from(KEYS), max_size=3)),
 )
 EPOCHS = st.lists(
-    st.tuples(st.lists(STEPS, max_size=4), st.sampled_from([1, 1, 2, 3, 7]), st.integers(0, 3), st.booleans()), min_size=1, max_size=14
+    st.tuples(st.lists(STEPS, max_size=4), st.sampled_from([1, 1, 2, 3, 7]), st.integers(0, 3), st.booleans()),
+    min_size=1,
+    max_size=14,
 )
 
 

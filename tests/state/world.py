@@ -34,7 +34,9 @@ HASHERS: dict[str, Hasher] = {"xxhash64": hash_columns, "four values": weak_hash
 class World:
     """One table called ``t`` of the operator ``op``."""
 
-    def __init__(self, folder: Path, declaration: StateTable, *, hasher: Hasher = hash_columns, cached: bool = True, **options: Any):
+    def __init__(
+        self, folder: Path, declaration: StateTable, *, hasher: Hasher = hash_columns, cached: bool = True, **options: Any
+    ):
         self.folder = folder
         self.declaration = declaration
         self.hasher = hasher
@@ -52,9 +54,18 @@ class World:
         self.watermark = self.watermark if watermark is None else max(watermark, self.watermark)
         self.stores = [
             StateStore(
-                {"t": self.declaration}, {"t": self.files}, operator="op", root=str(self.folder / "state"),
-                directory={"t": f"e{self.epoch}-g1-0a"}, epoch=self.epoch, subtask=subtask, parallelism=parallelism,
-                watermark=self.watermark, cache=self.cache, hasher=self.hasher, **self.options,
+                {"t": self.declaration},
+                {"t": self.files},
+                operator="op",
+                root=str(self.folder / "state"),
+                directory={"t": f"e{self.epoch}-g1-0a"},
+                epoch=self.epoch,
+                subtask=subtask,
+                parallelism=parallelism,
+                watermark=self.watermark,
+                cache=self.cache,
+                hasher=self.hasher,
+                **self.options,
             )  # fmt: skip
             for subtask in range(parallelism)
         ]

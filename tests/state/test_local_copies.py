@@ -1,0 +1,105 @@
+"""Local copies of state files: lost, damaged, shared, evicted; whatever happens to them, the answer is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from dagster_operators import KeyedState
+from dagster_operators.state import local_copies
+from dagster_operators.state.local_copies import LocalCopies, read_mapped, write_mapped
+from tests.state.world import World
+
+ROWS = [{"k": k, "s": f"row {k}"} for k in range(1000)]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A table of a thousand rows in one file."""
+    world = World(tmp_path, KeyedState("k long, s string", key="k"))
+    world.begin(1)
+    world.stores[0]["t"].put(world.rows(ROWS))
+    world.commit()
+    local_copies._OPEN.clear()
+    return world
+
+
+def copies(world: World) -> list[Path]:
+    return sorted(Path(str(world.cache)).rglob("*.arrow"))
+
+
+def check(world: World) -> None:
+    world.begin(1)
+    assert world.stores[0]["t"].get(world.rows(ROWS, ["k"]).append_column("x", [[0] * 1000])).to_pylist() == ROWS
+
+
+def zero_the_middle(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2] + bytes(100) + content[len(content) // 2 + 100 :])
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-500])
+
+
+DAMAGES: list[Callable[[Path], object]] = [zero_the_middle, cut, Path.unlink, lambda path: path.write_bytes(b"")]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_lost_or_damaged_copy_is_made_again(world: World, damage: Callable[[Path], object]) -> None:
+    (copy,) = copies(world)
+    damage(copy)
+    check(world)
+    assert copies(world) == [copy]
+    local_copies._OPEN.clear()
+    (world.folder / "state" / "op.t" / world.files[0].path).unlink()
+    check(world)
+
+
+def test_a_copy_is_mapped_once_in_a_process(world: World) -> None:
+    check(world)
+    (copy,) = copies(world)
+    opened = local_copies._OPEN[str(copy)]
+    check(world)
+    assert local_copies._OPEN[str(copy)] is opened
+    address = opened.column("k").buffers()[1].address
+    assert any(low <= address < high for low, high in _mapped(copy)), "the rows are the file's own pages"
+
+
+def _mapped(path: Path) -> list[tuple[int, int]]:
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        pytest.skip("needs Linux")
+    ranges = [line.split()[0].split("-") for line in maps.read_text().splitlines() if line.endswith(str(path))]
+    return [(int(low, 16), int(high, 16)) for low, high in ranges]
+
+
+def test_copies_of_merged_files_go_and_those_of_newer_epochs_stay(tmp_path: Path) -> None:
+    folder = LocalCopies(str(tmp_path))
+    batch = pa.record_batch({"a": [1]})
+    for name in ("e1-1.x.parquet", "e2-2.x.parquet", "e3-3.x.parquet"):
+        folder.write(name, batch)
+    assert folder.read("e1-1.x.parquet") == batch
+    folder.evict({"e2-2.x.parquet"}, 3, 10**9)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["e2-2.x.parquet.arrow", "e3-3.x.parquet.arrow"]
+    assert folder.read("e1-1.x.parquet") is None
+    folder.evict({"e2-2.x.parquet"}, 3, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_evicted_copy_can_still_be_read_by_who_has_it(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    write_mapped(path, pa.record_batch({"a": list(range(100_000))}))
+    batch = read_mapped(path)
+    path.unlink()
+    assert batch.column("a").to_pylist() == list(range(100_000))
+
+
+def test_a_folder_that_cannot_be_written_only_costs_speed(world: World) -> None:
+    world.cache = str(world.folder / "state" / "op.t" / world.files[0].path)  # a file where a folder should be
+    check(world)
+    world.commit()
+    check(world)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dagster_operators.operators.applying import apply
     from dagster_operators.operators.arrow_operator import ArrowOperator
     from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
+    from dagster_operators.operators.operator_context import Collector, OperatorContext
     from dagster_operators.operators.registry import OperatorConstructor, Registry, registry
     from dagster_operators.operators.session import Session
     from dagster_operators.operators.stream import Stream
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 _HOME = {
     "ArrowOperator": "operators.arrow_operator",
     "Check": "graph.dataflow",
+    "Collector": "operators.operator_context",
     "DeltaSource": "connectors.delta_source",
     "EpochResult": "runtime.results",
     "FileSource": "connectors.file_source",
@@ -48,6 +50,7 @@ _HOME = {
     "KeyedStream": "operators.keyed_stream",
     "ListState": "state.declarations",
     "MemorySource": "connectors.memory_source",
+    "OperatorContext": "operators.operator_context",
     "OperatorConstructor": "operators.registry",
     "Pipeline": "runtime.pipeline",
     "PostgresSink": "connectors.postgres_sink",
@@ -77,6 +80,7 @@ _HOME = {
 __all__ = [
     "ArrowOperator",
     "Check",
+    "Collector",
     "DeltaSource",
     "EpochResult",
     "FileSource",
@@ -86,6 +90,7 @@ __all__ = [
     "ListState",
     "MemorySource",
     "OperatorConstructor",
+    "OperatorContext",
     "Pipeline",
     "PostgresSink",
     "Registry",

@@ -134,7 +134,10 @@ def test_sensors_ask_without_a_turn(tmp_path):
     ({"output_schema": lambda self: "minute long, t string, turn long"}, SchemaError, "is a string, not a timestamp"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_told(sail, tmp_path, wrong, error, told):
-    with pytest.raises(error, match=told):
+    def run():
         made, rows = pipeline(tmp_path, type("Wrong", (Clock,), wrong)())
         rows.to_table("rows")
         made.run_epoch()
+
+    with pytest.raises(error, match=told):
+        run()

@@ -210,7 +210,7 @@ class FileSource(Connector):
     def read_pinned(self, session: SparkSession, pin: JSON, schema_json: str) -> DataFrame:
         """The rows of all pinned files."""
         if not pin:
-            raise MissingInputError("there is no file to read", file=self.uri)
+            raise MissingInputError("there is no file to read", file=self.uri, remedy="put the table's files there")
         return self.read(session, pin, schema_json)
 
     def _frame(self, session: SparkSession, files: Sequence[SourceFile], schema_json: str, corrupt: OnCorrupt) -> DataFrame:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.rejects import REJECTS_SCHEMA
-from dagster_operators.errors import FencedError, OperatorsError, PipelineError, SourceError
+from dagster_operators.errors import FencedError, PipelineError, SourceError, located
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.operators.source import SourceOperator
@@ -71,7 +71,8 @@ class Epochs:
         """
         shape = (*self._dataflow.nodes, *self._dataflow.tables)
         if self._plan is None or self._plan[0] != shape:
-            self._plan = (shape, plan(self.session, self._dataflow, self.input_schemas()))
+            with located(pipeline=self._dataflow.name):
+                self._plan = (shape, plan(self.session, self._dataflow, self.input_schemas()))
         return self._plan[1]
 
     def input_schemas(self) -> Mapping[str, str]:
@@ -82,10 +83,8 @@ class Epochs:
             connector = self._connector(name)
             if connector is not None:
                 kept = pinned.get(name) if connector.declared_schema is None else None
-                try:
+                with located(pipeline=self._dataflow.name, source=name):
                     self._schemas[name] = kept or connector.infer_schema(self.session)
-                except OperatorsError as error:
-                    raise error.at(pipeline=self._dataflow.name, source=name) from error
         return self._schemas
 
     def _pinned_schemas(self) -> Mapping[str, str]:
@@ -144,14 +143,15 @@ class Epochs:
             ForeignWriteError: Someone else wrote one of the pipeline's tables.
         """
         started = time.monotonic()
-        while True:
-            self.coordinator.open(owner, wait_seconds=max(0.0, started + wait_seconds - time.monotonic()))
-            try:
-                handle = self.coordinator.begin(self.record(), self.choose)
-            except FencedError:  # between two epochs anyone may take over: nothing of ours is lost, so we queue again
-                continue
-            self.begin_seconds = time.monotonic() - started
-            return handle
+        with located(pipeline=self._dataflow.name):
+            while True:
+                self.coordinator.open(owner, wait_seconds=max(0.0, started + wait_seconds - time.monotonic()))
+                try:
+                    handle = self.coordinator.begin(self.record(), self.choose)
+                except FencedError:  # between two epochs anyone may take over: nothing of ours is lost, so we queue again
+                    continue
+                self.begin_seconds = time.monotonic() - started
+                return handle
 
     def choose(self, view: LedgerView) -> Slices | None:
         """The slices of the open epoch, as long as they can be read; else the next ones, None when there is nothing new."""
@@ -168,12 +168,10 @@ class Epochs:
             if connector is None or not isinstance(source, SourceOperator):
                 continue
             start = positions.get(name)
-            try:
+            with located(source=name):
                 choice = connector.choose(start, lambda name=name: (piece.items for _, piece in self.coordinator.slices(name)))  # type: ignore[misc]
                 if choice is not None:
                     connector.verify(choice.slice.items, self._schemas[name])
-            except OperatorsError as error:
-                raise error.at(pipeline=self._dataflow.name, source=name) from error
             offsets[name] = choice.slice if choice else SourceSlice(start, start, None)
             news = news or choice is not None
             if source.finished and not (choice and choice.more):
@@ -184,7 +182,8 @@ class Epochs:
         for name in self.plan().lookups:
             connector = self._connector(name)
             if connector is not None:
-                offsets[name] = SourceSlice(None, None, connector.pin())
+                with located(operator=name):
+                    offsets[name] = SourceSlice(None, None, connector.pin())
         return Slices(offsets, frozenset(finished))
 
     def _readable(self, slices: Slices) -> bool:
@@ -216,11 +215,13 @@ class Epochs:
             )
             return StageRun(given).run()
 
-        return self.coordinator.prepare(handle, stage, work)
+        with located(pipeline=self._dataflow.name, epoch=handle.epoch):
+            return self.coordinator.prepare(handle, stage, work)
 
     def commit(self, handle: EpochHandle) -> Complete:
         """Move all tables forward together."""
-        return self.coordinator.commit(handle)
+        with located(pipeline=self._dataflow.name, epoch=handle.epoch):
+            return self.coordinator.commit(handle)
 
     def has_news(self) -> dict[str, Any]:
         """Whether a source offers rows, without an engine: for sensors. Maps sources with news to what they offer."""
@@ -231,10 +232,11 @@ class Epochs:
             for name in stage.operators:
                 node = self._dataflow.nodes[name].operator
                 if isinstance(node, SourceOperator) and (connector := self._connector(name)):
-                    choice = connector.choose(
-                        positions.get(name),
-                        lambda name=name: (piece.items for _, piece in self.coordinator.slices(name)),  # type: ignore[misc]
-                    )
+                    with located(pipeline=self._dataflow.name, source=name):
+                        choice = connector.choose(
+                            positions.get(name),
+                            lambda name=name: (piece.items for _, piece in self.coordinator.slices(name)),  # type: ignore[misc]
+                        )
                     if choice is not None:
                         found[name] = choice.slice.end
         return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dagster_operators.errors import OperatorsError, StageFailedError
+from dagster_operators.errors import OperatorsError, StageFailedError, StorageError
 from dagster_operators.operators.physical import Rows
 from dagster_operators.runtime.observed import Observed
 from dagster_operators.runtime.stage_inputs import StageInputs
@@ -20,6 +21,10 @@ from dagster_operators.transactions.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_STORAGE = re.compile(r".*(No space left on device|Disk quota exceeded|Read-only file system|Permission denied).*")
+"""The line of an engine's error that says that it could not write."""
 
 
 class StageRun:
@@ -136,4 +141,11 @@ class StageRun:
             if told is not None:
                 return told.at(source=name, **work.where())
         reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
+        if storage := _STORAGE.search(str(error)):
+            return StorageError(
+                f"the engine cannot store what the stage makes: {storage[0].strip()}",
+                file=work.coordinator.root.uri,
+                remedy="check that the storage root and the engine's temporary folder can be written and have free space",
+                **work.where(),
+            )
         return StageFailedError(f"the stage failed: {reason}", remedy="see the cause", **work.where())

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_STORAGE = re.compile(r".*(No space left on device|Disk quota exceeded|Read-only file system|Permission denied).*")
-"""The line of an engine's error that says that it could not write."""
+_STORAGE = re.compile(
+    r"^(?:Caused by: )?(?:[\w.$]+: )*"
+    r"(.*(?:No space left on device|Disk quota exceeded|Read-only file system|Permission denied).*)$",
+    re.MULTILINE,
+)
+"""What an engine's error says when it could not write, without the names of Java's exceptions."""
 
 
 class StageRun:
@@ -143,7 +147,7 @@ class StageRun:
         reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
         if storage := _STORAGE.search(str(error)):
             return StorageError(
-                f"the engine cannot store what the stage makes: {storage[0].strip()}",
+                f"the engine cannot store what the stage makes: {storage[1].strip()}",
                 file=work.coordinator.root.uri,
                 remedy="check that the storage root and the engine's temporary folder can be written and have free space",
                 **work.where(),

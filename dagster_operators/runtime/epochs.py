@@ -105,18 +105,18 @@ class Epochs:
 
     def _datasets(self, made: Plan) -> Iterator[tuple[str, DatasetRecord]]:
         for stage in made.stages:
-            node = self._dataflow.nodes[stage.output]
-            if stage.table is not None:
-                schema = without_marks(made.schemas[stage.output])
-                kind: Literal["append", "updating"] = "updating" if node.type.updating else "append"
-                fingerprint = json.dumps([kind, list(node.type.keys or ()), json.loads(schema)])
-                yield stage.dataset, DatasetRecord(schema, kind, stage.table.description, fingerprint)
             for name in stage.operators:
                 for state in made.physical[name].states:
                     schema = without_marks(made.states[f"{name}.{state.name}"])
                     operator = self._dataflow.nodes[name].operator
-                    fingerprint = json.dumps([operator.kind, operator.config(), json.loads(schema)], sort_keys=True)
+                    fingerprint = json.dumps({"operator": operator.kind, **operator.config()}, sort_keys=True)
                     yield f"state/{name}.{state.name}", DatasetRecord(schema, "state", f"State of {name}", fingerprint)
+            if stage.table is not None:
+                node = self._dataflow.nodes[stage.output]
+                schema = without_marks(made.schemas[stage.output])
+                kind: Literal["append", "updating"] = "updating" if node.type.updating else "append"
+                fingerprint = json.dumps({"table": kind, "keys": list(node.type.keys or ())})
+                yield stage.dataset, DatasetRecord(schema, kind, stage.table.description, fingerprint)
         for name in made.sources:
             connector = self._connector(name)
             if connector is not None and connector.on_corrupt == "reject":
@@ -130,7 +130,7 @@ class Epochs:
                     )
                 yield (
                     f"tables/{name}_rejects",
-                    DatasetRecord(_REJECTS, "append", f"Records of {name} that could not be parsed", _REJECTS),
+                    DatasetRecord(_REJECTS, "append", f"Records of {name} that could not be parsed"),
                 )
 
     # --- the steps ---------------------------------------------------------------------------------------------------

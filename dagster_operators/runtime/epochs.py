@@ -183,12 +183,14 @@ class Epochs:
             connector = self._connector(name)
             if connector is not None:
                 with located(operator=name):
-                    offsets[name] = SourceSlice(None, None, connector.pin())
+                    pin = connector.pin()
+                    connector.verify(pin, self._schemas[name])
+                offsets[name] = SourceSlice(None, None, pin)
         return Slices(offsets, frozenset(finished))
 
     def _readable(self, slices: Slices) -> bool:
-        """Whether all that an epoch was to read is still there as it was: a file may have been corrected since."""
-        for name in self.plan().sources:
+        """Whether all that an epoch was to read is still there as it was: a file may have been corrected or a lookup replaced."""
+        for name in (*self.plan().sources, *self.plan().lookups):
             connector, piece = self._connector(name), slices.offsets.get(name)
             if connector is None or piece is None or piece.items is None:
                 continue

@@ -128,17 +128,38 @@ class FileSource(Connector):
             raise MissingInputError(
                 "there is no file yet to infer the schema from", file=self.uri, remedy="give the source a schema="
             )
+        read = files[:1] if self._format(files) == "parquet" else files
+        try:
+            return self._inferred(session, read)
+        except Exception as error:
+            for file in read:
+                self._check_inferable(session, file)
+            raise BadInputError(
+                f"no schema can be inferred from the files ({_first_line(error)})",
+                file=self.uri,
+                remedy="give the source a schema=",
+            ) from error
+
+    def _inferred(self, session: SparkSession, files: Sequence[SourceFile]) -> str:
         kind = self._format(files)
-        paths = reader_paths(session, self._location.file_uris(files))
-        if kind == "parquet":
-            frame = session.read.parquet(paths[0])
-        else:
+        options: dict[str, str] = {}
+        if kind != "parquet":
             text = self._text(kind)
             options = dict(text.options)
             if kind == "csv":
                 options = {"inferSchema": "true", **options, "header": str(text.has_header).lower()}
-            frame = session.read.format(kind).options(**options).load(paths)
-        return str(frame.schema.json())
+        paths = reader_paths(session, self._location.file_uris(files))
+        return str(session.read.format(kind).options(**options).load(paths).schema.json())
+
+    def _check_inferable(self, session: SparkSession, file: SourceFile) -> None:
+        try:
+            self._inferred(session, [file])
+        except Exception as error:
+            raise BadInputError(
+                f"no schema can be inferred from a file, which is truncated or not of its format ({_first_line(error)})",
+                file=self._location.full_path(file),
+                remedy="correct or remove the file",
+            ) from error
 
     def choose(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> SliceChoice | None:
         """The next files that were never read, within the limits.
@@ -166,6 +187,8 @@ class FileSource(Connector):
     def verify(self, items: JSON, schema_json: str) -> None:
         """Look whether the files are there unchanged, and have all columns: by CSV headers and Parquet footers."""
         files = files_of(items)
+        if not files:
+            raise MissingInputError("there is no file to read", file=self.uri, remedy="put the table's files there")
         self._location.require(files)
         kind = self._format(files)
         columns = field_types(schema_json)
@@ -209,8 +232,6 @@ class FileSource(Connector):
 
     def read_pinned(self, session: SparkSession, pin: JSON, schema_json: str) -> DataFrame:
         """The rows of all pinned files."""
-        if not pin:
-            raise MissingInputError("there is no file to read", file=self.uri)
         return self.read(session, pin, schema_json)
 
     def _frame(self, session: SparkSession, files: Sequence[SourceFile], schema_json: str, corrupt: OnCorrupt) -> DataFrame:
@@ -260,3 +281,7 @@ class FileSource(Connector):
         with ThreadPoolExecutor(_READERS) as pool:
             for _ in pool.map(look, files):
                 pass
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

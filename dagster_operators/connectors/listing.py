@@ -93,7 +93,8 @@ class FileLocation:
             ):
                 continue
             if entry.type != FileType.File:
-                raise MissingInputError("an input file vanished or is a broken link", file=entry.path)
+                what = "vanished or is a broken link" if entry.type == FileType.NotFound else "is no file but a pipe or a device"
+                raise MissingInputError(f"an input file {what}", file=entry.path, remedy="remove it, or narrow the source's path")
             files.append(_source_file(path, entry))
         return sorted(files)
 
@@ -154,7 +155,9 @@ class FileLocation:
         except FileNotFoundError as error:
             raise _vanished(path) from error
         except PermissionError as error:
-            raise MissingInputError("an input file may not be read", file=path) from error
+            raise MissingInputError(
+                "an input file may not be read", file=path, remedy="allow reading it, or remove it"
+            ) from error
         with source:
             yield source
 

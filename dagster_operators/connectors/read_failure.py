@@ -55,9 +55,11 @@ def explain_read_failure(
 
 def _explained(text: str, path: str, file: F, rejects: Callable[[F], DataFrame] | None) -> SourceError:
     if _VANISHED.search(text):
-        return MissingInputError("an input file of the epoch has vanished", file=path)
+        return MissingInputError("an input file of the epoch has vanished", file=path, remedy="put it back, then run again")
     if _UNREACHABLE.search(text):
-        return MissingInputError("an input file cannot be read", file=path)
+        return MissingInputError(
+            "an input file cannot be read", file=path, remedy="check that the engine can reach and read it, then run again"
+        )
     reject = _attempt(functools.partial(_first_reject, rejects, file)) if rejects else None
     if reject is None or isinstance(reject, Exception):
         problem = "an input file is truncated, or not of the format and schema it is read with"

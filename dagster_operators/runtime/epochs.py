@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from dagster_operators.connectors.connector import Connector, SliceChoice
 from dagster_operators.connectors.rejects import REJECTS_SCHEMA
-from dagster_operators.errors import FencedError, OperatorsError, PipelineError, SourceError, StageFailedError
+from dagster_operators.errors import FencedError, PipelineError, SourceError, StageFailedError, located
 from dagster_operators.functions.failures import explained
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.operators.apply import BatchOperator
 from dagster_operators.operators.source import SourceOperator
 from dagster_operators.planner.plan import Plan, empty, plan, without_marks
@@ -97,7 +98,8 @@ class Epochs:
         """
         shape = (*self._dataflow.nodes, *self._dataflow.tables, *self._dataflow.sinks)
         if self._plan is None or self._plan[0] != shape:
-            self._plan = (shape, plan(self.session, self._dataflow, self.input_schemas()))
+            with located(pipeline=self._dataflow.name):
+                self._plan = (shape, plan(self.session, self._dataflow, self.input_schemas()))
         return self._plan[1]
 
     def input_schemas(self) -> Mapping[str, str]:
@@ -108,10 +110,8 @@ class Epochs:
             connector = self._connector(name)
             if connector is not None:
                 kept = pinned.get(name) if connector.declared_schema is None else None
-                try:
+                with located(pipeline=self._dataflow.name, source=name):
                     self._schemas[name] = kept or connector.infer_schema(self.session)
-                except OperatorsError as error:
-                    raise error.at(pipeline=self._dataflow.name, source=name) from error
         return self._schemas
 
     def _pinned_schemas(self) -> Mapping[str, str]:
@@ -138,22 +138,10 @@ class Epochs:
                 node = self._dataflow.nodes[output.node]
                 schema = without_marks(made.schemas[output.node])
                 kind: Literal["append", "updating"] = "updating" if node.type.updating else "append"
-                fingerprint = json.dumps([kind, list(node.type.keys or ()), json.loads(schema)])
+                fingerprint = json.dumps({"table": kind, "keys": list(node.type.keys or ())})
                 yield output.dataset, DatasetRecord(schema, kind, output.table.description, fingerprint)
             for name in stage.operators:
-                for state in made.physical[name].states if name in made.physical else ():
-                    schema = without_marks(made.states[f"{name}.{state.name}"])
-                    operator = self._dataflow.nodes[name].operator
-                    meaning = [*operator.meaning(), json.loads(schema)]
-                    physical = made.physical[name]
-                    if evolves := isinstance(
-                        physical, BatchOperator
-                    ):  # its code may change, and its state knows what it can become
-                        declared = physical.declared[state.name]
-                        meaning = [operator.kind, declared.kind, list(declared.key)]
-                    fingerprint = json.dumps(meaning, sort_keys=True)
-                    record = DatasetRecord(schema, "state", f"State of {name}", fingerprint, evolves)
-                    yield f"state/{name}.{state.name}", record
+                yield from self._states(made, name)
         for name in made.sources:
             connector = self._connector(name)
             if connector is not None and connector.on_corrupt == "reject":
@@ -167,8 +155,21 @@ class Epochs:
                     )
                 yield (
                     f"tables/{name}_rejects",
-                    DatasetRecord(_REJECTS, "append", f"Records of {name} that could not be parsed", _REJECTS),
+                    DatasetRecord(_REJECTS, "append", f"Records of {name} that could not be parsed"),
                 )
+
+    def _states(self, made: Plan, name: str) -> Iterator[tuple[str, DatasetRecord]]:
+        physical, operator = made.physical.get(name), self._dataflow.nodes[name].operator
+        for state in physical.states if physical else ():
+            meaning: dict[str, Any] = {"operator": operator.kind, **operator.config()}
+            if functions := contents_of(operator.config()):
+                meaning["functions"] = functions
+            if evolves := isinstance(physical, BatchOperator):  # its code may change; its state knows what fits
+                declared = physical.declared[state.name]
+                meaning = {"operator": operator.kind, "state": declared.kind, "key": list(declared.key)}
+            schema = without_marks(made.states[f"{name}.{state.name}"])
+            fingerprint = json.dumps(meaning, sort_keys=True)
+            yield f"state/{name}.{state.name}", DatasetRecord(schema, "state", f"State of {name}", fingerprint, evolves)
 
     # --- the steps ---------------------------------------------------------------------------------------------------
 
@@ -181,14 +182,15 @@ class Epochs:
         """
         started = time.monotonic()
         self._join()
-        while True:
-            self.coordinator.open(owner, wait_seconds=max(0.0, started + wait_seconds - time.monotonic()))
-            try:
-                handle = self.coordinator.begin(self.record(), self.choose)
-            except FencedError:  # between two epochs anyone may take over: nothing of ours is lost, so we queue again
-                continue
-            self.begin_seconds = time.monotonic() - started
-            return handle
+        with located(pipeline=self._dataflow.name):
+            while True:
+                self.coordinator.open(owner, wait_seconds=max(0.0, started + wait_seconds - time.monotonic()))
+                try:
+                    handle = self.coordinator.begin(self.record(), self.choose)
+                except FencedError:  # between two epochs anyone may take over: nothing of ours is lost, so we queue again
+                    continue
+                self.begin_seconds = time.monotonic() - started
+                return handle
 
     def choose(self, view: LedgerView) -> Slices | None:
         """The slices of the open epoch, as long as they can be read; else the next ones, None when there is nothing new."""
@@ -218,7 +220,10 @@ class Epochs:
         for name in self.plan().lookups:
             connector = self._connector(name)
             if connector is not None:
-                offsets[name] = SourceSlice(None, None, connector.pin())
+                with located(operator=name):
+                    pin = connector.pin()
+                    connector.verify(pin, self._schemas[name])
+                offsets[name] = SourceSlice(None, None, pin)
         return Slices(offsets, frozenset(finished), frozenset(idle))
 
     def _offer(self, name: str, start: Any) -> SliceChoice | None:
@@ -226,17 +231,15 @@ class Epochs:
         connector = self._connector(name)
         if connector is None:
             return None
-        try:
+        with located(source=name):
             choice = connector.choose(start, lambda: (piece.items for _, piece in self.coordinator.slices(name)))
             if choice is not None and choice.slice.items is not None:
                 connector.verify(choice.slice.items, self._schemas[name])
-        except OperatorsError as error:
-            raise error.at(pipeline=self._dataflow.name, source=name) from error
         return choice
 
     def _readable(self, slices: Slices) -> bool:
-        """Whether all that an epoch was to read is still there as it was: a file may have been corrected since."""
-        for name in self.plan().sources:
+        """Whether all that an epoch was to read is still there as it was: a file may have been corrected or a lookup replaced."""
+        for name in (*self.plan().sources, *self.plan().lookups):
             connector, piece = self._connector(name), slices.offsets.get(name)
             if connector is None or piece is None or piece.items is None:
                 continue
@@ -267,11 +270,13 @@ class Epochs:
             except StageFailedError as error:
                 raise (explained(error) or error) from error.__cause__
 
-        return self.coordinator.prepare(handle, stage, work)
+        with located(pipeline=self._dataflow.name, epoch=handle.epoch):
+            return self.coordinator.prepare(handle, stage, work)
 
     def commit(self, handle: EpochHandle) -> Complete:
         """Move all tables forward together."""
-        return self.coordinator.commit(handle)
+        with located(pipeline=self._dataflow.name, epoch=handle.epoch):
+            return self.coordinator.commit(handle)
 
     def has_news(self) -> dict[str, Any]:
         """Whether a source offers rows, without an engine: for sensors. Maps sources with news to what they offer."""
@@ -282,10 +287,11 @@ class Epochs:
             for name in stage.operators:
                 node = self._dataflow.nodes[name].operator
                 if isinstance(node, SourceOperator) and (connector := self._connector(name)):
-                    told = connector.news(
-                        positions.get(name),
-                        lambda name=name: (piece.items for _, piece in self.coordinator.slices(name)),  # type: ignore[misc]
-                    )
+                    with located(pipeline=self._dataflow.name, source=name):
+                        told = connector.news(
+                            positions.get(name),
+                            lambda name=name: (piece.items for _, piece in self.coordinator.slices(name)),  # type: ignore[misc]
+                        )
                     if told is not None:
                         found[name] = told
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 BATCH_ROWS = 16_384
 """At most so many rows are handed over at once."""
+
+_MAY_BE_NULL = frozenset({"nullable", "containsNull", "valueContainsNull"})
 
 
 @dataclass(frozen=True)
@@ -193,10 +196,14 @@ def _batches(root: Root, staged: StagedForSink, schema: pa.Schema) -> Iterator[p
 
 
 def arrow_schema(schema_json: str) -> pa.Schema:
-    """The Arrow schema of a Spark ``StructType`` in JSON: what rows are handed over in, whatever engine wrote them."""
-    import json
+    """The Arrow schema of a Spark ``StructType`` in JSON: what rows are handed over in, whatever engine wrote them.
 
+    What an engine thinks may be null is left out, for it differs between engines.
+    """
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    return to_arrow_schema(StructType.fromJson(json.loads(schema_json)), timezone="UTC")
+    def nullable(part: dict[str, Any]) -> dict[str, Any]:
+        return {name: True if name in _MAY_BE_NULL else value for name, value in part.items()}
+
+    return to_arrow_schema(StructType.fromJson(json.loads(schema_json, object_hook=nullable)), timezone="UTC")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.connectors.connector import UNKNOWN, Connector
 from dagster_operators.connectors.rejects import split_rejects
-from dagster_operators.errors import BadInputError, OperatorsError, PipelineError
+from dagster_operators.errors import BadInputError, PipelineError, located
 from dagster_operators.operators.physical import Rows
 from dagster_operators.operators.source import SourceOperator
 from dagster_operators.runtime.event_time import at_beginning, input_watermark
@@ -52,10 +52,8 @@ class StageInputs:
         if items is None:
             return None
         connector = self._connector(operator)
-        try:
+        with located(source=operator):
             rows = connector.read(self._work.session, items, self._work.schemas[operator], corrupt=connector.on_corrupt)
-        except OperatorsError as error:
-            raise error.at(source=operator) from error
         if connector.on_corrupt == "reject":
             rows, self.rejected[operator] = split_rejects(rows)
         column = self._work.dataflow.nodes[operator].type.event_time
@@ -73,10 +71,8 @@ class StageInputs:
     def pinned(self, operator: str) -> DataFrame:
         """A lookup table as it was when the epoch began."""
         connector = self._connector(operator)
-        try:
+        with located(operator=operator):
             return connector.read_pinned(self._work.session, self._work.items(operator), self._work.schemas[operator])
-        except OperatorsError as error:
-            raise error.at(operator=operator) from error
 
     def watermark_begin(self, operator: str) -> int:
         """The watermark of an operator's input when the epoch began."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dagster_operators.errors import OperatorsError, StageFailedError
+from dagster_operators.errors import OperatorsError, StageFailedError, StorageError
 from dagster_operators.graph.side_output import SideOutput
 from dagster_operators.operators.apply import BatchOperator
 from dagster_operators.operators.arrow_operator import MAIN
@@ -27,6 +28,14 @@ from dagster_operators.transactions.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_STORAGE = re.compile(
+    r"^(?:Caused by: )?(?:[\w.$]+: )*"
+    r"(.*(?:No space left on device|Disk quota exceeded|Read-only file system|Permission denied).*)$",
+    re.MULTILINE,
+)
+"""What an engine's error says when it could not write, without the names of Java's exceptions."""
 
 
 class StageRun:
@@ -200,4 +209,11 @@ class StageRun:
             if told is not None:
                 return told.at(source=name, **work.where())
         reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
+        if storage := _STORAGE.search(str(error)):
+            return StorageError(
+                f"the engine cannot store what the stage makes: {storage[1].strip()}",
+                file=work.coordinator.root.uri,
+                remedy="check that the storage root and the engine's temporary folder can be written and have free space",
+                **work.where(),
+            )
         return StageFailedError(f"the stage failed: {reason}", remedy="see the cause", **work.where())

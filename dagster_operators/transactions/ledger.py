@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import LedgerError, StorageError
+from dagster_operators.errors import LedgerError, StorageError, located
 from dagster_operators.transactions.effects import Conflict
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.ledger_files import (
@@ -172,7 +172,8 @@ class DeltaLedger:
         first = to_entries(read_rows(self._root, files[0]))[0].record
         if not isinstance(first, Format):
             raise LedgerError("the ledger does not start with its format", pipeline=self._name, file=self._root.join("ledger"))
-        check_format(first.format)
+        with located(pipeline=self._name, file=self._root.join("ledger")):
+            check_format(first.format)
         if first.name != self._name:
             raise LedgerError(
                 f"the storage root belongs to the pipeline {first.name!r}",

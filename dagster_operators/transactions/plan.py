@@ -29,7 +29,8 @@ class DatasetRecord:
     Attributes:
         schema_json: Its columns as the JSON of a Spark ``StructType``.
         kind: ``append`` tables only grow, ``updating`` ones replace files, ``state`` is an operator's.
-        fingerprint: What must not change between epochs, because the stored data depends on it; empty when nothing has to.
+        fingerprint: What must not change between epochs beside the columns, because the stored data depends on it: a JSON
+            object; empty when there is no such thing.
         evolves: Whether its owner reads files of older columns too, so that the columns may change; the Delta table keeps telling
             those it was created with.
     """

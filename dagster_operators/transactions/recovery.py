@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dagster_operators.errors import ChangedPipelineError, ForeignWriteError, LedgerError, RestoredTableError
 from dagster_operators.transactions.effects import TableStatus
@@ -139,17 +140,45 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
         place = {"pipeline": view.name, "table": dataset}
         if stored.get(dataset) and record.fingerprint and stored[dataset] != record.fingerprint:
             raise ChangedPipelineError(
-                "what the stored data of an operator depends on has changed",
-                remedy="change it back, give the operator another name to start it afresh, or use another storage root",
+                f"what the stored data depends on has changed: {_changes(stored[dataset], record.fingerprint)}",
+                operator=_operator(dataset),
+                remedy="change it back, give the operator or table another name to start it afresh, or use another storage root",
                 **place,
             )
         status = tables[dataset]
         if status.exists and not record.evolves and status.columns != (wanted := columns_of(record.schema_json)):
             raise ChangedPipelineError(
                 f"the columns changed: {_difference(status.columns, wanted)}",
+                operator=_operator(dataset),
                 remedy="change them back, write to a table of another name, or use another storage root",
                 **place,
             )
+
+
+def _operator(dataset: str) -> str | None:
+    """The operator whose state the dataset is."""
+    return dataset.removeprefix("state/").rpartition(".")[0] if dataset.startswith("state/") else None
+
+
+def _changes(stored: str, wanted: str) -> str:
+    """What differs between two fingerprints.
+
+    >>> _changes('{"keys": ["k"], "aggregates": {"n": "sum(v)"}}', '{"keys": ["k"], "aggregates": {"n": "max(v)"}}')
+    'aggregates.n was "sum(v)" and is "max(v)"'
+    """
+    before, after = _flat(json.loads(stored)), _flat(json.loads(wanted))
+    parts = [
+        f"{name} was {before.get(name, 'not there')} and is {after.get(name, 'gone')}"
+        for name in {**before, **after}
+        if before.get(name) != after.get(name)
+    ]
+    return "; ".join(parts)
+
+
+def _flat(value: Any, path: str = "") -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {path: json.dumps(value)}
+    return {name: text for key, inner in value.items() for name, text in _flat(inner, f"{path}.{key}" if path else key).items()}
 
 
 def _difference(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> str:

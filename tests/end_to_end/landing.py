@@ -28,14 +28,19 @@ class Landing:
     Args:
         place: Where the folders are made.
         engine: Where the pipeline runs.
+        folder: Instead of one in ``place``; it is not made.
+        root: Instead of one in ``place``.
         settings: Of the FileSource.
     """
 
-    def __init__(self, place: Path, engine: Spark, **settings: Any) -> None:
-        self.folder, self.root, self.engine = place / "landing", place / "root", engine
+    def __init__(
+        self, place: Path, engine: Spark, *, folder: Path | None = None, root: Path | None = None, **settings: Any
+    ) -> None:
+        self.folder, self.root, self.engine = folder or place / "landing", root or place / "root", engine
         self.settings = {"format": "csv", "schema": SCHEMA, **settings}
         self.files = 0
-        self.folder.mkdir(parents=True, exist_ok=True)
+        if folder is None:
+            self.folder.mkdir(parents=True)
 
     def pipeline(self) -> Pipeline:
         """The pipeline as a new process would define it."""

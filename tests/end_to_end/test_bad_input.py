@@ -14,6 +14,7 @@ import pytest
 
 from dagster_operators import FileSource, MemorySource, Pipeline
 from dagster_operators.errors import BadInputError, MissingInputError, SchemaError, StageFailedError
+from dagster_operators.transactions.failpoints import watch
 from tests.end_to_end.landing import HEADER, SCHEMA, Landing, keys_of, put, refused
 from tests.engines import ENGINES, SAIL
 
@@ -125,6 +126,19 @@ def test_a_truncated_parquet_file(tmp_path: Path, engine: Spark) -> None:
     assert keys_of(pipeline) == ["a", "b"]
 
 
+@pytest.mark.parametrize("name", ["bad.parquet", "bad.csv.gz"])
+def test_a_broken_file_to_infer_the_schema_from(tmp_path: Path, engine: Spark, name: str) -> None:
+    landing = Landing(tmp_path, engine, format=None, schema=None)
+    bad = put(landing.folder / name, b"PAR1, but nothing that follows is of this format", 1)
+    pipeline = landing.pipeline()
+    with refused(pipeline, BadInputError, "no schema can be inferred", source="rows", file=str(bad)):
+        pipeline.run_epoch()
+    bad.unlink()
+    landing.arrive(GOOD)
+    pipeline.run_epoch()
+    assert keys_of(pipeline) == ["a"]
+
+
 def test_a_parquet_file_that_is_broken_inside(tmp_path: Path, engine: Spark) -> None:
     """Its footer is whole, so that only reading it tells."""
     landing = Landing(tmp_path, engine, format="parquet")
@@ -174,6 +188,32 @@ def test_a_file_that_was_read_and_then_changed(landing: Landing) -> None:
     landing.arrive(BETTER)
     pipeline.run_epoch()
     assert keys_of(pipeline) == ["a", "b"]
+
+
+def test_a_lookup_table_that_is_replaced_while_an_epoch_is_open(landing: Landing) -> None:
+    """The epoch is begun anew with the table as it is now."""
+    names = landing.folder.with_name("names.csv")
+
+    def looking_up() -> Pipeline:
+        pipeline = Pipeline("looked_up", root=str(landing.root), engine=SAIL, lease_seconds=5)
+        rows = pipeline.source("rows", FileSource(str(landing.folder), format="csv", schema=SCHEMA))
+        known = FileSource(str(names), format="csv", schema="k string, name string")
+        rows.lookup(known, on="k", name="named").select("name").to_table("clean")
+        return pipeline
+
+    landing.arrive(GOOD)
+    put(names, "k,name\na,Ann\n", 1)
+    looking_up().run_epoch()
+    landing.arrive("a,2,2024-01-01T05:00:00Z")
+    pipeline = looking_up()
+    with (
+        refused(pipeline, MissingInputError, "vanished", operator="named", file=str(names)),
+        watch(lambda place: names.unlink() if place == "after:append_begin" else None),
+    ):
+        pipeline.run_epoch()
+    put(names, "k,name\na,Anna\n", 2)
+    pipeline.run_epoch()
+    assert keys_of(pipeline) == ["Ann", "Anna"]
 
 
 # --- records and columns ---------------------------------------------------------------------------------------------

@@ -1,0 +1,48 @@
+"""Kills the process at random moments, again and again, while it works through many epochs."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.crash.conftest import Reference
+from tests.crash.processes import KILLED, Launcher
+
+pytestmark = [pytest.mark.crash, pytest.mark.sail, pytest.mark.slow]
+
+KILLS = int(os.environ.get("DAGSTER_OPERATORS_KILLS", "30"))
+SEED = int(os.environ.get("DAGSTER_OPERATORS_SEED", str(random.randrange(10**6))))  # noqa: S311
+
+
+def test_killed_at_random_moments(many: Reference, tmp_path: Path, launch: Callable[..., Launcher]) -> None:
+    """A run that gets to the end is checked, and the next one starts on a new root."""
+    chance = random.Random(SEED)  # noqa: S311
+    kills, roots = 0, 0
+    while kills < KILLS:
+        roots += 1
+        launcher, root = launch(many.feed), tmp_path / f"root-{roots}"
+        while kills < KILLS and killed(launcher, root, chance, many):
+            kills += 1
+        try:
+            launcher.run(root)
+            many.check(root)
+        except AssertionError as error:
+            error.add_note(f"DAGSTER_OPERATORS_SEED={SEED}, root {roots}, after {kills} kills")
+            raise
+
+
+def killed(launcher: Launcher, root: Path, chance: random.Random, reference: Reference) -> bool:
+    """Whether a run was killed before it got to the end: after some failpoints and some thousandths of a second."""
+    child = launcher.start(root)
+    steps = chance.randrange(sum(reference.reached.values()) // 15)  # so about 30 kills come before the end
+    while child.process.is_alive() and len(child.lines()) < steps:
+        time.sleep(0.005)
+    time.sleep(chance.uniform(0, 0.05))
+    child.kill()
+    assert child.process.exitcode in {0, KILLED}, child.tail()
+    return child.process.exitcode == KILLED

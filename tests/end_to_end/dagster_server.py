@@ -1,0 +1,74 @@
+"""A real Dagster webserver on loopback, with a home of its own, for as long as a test needs it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+_SETTINGS = """\
+telemetry: {enabled: false}
+nux: {enabled: false}
+run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}
+"""
+"""Runs start without the daemon, nothing is sent anywhere, and no dialog asks for an address."""
+
+_REPOSITORY = Path(__file__).parents[2]
+
+
+@contextmanager
+def dagster_server(module: str, home: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """Serve the definitions of a module; gives the address."""
+    home.mkdir(parents=True)
+    (home / "dagster.yaml").write_text(_SETTINGS)
+    port = _free_port()
+    command = [sys.executable, "-m", "dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-m", module]
+    own = {"DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "yes", "TMPDIR": str(home)}
+    with (home / "webserver.log").open("w") as log:
+        server = subprocess.Popen(command, env={**os.environ, **environment, **own}, cwd=_REPOSITORY, stdout=log, stderr=log)
+        with ends_with_children(lambda: server):
+            address = f"http://127.0.0.1:{port}"
+            _wait(address, server, home / "webserver.log")
+            yield address
+
+
+@contextmanager
+def ends_with_children(process: Callable[[], subprocess.Popen[bytes] | None]) -> Iterator[None]:
+    """Kill a process and all that it has started, however the block ends and whatever they are doing."""
+    try:
+        yield
+    finally:
+        parent = process()
+        if parent is not None and parent.poll() is None:
+            family = [*psutil.Process(parent.pid).children(recursive=True), psutil.Process(parent.pid)]
+            for member in family:
+                member.kill()
+            parent.wait(20)
+            psutil.wait_procs(family, timeout=20)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _wait(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            urllib.request.urlopen(f"{address}/server_info", timeout=5).close()  # noqa: S310 - our own loopback address
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.3)
+        else:
+            return
+    raise AssertionError(f"the webserver did not come up:\n{log.read_text()[-3000:]}")

@@ -75,6 +75,11 @@ class UserAggregate(Installable):
         return self.definition, self.name, self.returns, self.state, self.vectorised
 
     @cached_property
+    def outline(self) -> str:
+        """Changes when the definition itself changes."""
+        return digest_of(self, follow=False)
+
+    @cached_property
     def digest(self) -> str:
         """Changes when the definition, what it takes from outside, or its declaration changes."""
         return digest_of(self)

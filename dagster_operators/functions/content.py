@@ -8,9 +8,14 @@ packages define counts by name. Where there is no source, it is the bytecode.
 from __future__ import annotations
 
 import ast
+import datetime as dt
+import decimal
+import dis
+import enum
 import hashlib
 import inspect
 import pickle
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
@@ -18,17 +23,25 @@ from typing import Any
 
 from dagster_operators.graph.user_functions import UserFunction
 
+_PLAIN = (bool, int, float, complex, str, bytes)
+_CONTAINERS = (tuple, list, set, frozenset, dict)
+_SPOKEN = (dt.date, dt.time, dt.timedelta, decimal.Decimal, enum.Enum, re.Pattern, range)
+_PICKLED = frozenset({"numpy", "pandas", "pyarrow"})
 
-def digest_of(*values: Any) -> str:
+
+def digest_of(*values: Any, follow: bool = True) -> str:
     """A digest of functions and plain values.
+
+    Args:
+        values: What is digested.
+        follow: Whether it covers what functions take from their modules.
 
     >>> def double(x): return x * 2
     >>> digest_of(double) == digest_of(double), digest_of(double) == digest_of(lambda x: x * 3)
     (True, False)
     """
-    seen: set[int] = set()
-    packages = {_package(value) for value in values if isinstance(value, FunctionType | type)}
-    text = "\n".join(line for value in values for line in _described(value, packages, seen))
+    reader = _Reader({_package(value) for value in values if isinstance(value, FunctionType | type)}, follow)
+    text = "\n".join(line for value in values for line in reader.described(value))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -36,89 +49,94 @@ def _package(value: Any) -> str:
     return str(getattr(value, "__module__", None) or "").partition(".")[0]
 
 
-def _described(value: Any, packages: set[str], seen: set[int]) -> Iterator[str]:
-    """Lines of text that change when the value means something else."""
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        yield f"{type(value).__name__} {value!r}"
-    elif isinstance(value, UserFunction):
-        yield from _user_function(value, packages, seen)
-    elif isinstance(value, FunctionType) and _package(value) in packages:
-        yield from _function(value, packages, seen)
-    elif isinstance(value, type) and _package(value) in packages:
-        yield from _class(value, packages, seen)
-    elif type(value) in (tuple, list, set, frozenset, dict):
-        yield from _container(value, packages, seen)
-    else:
-        yield _other(value)
+class _Reader:
+    """Describes values by lines of text that change when a value means something else.
+
+    Args:
+        packages: The packages whose functions and classes are described by what they do, not by name.
+        follow: Whether to describe what functions take from their modules.
+    """
+
+    def __init__(self, packages: set[str], follow: bool) -> None:  # noqa: FBT001
+        self.packages = packages
+        self.follow = follow
+        self.seen: set[int] = set()
+
+    def described(self, value: Any) -> Iterator[str]:
+        if value is None or isinstance(value, _PLAIN):
+            yield f"{type(value).__name__} {value!r}"
+        elif isinstance(value, _CONTAINERS):
+            yield from self._container(value)
+        elif id(value) not in self.seen:
+            self.seen.add(id(value))
+            yield from self._thing(value)
+
+    def _container(self, value: Any) -> Iterator[str]:
+        yield f"{type(value).__name__} of {len(value)}"
+        items = value.items() if isinstance(value, dict) else value
+        texts = ["\n".join(self.described(item)) for item in items]
+        yield from sorted(texts) if isinstance(value, set | frozenset) else texts
+
+    def _thing(self, value: Any) -> Iterator[str]:
+        if isinstance(value, UserFunction):
+            yield f"calls {value.name}"
+            content = value.content()
+            self.packages |= set(map(_package, content))
+            yield from self.described(tuple(content))
+        elif isinstance(value, FunctionType) and _package(value) in self.packages:
+            yield from self._function(value)
+        elif isinstance(value, type) and _package(value) in self.packages:
+            yield from self._class(value)
+        elif isinstance(value, ModuleType) or hasattr(value, "__qualname__"):
+            yield f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
+        else:
+            yield from self._instance(value)
+
+    def _function(self, function: FunctionType) -> Iterator[str]:
+        yield _source(function) or f"bytecode {function.__code__.co_code.hex()} {_constants(function.__code__)}"
+        yield from self.described((function.__defaults__, function.__kwdefaults__))
+        for name, value in _closed_over(function):
+            yield f"takes {name}"
+            yield from self.described(value)
+        for name in sorted(_globals_of(function.__code__)) if self.follow else ():
+            if name in function.__globals__:
+                yield f"takes {name}"
+                yield from self.described(function.__globals__[name])
+
+    def _class(self, kind: type) -> Iterator[str]:
+        yield f"class {_source(kind) or kind.__qualname__}"
+        for base in kind.__bases__:
+            yield from self.described(base)
+        for value in vars(kind).values():
+            plain = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+            if isinstance(plain, FunctionType):
+                yield from self.described(plain)
+
+    def _instance(self, value: Any) -> Iterator[str]:
+        """An object by its kind and, where that can be told in the same way by every process, its content."""
+        package = _package(type(value))
+        yield f"{package}.{type(value).__qualname__}"
+        if isinstance(value, _SPOKEN):
+            yield repr(value)
+        elif package in _PICKLED:
+            yield hashlib.sha256(pickle.dumps(value, 5)).hexdigest()
+        elif package in self.packages and hasattr(value, "__dict__"):
+            yield from self.described(dict(vars(value)))
 
 
-def _container(value: Any, packages: set[str], seen: set[int]) -> Iterator[str]:
-    yield f"{type(value).__name__} of {len(value)}"
-    items = value.items() if isinstance(value, dict) else value
-    texts = ["\n".join(_described(item, packages, seen)) for item in items]
-    yield from sorted(texts) if isinstance(value, set | frozenset) else texts
-
-
-def _user_function(value: UserFunction, packages: set[str], seen: set[int]) -> Iterator[str]:
-    yield f"calls {value.name}"
-    if id(value) not in seen:
-        seen.add(id(value))
-        content = value.content()
-        yield from _described(tuple(content), packages | set(map(_package, content)), seen)
-
-
-def _other(value: Any) -> str:
-    if isinstance(value, ModuleType):
-        return f"module {value.__name__}"
-    name = getattr(value, "__qualname__", None)
-    if name is not None:
-        return f"{getattr(value, '__module__', '')}.{name}"
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    try:
-        return f"{kind} {hashlib.sha256(pickle.dumps(value, 5)).hexdigest()}"
-    except Exception:  # noqa: BLE001 - what cannot be pickled is known by its kind only
-        return kind
-
-
-def _function(function: FunctionType, packages: set[str], seen: set[int]) -> Iterator[str]:
-    if id(function) in seen:
-        return
-    seen.add(id(function))
-    yield _source(function) or f"bytecode {function.__code__.co_code.hex()} {_constants(function.__code__)}"
-    yield from _described((function.__defaults__, function.__kwdefaults__), packages, seen)
-    for name, value in _taken(function):
-        yield f"takes {name}"
-        yield from _described(value, packages, seen)
-
-
-def _class(kind: type, packages: set[str], seen: set[int]) -> Iterator[str]:
-    if id(kind) in seen:
-        return
-    seen.add(id(kind))
-    yield f"class {_source(kind) or kind.__qualname__}"
-    for base in kind.__bases__:
-        yield from _described(base, packages, seen)
-    for value in vars(kind).values():
-        plain = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-        if isinstance(plain, FunctionType):
-            yield from _function(plain, packages, seen)
-
-
-def _taken(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """What a function takes from outside, by name: its closure, and the globals it or a function within it names."""
+def _closed_over(function: FunctionType) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents
         except ValueError:  # not filled yet: the function refers to itself
             continue
-    for name in sorted(_names(function.__code__)):
-        if name in function.__globals__:
-            yield name, function.__globals__[name]
 
 
-def _names(code: CodeType) -> set[str]:
+def _globals_of(code: CodeType) -> set[str]:
+    """The globals that a function, or one within it, reads."""
+    own = {str(step.argval) for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+    return own.union(*map(_globals_of, inner))
 
 
 def _constants(code: CodeType) -> list[str]:

@@ -99,6 +99,11 @@ class LibraryFunction(Installable):
         return self.name, self.symbol, self.args, self.returns, hashlib.sha256(self.library).hexdigest()
 
     @cached_property
+    def outline(self) -> str:
+        """Changes when the definition itself changes."""
+        return digest_of(self, follow=False)
+
+    @cached_property
     def digest(self) -> str:
         """Changes when the library's bytes or the declaration change."""
         return digest_of(self)

@@ -61,6 +61,11 @@ class ScalarFunction(Installable):
         return self.function, self.name, self.returns
 
     @cached_property
+    def outline(self) -> str:
+        """Changes when the definition itself changes."""
+        return digest_of(self, follow=False)
+
+    @cached_property
     def digest(self) -> str:
         """Changes when the function's code, what it takes from outside, or its declaration changes."""
         return digest_of(self)

@@ -38,9 +38,14 @@ class UserFunction(ABC):
     def digest(self) -> str:
         """Changes when what the function does may have changed."""
 
+    @property
+    @abstractmethod
+    def outline(self) -> str:
+        """A digest of the definition alone, without what it takes from its module: that may still be being imported."""
+
     @abstractmethod
     def content(self) -> Sequence[Any]:
-        """What the digest covers: Python functions, classes and plain values."""
+        """What the digests cover: Python functions, classes and plain values."""
 
 
 Registered = TypeVar("Registered", bound=UserFunction)
@@ -64,14 +69,18 @@ def register(function: Registered) -> Registered:
     key = function.name.lower()
     with _lock:
         other = _known.get(key)
-        replaced = other is not None and other.place == function.place and function.place.startswith("__main__.")
-        if other is not None and other.digest != function.digest and not replaced:
+        if other is not None and other.outline != function.outline and not _defined_again(other, function):
             raise PipelineError(
                 f"there are two different functions {function.name!r}: one of {other.place}, one of {function.place}",
                 function=function.name, remedy='give one of them another name: name="..."',
             )  # fmt: skip
         _known[key] = function
     return function
+
+
+def _defined_again(other: UserFunction, function: UserFunction) -> bool:
+    """Whether a definition of a notebook is run again; a place within a function or of a lambda can be several."""
+    return other.place == function.place and function.place.startswith("__main__.") and "<" not in function.place
 
 
 def _may_be_called(name: str) -> bool:

@@ -1,7 +1,7 @@
 """Columns that grow and whose rows can be replaced: what the rows of the running epoch are kept in.
 
-Values of fixed width are replaced in place, in numpy arrays. Others (strings, lists, structs) are appended to Arrow chunks that each
-row points into, and swept when more than half of them is no longer pointed to.
+Values of fixed width are replaced in place, in numpy arrays. Others (strings, lists, structs) are appended to Arrow chunks that
+each row points into, and swept when more than half of them is no longer pointed to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _SMALLEST = 16
 class Column(Protocol):
     """One column of rows that are numbered from 0."""
 
-    nbytes: int
+    @property
+    def nbytes(self) -> int:
+        """The bytes in use."""
 
     def append(self, array: Any) -> None:
         """Add rows at the end."""
@@ -148,7 +150,7 @@ class VariableColumn:
     @property
     def nbytes(self) -> int:
         """The bytes in use."""
-        return sum(chunk.nbytes for chunk in self._chunks) + self._length * 8
+        return int(sum(chunk.nbytes for chunk in self._chunks)) + self._length * 8
 
     def append(self, array: Any) -> None:
         """Add rows at the end."""

@@ -1,7 +1,7 @@
 """What an operator says about the state it keeps: the kind of table, its columns, its key, and when rows expire.
 
-Declarations are plain data. They load neither Arrow nor Spark, travel to the workers with the operator, and are what an operator's
-code finds as ``ctx.state["name"]`` turned into a handle on the rows.
+Declarations are plain data. They load neither Arrow nor Spark, travel to the workers with the operator, and are what an
+operator's code finds as ``ctx.state["name"]`` turned into a handle on the rows.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class StateTable:
                 f"the state's time has the type {columns[self.time].type}", column=self.time,
                 remedy="make it a timestamp, a timestamp_ntz, or a bigint of microseconds since 1970",
             )  # fmt: skip
-        if not isinstance(self.version, int) or self.version < 1:
+        if self.version < 1:
             raise SchemaError(
                 "a state's version is a whole number from 1", remedy="raise it by one when the rows change their meaning"
             )

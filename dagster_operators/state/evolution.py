@@ -41,7 +41,7 @@ def evolved(stored: Any, place: Place, version: int) -> Any:
     if declared.migrate is None:
         raise _misfit(
             place, f"its state was stored by version {version} of its declaration, and version {declared.version} has no migrate",
-            f"declare migrate=..., a function (table, from_version) -> table that knows version {version}, or reset this operator",
+            f"declare migrate, a function (table, from_version) -> table that knows version {version}, or reset this operator",
         )  # fmt: skip
     return _migrated(stored, place, wanted, version)
 
@@ -52,10 +52,8 @@ def _with_new_columns(stored: Any, place: Place, wanted: pa.Schema) -> Any:
     for position, field in enumerate(wanted):
         if position < len(names) and names[position] == field.name:
             if stored.schema.field(position).type != field.type:
-                raise _misfit(
-                    place,
-                    f"its state was stored with column {field.name!r} as {stored.schema.field(position).type}, now it is {field.type}",
-                )
+                before = stored.schema.field(position).type
+                raise _misfit(place, f"its state was stored with column {field.name!r} as {before}, now it is {field.type}")
             columns.append(stored.column(position))
         elif position >= len(names) and place.declaration.fields[position - len(wanted)].nullable:
             columns.append(pa.nulls(stored.num_rows, field.type))

@@ -1,8 +1,8 @@
 """Spark's ``xxhash64`` over Arrow columns, vectorised, and the subtask that a hash belongs to.
 
-The hash is XXH64 (Yann Collet, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md) with seed 42 as Spark applies it: numbers by
-their 4 or 8 bytes, each further column with the hash so far as its seed, nulls skipped. Workers thus know which of their keys
-Spark sends to which subtask, and state that one wrote is found by another.
+The hash is XXH64 (Yann Collet, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md) with seed 42 as Spark applies
+it: numbers by their 4 or 8 bytes, each further column with the hash so far as its seed, nulls skipped. Workers thus know which
+of their keys Spark sends to which subtask, and state that one wrote is found by another.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def check_key_type(kind: Any, column: str) -> None:
         raise SchemaError(
             f"a key cannot have the type {kind}",
             column=column,
-            remedy="use numbers, strings, binary, dates, timestamps, or decimals of at most 18 digits; cast anything else to a string",
+            remedy="use numbers, strings, binary, dates, timestamps or short decimals (18 digits); cast others to a string",
         )
 
 
@@ -122,11 +122,15 @@ def with_group_of(hashes: np.ndarray, placing: np.ndarray) -> np.ndarray:
     [0, 127]
     """
     low = np.int64((1 << _SHIFT) - 1)
-    return (placing & ~low) | (hashes & low)
+    placed: np.ndarray = (placing & ~low) | (hashes & low)
+    return placed
 
 
 def _nulls(array: Any) -> np.ndarray | None:
-    return pc.is_null(array).to_numpy(zero_copy_only=False) if array.null_count else None
+    if not array.null_count:
+        return None
+    nulls: np.ndarray = pc.is_null(array).to_numpy(zero_copy_only=False)
+    return nulls
 
 
 def _hash(array: Any, seed: np.ndarray) -> np.ndarray:
@@ -156,7 +160,8 @@ def fixed_values(array: Any, dtype: np.dtype[Any], per_row: int = 1) -> np.ndarr
 
 
 def _rotate(values: np.ndarray, bits: int) -> np.ndarray:
-    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+    rotated: np.ndarray = (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+    return rotated
 
 
 def _round(lane: np.ndarray, word: np.ndarray) -> np.ndarray:
@@ -166,7 +171,8 @@ def _round(lane: np.ndarray, word: np.ndarray) -> np.ndarray:
 def _avalanche(values: np.ndarray) -> np.ndarray:
     values = (values ^ (values >> np.uint64(33))) * _P2
     values = (values ^ (values >> np.uint64(29))) * _P3
-    return values ^ (values >> np.uint64(32))
+    mixed: np.ndarray = values ^ (values >> np.uint64(32))
+    return mixed
 
 
 def _add_word(values: np.ndarray, word: np.ndarray) -> np.ndarray:
@@ -230,8 +236,7 @@ def _hash_stripes(words: np.ndarray, at: np.ndarray, lengths: np.ndarray, seed: 
             accumulator[rows] = _round(accumulator[rows], words[place[rows] + 8 * lane])
         place[rows] += _STRIPE
         left[rows] -= _STRIPE
-    result = _rotate(lanes[0], 1) + _rotate(lanes[1], 7) + _rotate(lanes[2], 12) + _rotate(lanes[3], 18)
-    zero = np.zeros_like(seed)
-    for lane in lanes:
-        result = (result ^ _round(zero, lane)) * _P1 + _P4
+    result: np.ndarray = _rotate(lanes[0], 1) + _rotate(lanes[1], 7) + _rotate(lanes[2], 12) + _rotate(lanes[3], 18)
+    for accumulator in lanes:
+        result = (result ^ _round(np.zeros_like(seed), accumulator)) * _P1 + _P4
     return result

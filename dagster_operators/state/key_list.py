@@ -1,7 +1,7 @@
 """A list of rows per key: what an operator does with a ``ListState``.
 
-Every row has an ordinal, the epoch and a number in it, which orders the rows of a key for ever. A deletion is a row, too, and hides the
-rows of its key that have a smaller ordinal.
+Every row has an ordinal, the epoch and a number in it, which orders the rows of a key for ever. A deletion is a row, too, and
+hides the rows of its key that have a smaller ordinal.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ListHandle(Handle):
 
     def _hidden(self, run: Run) -> np.ndarray:
         """Deletions, and the rows that come before a deletion of their key."""
-        deletions = np.flatnonzero(run.deleted)
+        deletions = _deletions(run)
         gone = run.take(deletions)
         keys = gone.take(first_of_each_key(gone, self._place.key))
         latest = np.full(len(keys), -1, np.int64)
@@ -157,14 +157,19 @@ class ListHandle(Handle):
 
     def _last_deletions(self, run: Run) -> np.ndarray:
         """The last deletion of each key, as rows."""
-        deletions = np.flatnonzero(run.deleted)[::-1]
+        deletions = _deletions(run)[::-1]
         backwards = run.take(deletions)
         order = np.argsort(backwards.hashes, kind="stable")
-        return deletions[order[first_of_each_key(backwards.take(order), self._place.key)]]
+        last: np.ndarray = deletions[order[first_of_each_key(backwards.take(order), self._place.key)]]
+        return last
 
     def load_order(self, stored: pa.Table, hashes: np.ndarray) -> np.ndarray:
         """By hash, then as appended."""
         return np.lexsort((stored.column(ORDINAL).to_numpy(), hashes))
+
+
+def _deletions(run: Run) -> np.ndarray:
+    return np.zeros(0, np.int64) if run.deleted is None else np.flatnonzero(run.deleted)
 
 
 def _ordinals(run: Run) -> np.ndarray:

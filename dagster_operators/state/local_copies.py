@@ -1,9 +1,9 @@
-"""Local copies of state files that are read without decoding: one memory-mapped, uncompressed Arrow IPC file for each Parquet file.
+"""Local copies of state files that are read without decoding: a memory-mapped, uncompressed Arrow IPC file for each Parquet file.
 
 A copy only ever speeds reading up: it has the name of its file, which is never used again, it is written under another name and
 renamed, and a process checks it against its checksum when it first opens it; one that is damaged or gone is made again. Open
-copies are shared by all stages that a worker runs. (Apache Paimon keeps such lookup files beside its readers; the measurements behind
-the layout are told in ``docs/state.md``.)
+copies are shared by all stages that a worker runs. (Apache Paimon keeps such lookup files beside its readers; the measurements
+behind the layout are told in ``docs/state.md``.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOCK = threading.Lock()
 
 @cache
 def boot_id() -> str:
-    """A name for the time since the machine was started: a rename may not have survived a power cut, so older copies are not used."""
+    """A name for the time since the machine was started; older copies are not used, as a rename may not survive a power cut."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -95,11 +95,9 @@ class LocalCopies:
                 self._delete(Path(entry.path))
             elif found is not None:
                 kept.append(entry)
-        used = sorted(
-            ((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in kept if _exists(entry)), reverse=True
-        )
+        sizes = [(entry.stat(), entry.path) for entry in kept if Path(entry.path).exists()]
         total = 0
-        for _, size, path in used:
+        for _, size, path in sorted(((about.st_mtime_ns, about.st_size, path) for about, path in sizes), reverse=True):
             total += size
             if total > max_bytes:
                 self._delete(Path(path))
@@ -109,10 +107,6 @@ class LocalCopies:
         with _LOCK:
             _OPEN.pop(str(path), None)
         _remove(path)
-
-
-def _exists(entry: os.DirEntry[str]) -> bool:
-    return Path(entry.path).exists()
 
 
 def write_mapped(path: Path, batch: Any) -> None:

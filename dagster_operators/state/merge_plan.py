@@ -1,9 +1,9 @@
 """Which runs of a state table to merge, and which files hold nothing any more: pure functions of the table's files.
 
-The policy is universal (size-tiered) compaction, as RocksDB and Apache Paimon know it: eight neighbouring runs of a level become one of
-the next, and when the runs above the base hold a quarter of its rows, all are folded into a new base. So a row is rewritten
-once a level, and a key is looked up in few runs. A merge takes all files of neighbouring epochs, whichever subtask wrote
-them, so the order of runs stays that of their epochs; each subtask does its own share of it.
+The policy is universal (size-tiered) compaction, as RocksDB and Apache Paimon know it: eight neighbouring runs of a level
+become one of the next, and when the runs above the base hold a quarter of its rows, all are folded into a new base. So a row is
+rewritten once a level, and a key is looked up in few runs. A merge takes all files of neighbouring epochs, whichever subtask
+wrote them, so the order of runs stays that of their epochs; each subtask does its own share of it.
 """
 
 from __future__ import annotations

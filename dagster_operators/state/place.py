@@ -64,7 +64,7 @@ class Place:
             with self._here():
                 check_key_type(self.schema.field(column).type, column)
         by = owner.stream_key
-        self._placing = by if by and set(by) < set(declaration.key) else ()
+        self._placing = by if by and set(by) <= set(declaration.key) and by != self.key else ()
         self._required = [field.name for field in declaration.fields if not field.nullable]
 
     def _here(self) -> _Here:

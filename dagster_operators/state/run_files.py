@@ -105,7 +105,7 @@ class RunFiles:
             return int(sink.tell())
 
     def _times(self, run: Run) -> tuple[int, int] | None:
-        """The bounds of the rows' times. Rows that say that something is gone count in a TimeState only, where they have a time."""
+        """The bounds of the rows' times; those that say that something is gone count in a TimeState only, where they have one."""
         declaration = self._place.declaration
         if declaration.time is None:
             return None

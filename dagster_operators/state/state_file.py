@@ -1,8 +1,8 @@
 """A file of a state table: what it holds, all of it told by its name, so that Delta's log is enough to know it again.
 
-A name reads ``e12-15.L1.s0.v1.d.h<low>-<high>.t<low>-<high>.<id>.parquet``: the epochs whose changes it holds, how often they were
-merged, the subtask that wrote it, the version of the declaration, whether some of its rows only say that something is gone, the
-bounds of hash and time, and an id that no other file has. Numbers with a sign are written as 16 hexadecimal digits counted
+A name reads ``e12-15.L1.s0.v1.d.h<low>-<high>.t<low>-<high>.<id>.parquet``: the epochs whose changes it holds, how often they
+were merged, the subtask that wrote it, the version of the declaration, whether some of its rows only say that something is gone,
+the bounds of hash and time, and an id that no other file has. Numbers with a sign are written as 16 hexadecimal digits counted
 from the smallest one. Statistics in Delta's log would not do: they round times, and not every log has them.
 """
 

@@ -1,7 +1,7 @@
 """Rows by event time: what an operator does with a ``TimeState``.
 
-Ranges of time are read without opening the files whose times lie outside. ``delete_before`` is stored as one row for each key group of the
-subtask, marked as deleted and with the time, so that it keeps its meaning at any parallelism.
+Ranges of time are read without opening the files whose times lie outside. ``delete_before`` is stored as one row for each key
+group of the subtask, marked as deleted and with the time, so that it keeps its meaning at any parallelism.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import math
 import random
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,7 +91,7 @@ def test_no_rows() -> None:
 
 
 def test_an_engine_computes_the_same(sail: SparkSession) -> None:
-    chooser = random.Random(4)
+    chooser = random.Random(4)  # noqa: S311
     rows = [
         (
             chooser.choice([None, chooser.randrange(-(2**63), 2**63)]),
@@ -113,7 +114,7 @@ def test_subtasks_share_the_hashes(parallelism: int) -> None:
     bounds = [hash_bounds(subtask, parallelism) for subtask in range(parallelism)]
     assert bounds[0][0] == LOWEST
     assert bounds[-1][1] == HIGHEST
-    assert all(high + 1 == low for (_, high), (low, _) in zip(bounds, bounds[1:], strict=False))
+    assert all(high + 1 == low for (_, high), (low, _) in pairwise(bounds))
     edges = np.array([edge for pair in bounds for edge in pair])
     assert subtasks(edges, parallelism).tolist() == [subtask for subtask in range(parallelism) for _ in range(2)]
     groups = [group_bounds(subtask, parallelism) for subtask in range(parallelism)]

@@ -97,7 +97,7 @@ def run_epochs(world: World, epochs: list[Any]) -> None:
 @pytest.mark.parametrize("hasher", HASHERS)
 @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(epochs=EPOCHS, memory=st.sampled_from([100, 10**9]), cached=st.booleans())
-def test_any_history_gives_what_a_dict_gives(hasher: str, epochs: list[Any], memory: int, cached: bool) -> None:
+def test_any_history_gives_what_a_dict_gives(hasher: str, epochs: list[Any], memory: int, *, cached: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run_epochs(World(Path(folder), DECLARATION, hasher=HASHERS[hasher], memory_limit=memory, cached=cached), epochs)
 
@@ -169,14 +169,15 @@ def test_a_key_of_another_subtask_is_refused() -> None:
         one_store(declaration, parallelism=2, subtask=1).put(keys)
 
 
-def test_a_key_that_says_more_than_the_stream_s_stays_with_the_stream_s_subtask() -> None:
+@pytest.mark.parametrize("stream_key", [["k"], ["k", "day"], ["day", "k"]])
+def test_rows_belong_where_the_stream_s_key_goes(stream_key: list[str]) -> None:
     declaration = KeyedState("day int, k long, v long", key=["k", "day"])
     rows = [{"day": day, "k": k, "v": day * k} for day in range(5) for k in range(40)]
     table = pa.Table.from_pylist(rows, declaration.schema)
-    owner = subtasks(hash_columns([table["k"].combine_chunks()]), 3)
+    owner = subtasks(hash_columns([table[name].combine_chunks() for name in stream_key]), 3)
     found = []
     for subtask in range(3):
-        state = one_store(declaration, parallelism=3, subtask=subtask, stream_key=["k"])
+        state = one_store(declaration, parallelism=3, subtask=subtask, stream_key=stream_key)
         state.put(table.filter(pa.array(owner == subtask)))
         found += state.scan().to_pylist()
     assert sorted(found, key=lambda row: (row["day"], row["k"])) == rows

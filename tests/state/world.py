@@ -1,4 +1,4 @@
-"""A state table through its epochs as the runtime drives it: stores of all subtasks, flushed files, merges, expiry; nothing else is kept."""
+"""A state table through its epochs as the runtime drives it: stores of all subtasks, flushed files, merges, expiry."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class World:
                 cache=self.cache,
                 hasher=self.hasher,
                 **self.options,
-            )  # fmt: skip
+            )
             for subtask in range(parallelism)
         ]
 
@@ -85,7 +85,7 @@ class World:
     def rows(self, rows: Sequence[dict[str, Any]], names: Sequence[str] | None = None) -> pa.Table:
         """Rows as a table of some of the declared columns."""
         schema = pa.schema([self.declaration.schema.field(name) for name in names or self.declaration.schema.names])
-        return pa.Table.from_pylist(list(rows), pa.schema([field.with_nullable(True) for field in schema]))
+        return pa.Table.from_pylist(list(rows), pa.schema([pa.field(field.name, field.type) for field in schema]))
 
     def shares(self, rows: Sequence[dict[str, Any]], names: Sequence[str] | None = None) -> list[tuple[Any, pa.Table]]:
         """Each store's handle with its share of some rows, in their order."""

@@ -80,16 +80,21 @@ class Book:
             " WHERE b.generation < EXCLUDED.generation RETURNING generation",
             generation,
         ).fetchone()
-        if raised is None and self.generation() > generation:
+        if raised is None:
+            self._refuse_earlier(generation)
+        self._end_sessions_before(generation)
+        return raised is not None
+
+    def _refuse_earlier(self, generation: int) -> None:
+        current = self.generation()
+        if current > generation:
             raise FencedError(
                 "another run has taken over the sink",
                 sink=self.sink,
                 generation=generation,
-                current_generation=self.generation(),
+                current_generation=current,
                 remedy="let that run go on; start a new one if it has ended",
             )
-        self._end_sessions_before(generation)
-        return raised is not None
 
     def generation(self) -> int:
         """The highest generation seen."""
@@ -104,7 +109,13 @@ class Book:
         return int(row[0]) if row else 0
 
     def note(self, epoch: int, generation: int, attempt: str) -> None:
-        """Note, in the open transaction, that the epoch's rows are in."""
+        """Note, in the open transaction, that the epoch's rows are in.
+
+        Raises:
+            FencedError: A newer run has been here since the transaction began. (Its runs end our sessions; but through a pool
+                between the server and us, we might have had none at that moment.)
+        """
+        self._refuse_earlier(generation)
         self._run(
             "INSERT INTO {book} (pipeline, sink, epoch, generation, attempt) VALUES (%s, %s, %s, %s, %s)",
             epoch,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dagster_operators.connectors.postgres_columns import Column, columns_of_table, match, to_csv
+from dagster_operators.connectors.postgres_session import explained
 from dagster_operators.connectors.sink import SinkRows
 from dagster_operators.errors import SinkError
 
@@ -69,11 +72,39 @@ def load(
 
 
 def _copy(connection: psycopg.Connection, table: str, rows: SinkRows, matched: Mapping[str, Column]) -> None:
+    import psycopg
+
     marks = (rows.deleted,) if rows.deleted else ()
     names = ", ".join(quoted(name) for name in (*(column.name for column in matched.values()), *marks))
-    with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({names}) FROM STDIN WITH (FORMAT csv)".encode()) as copy:
-        for batch in rows:
-            copy.write(to_csv(batch, matched, marks))
+    command = f"COPY {table} ({names}) FROM STDIN WITH (FORMAT csv)".encode()
+    try:
+        with connection.cursor() as cursor, cursor.copy(command) as copy:
+            for batch in rows:
+                copy.write(to_csv(batch, matched, marks))
+    except psycopg.Error as error:
+        told = explained(error)
+        if "row" in told.where:
+            told.where["row"] = _row_at(rows, matched, told.where["row"])
+        raise told from error
+
+
+def _row_at(rows: SinkRows, matched: Mapping[str, Column], line: int) -> int:
+    r"""The number of the row that ends at or after a line of what COPY was given: text may have lines of its own.
+
+    >>> import pyarrow as pa
+    >>> batch = pa.RecordBatch.from_pydict({"s": ["one", "two\nlines", "three"]})
+    >>> rows = SinkRows(batch.schema, lambda: [batch], 3)
+    >>> [_row_at(rows, {"s": Column("s", "text", "text")}, line) for line in (1, 2, 3, 4)]
+    [1, 2, 2, 3]
+    """
+    number = end = 0
+    for batch in rows:
+        for row in csv.reader(io.StringIO(to_csv(batch, matched).decode(), newline="")):
+            number += 1
+            end += 1 + sum(value.count("\n") for value in row)
+            if end >= line:
+                return number
+    return number
 
 
 def _merge(

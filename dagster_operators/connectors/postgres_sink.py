@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from typing_extensions import override
 
@@ -66,7 +66,7 @@ class PostgresSink(Sink):
         {'sink': 'postgres', 'table': 'public.routes', 'columns': None, 'mode': 'upsert', 'key': None}
     """
 
-    updates: ClassVar[bool] = True
+    updates = True
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.operator import StreamType
@@ -140,7 +140,7 @@ class Sink(ABC):
         '{"n": 1}\n{"n": 2}\n'
     """
 
-    updates: ClassVar[bool] = False
+    updates: bool = False
     """Whether it can take an updating stream, whose rows replace earlier ones of the same key."""
 
     pipeline: str = ""

@@ -207,7 +207,12 @@ def commit_data(run: RunContext, manifests: list[Manifest] | tuple[Manifest, ...
         for name, data in manifest.commit_data.items():
             if name in seen or name not in run.participants:
                 reason = "is written by two stages" if name in seen else "is not known to this run"
-                raise LedgerError(f"the participant {name!r} {reason}", pipeline=run.pipeline, stage=manifest.stage)
+                raise LedgerError(
+                    f"the participant {name!r} {reason}",
+                    pipeline=run.pipeline,
+                    stage=manifest.stage,
+                    remedy="let the pipeline have it until the epoch is complete, as when the epoch began",
+                )
             seen.add(name)
             yield name, data
 

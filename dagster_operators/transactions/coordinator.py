@@ -105,6 +105,12 @@ class Coordinator:
                     raise
                 time.sleep(min(0.2, self._lease_seconds / 10))
                 continue
+            except Exception:
+                with contextlib.suppress(OperatorsError):
+                    view = self.view()
+                    if owner.is_same(view.owner):  # ours since this call, but a participant cannot go on: close() sets it free
+                        self._generation, self._owner = view.generation, owner
+                raise
             self._owner = owner
             self._lease.hold(self._generation)
             if self._generation > before:

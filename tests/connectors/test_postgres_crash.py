@@ -90,6 +90,14 @@ def test_the_server_is_killed_between_prepare_and_commit(tmp_path, database, pos
     finish(tmp_path, database, 3)
 
 
+def test_a_server_that_is_away_when_a_run_begins_holds_nothing_up(tmp_path, database):
+    """The pipeline is free at once for whoever comes next, in this process or another."""
+    finish(tmp_path, database, 1)
+    with coordinator(tmp_path, "host=127.0.0.1 port=1") as run, pytest.raises(SinkUnavailableError):
+        SinkFlow(run).epoch(Owner.of_process("first"))
+    finish(tmp_path, database, 2)
+
+
 def take_over(root, database, epochs):
     """Another run waits until the lease of the first ends, then completes so many epochs."""
     with coordinator(root, database.dsn, lease_seconds=0.3) as other:

@@ -303,6 +303,14 @@ def test_what_does_not_fit_is_named_and_leaves_nothing(database, columns, rows, 
     assert database.query("SELECT count(*) FROM numbers") == [(0,)]
 
 
+def test_the_row_is_found_behind_text_of_several_lines(database):
+    database.query("CREATE TABLE notes (words text, n bigint NOT NULL)")
+    table = pa.table({"words": ["a\nb\r\nc", "", "\n"], "n": pa.array([1, 2, None], pa.int64())})
+    with pytest.raises(SinkError, match="not-null") as refused:
+        sink_to(database, "notes").write(rows_of(table), SinkAttempt(1, "g1-00000001", 1))
+    assert refused.value.row == 3
+
+
 def test_missing_things_are_named(numbered):
     attempt = SinkAttempt(1, "g1-00000001", 1)
     with pytest.raises(SchemaError, match="no such table"):

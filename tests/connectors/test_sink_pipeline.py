@@ -6,8 +6,10 @@ import json
 import multiprocessing
 import os
 import signal
+from decimal import Decimal
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ from dagster_operators.errors import (
 )
 from dagster_operators.runtime import sinks
 from dagster_operators.transactions.failpoints import VARIABLE, watch
-from tests.engines import SAIL
+from tests.engines import ENGINES, SAIL
 
 SCHEMA = "k string, v long"
 
@@ -42,6 +44,7 @@ class ListSink(Sink):
 
     def write(self, rows: SinkRows, attempt: SinkAttempt):
         self.calls.append("write")
+        self.schema = rows.schema
         if self.fails:
             raise self.fails.pop()
         found = []
@@ -75,8 +78,8 @@ class ListSink(Sink):
         self.calls.append("recover")
 
 
-def pipeline_of(root, batches, name="p"):
-    pipeline = do.Pipeline(name, root=str(root), engine=SAIL)
+def pipeline_of(root, batches, name="p", engine=SAIL):
+    pipeline = do.Pipeline(name, root=str(root), engine=engine)
     rows = pipeline.source("rows", do.MemorySource(batches, schema=SCHEMA))
     return pipeline, rows
 
@@ -109,16 +112,37 @@ def test_a_sink_may_share_its_stream_with_a_table_and_with_other_sinks(sail, tmp
     assert rows_in(pipeline.read("more")) == [("b", 2)]
 
 
-def test_rows_come_in_bounded_batches_of_one_schema(sail, tmp_path, monkeypatch):
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_rows_come_in_bounded_batches_of_one_schema(request, tmp_path, monkeypatch, engine):
+    request.getfixturevalue(engine)
     monkeypatch.setattr(sinks, "BATCH_ROWS", 100)
     sink = ListSink()
-    pipeline, rows = pipeline_of(tmp_path, [[("a", n) for n in range(1000)]])
-    rows.with_columns(t="timestamp_micros(v)", d="date '2013-01-01'", xs="array(v)").to_sink(sink)
+    pipeline, rows = pipeline_of(tmp_path, [[(None, 0), *(("a", n) for n in range(1, 1000))]], engine=ENGINES[engine])
+    columns = {name: f"CAST({text} AS {kind})" for name, (text, kind, _) in TYPES.items()}
+    rows.with_columns(columns).to_sink(sink)
     rows.to_table("all_rows")
     pipeline.run_epoch()
     assert max(sink.batches) <= 100
     assert sorted(row["v"] for row in sink.rows) == list(range(1000))
-    assert sink.rows[0]["t"].tzinfo is not None
+    assert sink.schema == pa.schema({"k": pa.string(), "v": pa.int64(), **{name: kind for name, (_, _, kind) in TYPES.items()}})
+    seven = next(row for row in sink.rows if row["v"] == 7)
+    assert seven["moment"].isoformat() == "1970-01-01T00:00:07+00:00"
+    assert (seven["exact"], seven["list"], seven["record"]) == (Decimal("7.00"), [7], {"a": 7, "b": "a"})
+    assert dict(seven["map"]) == {"a": 7}
+
+
+TYPES = {
+    "flag": ("v > 1", "boolean", pa.bool_()),
+    "small": ("v", "smallint", pa.int16()),
+    "double": ("v", "double", pa.float64()),
+    "exact": ("v", "decimal(10,2)", pa.decimal128(10, 2)),
+    "day": ("'2013-01-01'", "date", pa.date32()),
+    "moment": ("timestamp_seconds(v)", "timestamp", pa.timestamp("us", "UTC")),
+    "bytes": ("k", "binary", pa.binary()),
+    "list": ("array(v)", "array<bigint>", pa.list_(pa.int64())),
+    "record": ("named_struct('a', v, 'b', k)", "struct<a: bigint, b: string>", pa.struct({"a": pa.int64(), "b": pa.string()})),
+    "map": ("map('a', v)", "map<string, bigint>", pa.map_(pa.string(), pa.int64())),
+}
 
 
 def test_what_a_sink_lost_is_written_to_it_again(sail, tmp_path):

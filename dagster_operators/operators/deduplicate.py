@@ -174,7 +174,7 @@ class FirstOfKeys(RelationalOperator):
     def _timed(self, frame: DataFrame) -> DataFrame:
         time = self.logical.event_time
         value = "0L" if time is None else f"unix_micros(CAST({quoted(time)} AS TIMESTAMP))"
-        return frame.selectExpr("*", f"{value} AS {TIME}")
+        return frame.selectExpr(f"{value} AS {TIME}", "*")  # first, since only the first columns of a file have statistics
 
     def _on_time(self, context: StageContext, rows: DataFrame, begin: int) -> DataFrame:
         within, name = self.logical.within, self.logical.name
@@ -193,7 +193,7 @@ class FirstOfKeys(RelationalOperator):
         return first_rows(rows, groups, (), self.logical.event_time, 1).drop(NUMBER)
 
     def _seen(self, rows: DataFrame) -> DataFrame:
-        return rows.selectExpr(*self._keys, TIME)
+        return rows.selectExpr(TIME, *self._keys)
 
     def _decided(self, new: Rows, old: Rows, seen: Rows, epoch: tuple[int, int]) -> Rows:
         """The rows whose time has come and that are the first of their key."""

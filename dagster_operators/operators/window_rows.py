@@ -51,8 +51,11 @@ class WindowRows(ABC):
     event_time: str
 
     def panes(self, frame: DataFrame) -> DataFrame:
-        """The rows that are in a window at all, with the column :data:`PANE`; null for a row without event time."""
-        return frame.selectExpr("*", f"unix_micros(CAST({quoted(self.event_time)} AS TIMESTAMP)) AS {PANE}")
+        """The rows that are in a window at all, behind the column :data:`PANE`; null for a row without event time.
+
+        It is the first column because only the first ones of a file have statistics, and files are pruned by it.
+        """
+        return frame.selectExpr(f"unix_micros(CAST({quoted(self.event_time)} AS TIMESTAMP)) AS {PANE}", "*")
 
     def on_time(self, context: StageContext, operator: str, port: str, panes: DataFrame, begin: int) -> DataFrame:
         """The rows of which some window is still open; the others are counted as late and go to a side output."""
@@ -113,7 +116,7 @@ class PlacedRows(WindowRows):
     def panes(self, frame: DataFrame) -> DataFrame:
         window = self.window
         timed = super().panes(frame).withColumnRenamed(PANE, "__time")
-        panes = timed.selectExpr("*", f"__time - pmod(__time - {window.offset}L, {window.pane}L) AS {PANE}").drop("__time")
+        panes = timed.selectExpr(f"__time - pmod(__time - {window.offset}L, {window.pane}L) AS {PANE}", "*").drop("__time")
         if window.slide > window.size:
             panes = panes.filter(f"{PANE} IS NULL OR {PANE} + {window.pane}L <= {self._last_start} + {window.size}L")
         return panes

@@ -148,3 +148,24 @@ def test_what_does_not_fit_is_refused() -> None:
         stream().window(do.Session("1 s")).top(1, by="v")
     with pytest.raises(PipelineError, match="updating"):
         stream().key_by("k").aggregate(n="count(*)").key_by("k").top(1, by="n")
+
+
+@pytest.mark.usefixtures("sail")
+def test_state_of_closed_windows_is_dropped_however_wide_the_rows(tmp_path: Any) -> None:
+    wide = ", ".join(f"c{number} long" for number in range(40))
+    batches = [[{"k": "a", "v": 1, "ts": at(ts)}] for ts in (0, 20, 40)]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = pipeline.source("rows", do.MemorySource(batches, schema=f"{wide}, k string, v long, ts timestamp"), event_time="ts")
+    rows.window(do.Tumbling("10 s")).top(1, by="v", name="best").to_table("best")
+    rows.key_by("k").deduplicate(within="5 s", name="spaced").to_table("spaced")
+    for _ in batches:
+        pipeline.run_epoch()
+    files = {
+        name: pipeline.epochs.coordinator.files(f"state/{name}", pipeline.history()[-1].versions[f"state/{name}"])
+        for name in ("best.panes", "spaced.waiting", "spaced.seen")
+    }
+    assert {name: sum(file.rows for file in found) for name, found in files.items()} == {
+        "best.panes": 1,
+        "spaced.waiting": 1,
+        "spaced.seen": 0,
+    }

@@ -1,8 +1,9 @@
-"""The main job: every flight that left New York in 2013, turned into six tables, one daily file an epoch.
+"""The main job: every flight that left New York in 2013, turned into eight tables, one daily file an epoch.
 
 The feed (``jobs.feed``) drops a file a day into the landing folder. ``clean_flights`` is what flew, with airline and plane; from
 it come departures per airport and hour and per sliding day, statistics per route (one current row per route), each flight with
-the weather of its hour, and a league of the worst delays of every day.
+the weather of its hour, a league of the worst delays of every day, each flight with the delay that its aircraft brought along,
+and the stretches of work of every aircraft.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import dagster_operators as do
 from jobs.feed import AIRLINES_SCHEMA, FLIGHTS_SCHEMA, PLANES_SCHEMA, WEATHER_SCHEMA
+from jobs.late_aircraft import LateAircraft
 
 PLACES = 10
 """How many places the league of a day has."""
@@ -55,6 +57,7 @@ def build(folder: Path, *, files_per_epoch: int | None = 1) -> do.Pipeline:
     _delays(clean)
     _weather(clean, weather)
     _league(clean)
+    _aircraft(clean)
     return pipeline
 
 
@@ -108,3 +111,14 @@ def _league(clean: do.Stream) -> None:
         .select("day", "ranked.place", *(f"ranked.flight.{column}" for column in columns), name="league")
         .to_table("worst_delays", description=f"The {PLACES} longest departure delays of every day")
     )
+
+
+def _aircraft(clean: do.Stream) -> None:
+    needed = ("tailnum", "sched_dep", "carrier", "flight", "origin", "dest", "dep_delay", "arr_delay")
+    by_aircraft = clean.filter("tailnum IS NOT NULL", name="known_aircraft")
+    by_aircraft.select(*needed, name="legs").key_by("tailnum").apply(LateAircraft()).to_table(
+        "late_aircraft", description="Every flight with the delay that its aircraft brought along from its flight before"
+    )
+    by_aircraft.key_by("tailnum").window(do.Session("8 hours")).aggregate(
+        legs="count(*)", minutes_in_air="sum(air_time)", worst_delay="max(dep_delay)", name="per_stretch"
+    ).to_table("aircraft_stretches", description="An aircraft's departures from New York with less than eight hours between them")

@@ -28,6 +28,8 @@ SHOWN = {
     "routes": "flights",
     "flights_weather": "sched_dep",
     "worst_delays": "dep_delay",
+    "late_aircraft": "inherited_delay",
+    "aircraft_stretches": "legs",
 }
 """The tables to show, each with the column by which its last rows are chosen."""
 

@@ -1,0 +1,101 @@
+"""The flights job over some days: what the operators of its own come to, against a plain computation over all rows."""
+
+from __future__ import annotations
+
+import csv
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from dagster_operators.testing import OperatorHarness
+from jobs.feed import drop_days, write_reference
+from jobs.flights import build
+from jobs.late_aircraft import LateAircraft
+
+DAYS = 3
+FIRST = date(2013, 1, 1)
+HOUR = timedelta(hours=1)
+LEG = "tailnum string, sched_dep timestamp, carrier string, flight int, origin string, dest string, dep_delay int, arr_delay int"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, sail):
+    monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
+    write_reference(tmp_path / "reference")
+    drop_days(tmp_path / "landing", FIRST, DAYS)
+    return tmp_path
+
+
+def flown(folder):
+    """The flights that left, by aircraft, in the order of departure."""
+    aircraft = {}
+    for file in sorted((folder / "landing").glob("*.csv")):
+        for row in csv.DictReader(file.open(encoding="utf-8")):
+            if row["dep_delay"] and row["tailnum"]:
+                time = datetime.fromisoformat(row["sched_dep"])
+                arrival = int(row["arr_delay"]) if row["arr_delay"] else None
+                leg = (time, row["carrier"], int(row["flight"]), int(row["dep_delay"]), arrival, row["air_time"])
+                aircraft.setdefault(row["tailnum"], []).append(leg)
+    return {tail: sorted(legs, key=lambda leg: leg[:3]) for tail, legs in aircraft.items()}
+
+
+def test_delays_travel_with_the_aircraft_across_midnight(folder):
+    pipeline = build(folder)
+    pipeline.run_until_caught_up()
+    end = datetime.fromtimestamp(pipeline.history()[-1].watermarks["landed_flights"] / 1e6, UTC)
+    expected = set()
+    for tail, legs in flown(folder).items():
+        before = None
+        for time, carrier, number, delay, arrival, _ in legs:
+            carried = 0
+            if before and before[4] is not None and time - before[0] <= 12 * HOUR:
+                carried = max(min(before[4], delay), 0)
+            if time < end:
+                expected.add((tail, time, carrier, number, before and before[0], carried))
+            before = (time, carrier, number, delay, arrival)
+    found = {
+        (row.tailnum, row.sched_dep.replace(tzinfo=UTC), row.carrier, row.flight,
+         row.previous_dep and row.previous_dep.replace(tzinfo=UTC), row.inherited_delay)
+        for row in pipeline.read("late_aircraft").collect()
+    }  # fmt: skip
+    assert len(found) > 2000
+    assert found == expected
+    assert any(row[4] and row[4].date() != row[1].date() and row[5] for row in found), "a delay crosses midnight"
+
+
+def test_stretches_of_an_aircraft(folder):
+    pipeline = build(folder)
+    pipeline.run_until_caught_up()
+    end = datetime.fromtimestamp(pipeline.history()[-1].watermarks["landed_flights"] / 1e6, UTC)
+    expected = {}
+    for tail, legs in flown(folder).items():
+        stretches = []
+        for leg in legs:
+            if not stretches or leg[0] - stretches[-1][-1][0] >= 8 * HOUR:
+                stretches.append([])
+            stretches[-1].append(leg)
+        expected.update({
+            (tail, stretch[0][0]): len(stretch) for stretch in stretches if stretch[-1][0] + 8 * HOUR <= end
+        })  # fmt: skip
+    rows = pipeline.read("aircraft_stretches").collect()
+    assert {(row.tailnum, row.window_start.replace(tzinfo=UTC)): row.legs for row in rows} == expected
+
+
+@pytest.mark.parametrize("sizes", [(1,) * 8, (3, 5), (8,)])
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_the_operator_does_not_depend_on_the_cut(sizes, parallelism):
+    start = datetime(2024, 1, 1, 20, tzinfo=UTC)
+    legs = [
+        {"tailnum": "N1", "sched_dep": start + number * HOUR, "carrier": "XX", "flight": number, "origin": "JFK", "dest": "BOS",
+         "dep_delay": 10 * number, "arr_delay": 5 * number}
+        for number in range(8)
+    ]  # fmt: skip
+    with OperatorHarness(LateAircraft(), LEG, keys=["tailnum"], parallelism=parallelism) as harness:
+        done = 0
+        for size in sizes:
+            harness.process(legs[done : done + size][::-1])
+            done += size
+            harness.end_epoch(legs[done - 1]["sched_dep"])
+        harness.finish()
+        rows = harness.rows()
+    assert [row["inherited_delay"] for row in rows] == [0, 0, 5, 10, 15, 20, 25, 30]

@@ -15,6 +15,7 @@ BENCHMARKS = (
     "large_epoch",
     "dagster_overhead",
     "batch_operators",
+    "keyed_state",
 )
 
 

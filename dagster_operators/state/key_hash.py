@@ -1,6 +1,6 @@
 """Spark's ``xxhash64`` over Arrow columns, vectorised, and the subtask that a hash belongs to.
 
-The hash is XXH64 (Yann Collet, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md) with seed 42 as Spark applies
+The hash is XXH64 (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md) with seed 42 as Spark applies
 it: numbers by their 4 or 8 bytes, each further column with the hash so far as its seed, nulls skipped. Workers thus know which
 of their keys Spark sends to which subtask, and state that one wrote is found by another.
 """

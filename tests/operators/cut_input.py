@@ -122,11 +122,15 @@ def run(engine: Spark, build: Callable[[Pipeline], object], *, partitions: Seque
                 break
             late.update(result.late_rows)
             epoch += 1
-        tables = {
-            name: Counter(tuple(map(plain, row)) for row in pipeline.read(name).select(*table_columns(pipeline, name)).collect())
-            for name in pipeline.tables
-        }
-        return Found(tables, dict(+late))
+        return Found(read_tables(pipeline), dict(+late))
+
+
+def read_tables(pipeline: Pipeline) -> dict[str, Counter[Any]]:
+    """The rows of every table, each counted."""
+    return {
+        name: Counter(tuple(map(plain, row)) for row in pipeline.read(name).select(*table_columns(pipeline, name)).collect())
+        for name in pipeline.tables
+    }
 
 
 def table_columns(pipeline: Pipeline, name: str) -> list[str]:

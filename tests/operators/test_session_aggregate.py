@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
-from tests.engines import EMBEDDED, SAIL
+from tests.engines import SAIL
 from tests.operators.cut_input import QUICK, Cut, Found, Rows, at, cuts, plain, run
 
 if TYPE_CHECKING:
@@ -95,11 +95,6 @@ AGAIN = Cut([[{"k": "a", "v": 1, "ts": 5}] for _ in range(5)] + [[{"k": "a", "v"
 @given(cut=cuts(), gap=st.integers(1, 20), partitions=st.sampled_from([(1, 3), (2,)]), tier_length=st.sampled_from([2, 8]))
 def test_any_cut_gives_the_sessions_of_all_rows(cut: Cut, gap: int, partitions: tuple[int, ...], tier_length: int) -> None:
     check(SAIL, cut, gap, partitions=partitions, tier_length=tier_length)
-
-
-@pytest.mark.usefixtures("spark")
-def test_open_sessions_are_merged_on_spark() -> None:
-    check(EMBEDDED, CHAIN, 11)
 
 
 @pytest.mark.usefixtures("sail")

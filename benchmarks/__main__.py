@@ -14,6 +14,7 @@ BENCHMARKS = (
     "epoch_500_vs_10",
     "large_epoch",
     "dagster_overhead",
+    "nexmark",
     "batch_operators",
     "keyed_state",
 )

@@ -104,7 +104,7 @@ def test_on_sail(query, cut, written, expected, tmp_path):
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("query", ["q5", "q11", "q18"])
+@pytest.mark.parametrize("query", ["q8", "q11", "q18"])
 def test_on_spark(query, written, expected, tmp_path):
     found = table_of(query, written(FEW, 2), tmp_path, EMBEDDED, (1, 3))
     assert not difference(found, expected(query, FEW))
@@ -117,11 +117,11 @@ def test_killed_in_the_middle(tmp_path):
     queries = ["q2", "q7", "q18"]
     command = [sys.executable, "-m", "jobs.nexmark.run", *queries, "--folder", str(tmp_path)]
     command += ["--events", "4000", "--rate", "20", "--epochs", "4"]
-    settings = {"cwd": Path(__file__).parents[2], "capture_output": True, "text": True, "check": False}
+    repository = Path(__file__).parents[2]
     pipeline = build(tmp_path, queries, finished=True, engine=SAIL)
     for failpoint, completed in (("stage:half_files#14", 1), ("before:commit_table:2#2", 2)):
         environment = {**os.environ, "DAGSTER_OPERATORS_ENGINE": "sail", VARIABLE: failpoint}
-        died = subprocess.run(command, env=environment, **settings)
+        died = subprocess.run(command, env=environment, cwd=repository, capture_output=True, text=True, check=False)
         assert died.returncode == -signal.SIGKILL, died.stderr
         assert len(pipeline.history()) == completed
     pipeline.run_until_caught_up()

@@ -162,8 +162,7 @@ class KeyedHandle(Handle):
             return finds
         left = left[np.argsort(hashes[left])]
         for run in runs:
-            indices = pa.array(left)
-            rows = run.find(hashes[left], [key.take(indices) for key in keys], self._place.key)
+            rows = run.find(hashes[left], keys, self._place.key, left)
             here = rows >= 0
             found, rows = left[here], rows[here]
             if run.deleted is not None:

@@ -72,13 +72,14 @@ class Run:
         """Some of the columns, as arrays."""
         return [self.table.column(name) for name in names]
 
-    def find(self, hashes: np.ndarray, keys: list[Any], names: Sequence[str]) -> np.ndarray:
+    def find(self, hashes: np.ndarray, keys: list[Any], names: Sequence[str], places: np.ndarray | None = None) -> np.ndarray:
         """The first row of each key, -1 for those that are not here.
 
         Args:
             hashes: The keys' hashes, ascending.
             keys: The keys' columns.
             names: What the columns are called here.
+            places: Where in the columns the key of each hash is; in the same order if None.
         """
         rows = np.searchsorted(self.hashes, hashes)
         found = np.full(len(hashes), -1, np.int64)
@@ -91,7 +92,7 @@ class Run:
             looking, at = looking[same], at[same]
             if not looking.size:
                 return found
-            here, there = pa.array(at), pa.array(looking)
+            here, there = pa.array(at), pa.array(looking if places is None else places[looking])
             equal = same_rows([column.take(here) for column in self.columns(names)], [key.take(there) for key in keys])
             found[looking[equal]] = at[equal]
             looking = looking[~equal]  # another key with the same hash: look at the next row

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import OperatorsError, StageFailedError, StorageError
-from dagster_operators.operators.physical import Rows
+from dagster_operators.operators.physical import Rows, constant
 from dagster_operators.runtime.observed import Observed
 from dagster_operators.runtime.stage_inputs import StageInputs
 from dagster_operators.runtime.stage_outputs import StageOutputs
@@ -56,6 +56,15 @@ class StageRun:
     def session(self) -> SparkSession:
         """The engine's session."""
         return self._work.session
+
+    def varying(self, number: int, column: str) -> str:
+        """A number that differs from epoch to epoch.
+
+        Spark writes a number into the Java code that it makes for a query, so that a watermark would cost a run of the Java
+        compiler and a cold start in every epoch; an element of a constant array it hands to the code instead. Sail compiles no
+        Java.
+        """
+        return constant(number) if self._work.engine == "sail" else f"array({number}L)[{column} & 0L]"
 
     def count_late(self, operator: str, frame: DataFrame, late: str) -> DataFrame:
         """The same rows, those for which the condition holds being counted as late on the way."""

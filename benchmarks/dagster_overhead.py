@@ -1,7 +1,7 @@
 """Dagster's own share of an epoch, in process and warm: under 0.3 seconds.
 
-The pipeline's job by ``execute_in_process`` and its ``run_epoch`` take turns on the same pipeline, on files of the same size; the
-share is the difference of the medians. On Sail, so that the engine's noise is small beside it. The instance is a temporary one, as
+The job by ``execute_in_process`` and ``run_epoch`` take turns on one pipeline, on files of the same size; the share
+is the difference of the medians. On Sail, so that the engine's noise is small beside it. The instance is a temporary one, as
 ``execute_in_process`` makes by default (its storage is in memory; a Dagster home on disk adds the writing of its SQLite files).
 """
 

@@ -278,6 +278,9 @@ class FileSource(Connector):
 
     def _each(self, files: Sequence[SourceFile], look: Callable[[SourceFile], None]) -> None:
         """Look at files, some at a time: an object store takes its time for each."""
+        if len(files) == 1:  # starting threads would cost more than looking
+            look(files[0])
+            return
         with ThreadPoolExecutor(_READERS) as pool:
             for _ in pool.map(look, files):
                 pass

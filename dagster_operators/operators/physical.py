@@ -20,6 +20,19 @@ Rows: TypeAlias = "DataFrame | None"
 """A stream's rows in one epoch; None when there are none."""
 
 
+Varying: TypeAlias = Callable[[int, str], str]
+"""Writes a whole number as SQL, beside a whole-number column: see :meth:`StageContext.varying`."""
+
+
+def constant(number: int, _: str = "") -> str:
+    """A whole number as an engine may compile it into a query.
+
+    >>> constant(5)
+    '5L'
+    """
+    return f"{number}L"
+
+
 def quoted(column: str) -> str:
     """A column name as Spark SQL reads it, whatever characters it has.
 
@@ -84,6 +97,14 @@ class StageContext(Protocol):
 
     def watermark_end(self, operator: str) -> int:
         """The operator's input watermark at the end of the epoch: what closes windows."""
+
+    def varying(self, number: int, column: str) -> str:
+        """A number that differs from epoch to epoch, as SQL that an engine need not compile anew for each.
+
+        Args:
+            number: The number.
+            column: A whole-number column of the rows; where it is null, so is the expression.
+        """
 
     def count_late(self, operator: str, frame: DataFrame, late: str) -> DataFrame:
         """The same rows, with those for which the condition holds counted as late when the frame is computed."""

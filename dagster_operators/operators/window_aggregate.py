@@ -17,7 +17,17 @@ from typing_extensions import override
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.operators.aggregates import Decomposition, decompose
-from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, RunFile, StageContext, StateTable, quoted
+from dagster_operators.operators.physical import (
+    Analysis,
+    RelationalOperator,
+    Rows,
+    RunFile,
+    StageContext,
+    StateTable,
+    Varying,
+    constant,
+    quoted,
+)
 from dagster_operators.operators.projection import from_columns
 from dagster_operators.operators.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
@@ -113,8 +123,8 @@ class AggregateWindows(RelationalOperator):
         end = context.watermark_end(name)
         closing = state.read(partial(self._may_close, begin, end)) if end > begin else None
         state.drop(lambda file: file.high is not None and window.expired(file.high, end))
-        state.fold(lambda frame: self._merge_panes(frame, end))
-        return None if closing is None else self._close(closing, begin, end)
+        state.fold(lambda frame: self._merge_panes(frame, end, context.varying))
+        return None if closing is None else self._close(closing, begin, end, context.varying)
 
     def _panes(self, frame: DataFrame) -> DataFrame:
         window = self.logical.window
@@ -134,7 +144,7 @@ class AggregateWindows(RelationalOperator):
         else:  # a row without a time, which only a transform can make, belongs to no window that is still open
             late = f"{PANE} IS NULL"
             if begin != MIN_WATERMARK:
-                late += f" OR {self._last_start()} + {self.logical.window.size}L <= {begin}L"
+                late += f" OR {self._last_start()} + {self.logical.window.size}L <= {context.varying(begin, PANE)}"
         context.put_out(self.logical.name, "late", lambda: panes.filter(late).drop(PANE))
         return context.count_late(self.logical.name, panes, late).filter(f"NOT ({late})")
 
@@ -148,9 +158,9 @@ class AggregateWindows(RelationalOperator):
         values = [F.expr(part.update if update else part.merge).alias(part.column) for part in partials]
         return frame.groupBy(*map(quoted, self.logical.keys), time).agg(*values)
 
-    def _merge_panes(self, frame: DataFrame, watermark: int) -> DataFrame:
+    def _merge_panes(self, frame: DataFrame, watermark: int, varying: Varying) -> DataFrame:
         if MIN_WATERMARK < watermark < MAX_WATERMARK:
-            frame = frame.filter(f"{self._last_start()} + {self.logical.window.size}L > {watermark}L")
+            frame = frame.filter(f"{self._last_start()} + {self.logical.window.size}L > {varying(watermark, PANE)}")
         return self._grouped(frame, PANE, update=False)
 
     def _may_close(self, begin: int, end: int, file: RunFile) -> bool:
@@ -158,7 +168,7 @@ class AggregateWindows(RelationalOperator):
         expired = file.high is not None and window.expired(file.high, begin)
         return not expired and (file.low is None or window.first_end(file.low) <= end)
 
-    def _close(self, panes: DataFrame, begin: int, end: int) -> DataFrame:
+    def _close(self, panes: DataFrame, begin: int, end: int, varying: Varying = constant) -> DataFrame:
         window, keys = self.logical.window, list(map(quoted, self.logical.keys))
         if window.slide == window.size:
             windows = panes.withColumnRenamed(PANE, "__window")
@@ -168,9 +178,9 @@ class AggregateWindows(RelationalOperator):
             spread = f"explode(sequence({first}, {last}, {slide})) AS __window"
             windows = panes.selectExpr(*keys, *(quoted(part.column) for part in self._parts.partials), spread)
         if begin != MIN_WATERMARK:
-            windows = windows.filter(f"__window > {begin - window.size}L")
+            windows = windows.filter(f"__window > {varying(begin - window.size, '__window')}")
         if end != MAX_WATERMARK:
-            windows = windows.filter(f"__window <= {end - window.size}L" if end != MIN_WATERMARK else "false")
+            windows = windows.filter(f"__window <= {varying(end - window.size, '__window')}" if end != MIN_WATERMARK else "false")
         merged = self._grouped(windows, "__window", update=False)
         finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
         start, stop = (

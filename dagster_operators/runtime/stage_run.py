@@ -12,7 +12,7 @@ from dagster_operators.errors import OperatorsError, StageFailedError, StorageEr
 from dagster_operators.graph.side_output import SideOutput
 from dagster_operators.operators.apply import BatchOperator
 from dagster_operators.operators.arrow_operator import MAIN
-from dagster_operators.operators.physical import RelationalOperator, Rows
+from dagster_operators.operators.physical import RelationalOperator, Rows, constant
 from dagster_operators.runtime.batch.committing import commit_data_of
 from dagster_operators.runtime.batch.driver import BatchResult, ChainTimes, run_chain
 from dagster_operators.runtime.event_time import at_beginning
@@ -65,6 +65,15 @@ class StageRun:
     def session(self) -> SparkSession:
         """The engine's session."""
         return self._work.session
+
+    def varying(self, number: int, column: str) -> str:
+        """A number that differs from epoch to epoch.
+
+        Spark writes a number into the Java code that it makes for a query, so that a watermark would cost a run of the Java
+        compiler and a cold start in every epoch; an element of a constant array it hands to the code instead. Sail compiles no
+        Java.
+        """
+        return constant(number) if self._work.engine == "sail" else f"array({number}L)[{column} & 0L]"
 
     def count_late(self, operator: str, frame: DataFrame, late: str) -> DataFrame:
         """The same rows, those for which the condition holds being counted as late on the way."""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _FEW = 4
 
+_SMALL = 4 * 1024 * 1024
+"""So many bytes Spark reads about as fast as it opens a file; a shuffle of them costs more than it brings."""
+
 
 class StagedFiles:
     """The files below a storage root, as the engine writes and reads them.
@@ -79,11 +82,12 @@ class StagedFiles:
         return FileEntry(path, size, footer.num_rows, delta_stats(footer), key_groups(path))
 
     def read(self, dataset: str, files: Iterable[FileEntry], schema_json: str) -> DataFrame | None:
-        """The rows of some files of a dataset; None without files."""
-        paths = [self._root.join(dataset, file.path) for file in files]
-        if not paths:
+        """The rows of some files of a dataset, in one partition if they are few; None without files."""
+        wanted = list(files)
+        if not wanted:
             return None
-        return self._session.read.schema(struct(schema_json)).parquet(*paths)
+        rows = self._session.read.schema(struct(schema_json)).parquet(*(self._root.join(dataset, file.path) for file in wanted))
+        return rows.coalesce(1) if sum(file.size for file in wanted) <= _SMALL else rows
 
 
 def struct(schema_json: str) -> StructType:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Launcher]]:
     """Makes launchers; none of their processes outlives the test."""
     with ExitStack() as launchers:
 
-        def make(feed: Path, **settings: str) -> Launcher:
+        def make(feed: Path, **settings: Any) -> Launcher:
             folder = Path(tempfile.mkdtemp(prefix="launcher-", dir=tmp_path))
             return launchers.enter_context(Launcher(folder, feed, **settings))
 

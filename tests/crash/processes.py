@@ -31,16 +31,17 @@ class Child:
 
     process: ForkServerProcess
     trace: Path
+    patience: float
 
     @property
     def pid(self) -> int:
         assert self.process.pid is not None
         return self.process.pid
 
-    def end(self, seconds: float = 120) -> int:
+    def end(self) -> int:
         """Wait for its end and give its exit code, negative for the signal that ended it."""
-        self.process.join(seconds)
-        assert self.process.exitcode is not None, f"still running after {seconds} s, {self.tail()}"
+        self.process.join(self.patience)
+        assert self.process.exitcode is not None, f"still running after {self.patience} s, {self.tail()}"
         return self.process.exitcode
 
     def kill(self) -> None:
@@ -56,12 +57,16 @@ class Child:
     def wait_until_stopped(self) -> None:
         self.wait_until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED)
 
-    def wait_until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
-        deadline = time.monotonic() + seconds
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        assert self.comes_to(condition), f"ended with {self.process.exitcode}, {self.tail()}"
+
+    def comes_to(self, condition: Callable[[], bool]) -> bool:
+        """Wait until the condition holds; False if the process ends before that."""
+        deadline = time.monotonic() + self.patience
         while self.process.is_alive() and not condition():
-            assert time.monotonic() < deadline, f"did not come to it in {seconds} s, {self.tail()}"
+            assert time.monotonic() < deadline, f"did not come to it in {self.patience} s, {self.tail()}"
             time.sleep(0.01)
-        assert self.process.is_alive(), f"ended with {self.process.exitcode}, {self.tail()}"
+        return self.process.is_alive()
 
     def lines(self) -> list[str]:
         """What it has written to its trace so far."""
@@ -85,6 +90,8 @@ class Launcher:
     folder: Path
     feed: Path
     engine: str = "sail"
+    patience: float = 120
+    """How many seconds a child may take before the test fails."""
     children: list[Child] = field(default_factory=list)
 
     def start(self, root: Path, **settings: Any) -> Child:
@@ -93,7 +100,7 @@ class Launcher:
         task = worker.Task(str(root), **{"feed": str(self.feed), "trace": str(trace), "engine": self.engine, **settings})
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
-        child = Child(context.Process(target=worker.run, args=(task,), daemon=True), trace)
+        child = Child(context.Process(target=worker.run, args=(task,), daemon=True), trace, self.patience)
         self.children.append(child)
         child.process.start()
         return child

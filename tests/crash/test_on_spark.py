@@ -30,7 +30,7 @@ def killed_and_run_again(kills: Kills, reference: Reference, root: Path, launche
 def test_killed_with_its_embedded_spark(two: Reference, tmp_path: Path, launch: Callable[..., Launcher]) -> None:
     """Few kills: each process starts a Java of its own, which takes most of the time."""
     kills = [("before:commit_table:4", 1), ("stage:half_files#4", 2)]
-    killed_and_run_again(kills, two, tmp_path / "root", launch(two.feed, engine="local[2]"))
+    killed_and_run_again(kills, two, tmp_path / "root", launch(two.feed, engine="local[2]", patience=400))
 
 
 def test_killed_while_its_spark_lives_on(
@@ -45,4 +45,4 @@ def test_killed_while_its_spark_lives_on(
         ("stage:files_written#5", 2),
         ("after:append_decision", 2),
     ]
-    killed_and_run_again(kills, two, tmp_path / "root", launch(two.feed, engine=str(CONNECT.remote)))
+    killed_and_run_again(kills, two, tmp_path / "root", launch(two.feed, engine=str(CONNECT.remote), patience=400))

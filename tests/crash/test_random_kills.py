@@ -40,8 +40,7 @@ def killed(launcher: Launcher, root: Path, chance: random.Random, reference: Ref
     """Whether a run was killed before it got to the end: after some failpoints and some thousandths of a second."""
     child = launcher.start(root)
     steps = chance.randrange(sum(reference.reached.values()) // 15)  # so about 30 kills come before the end
-    while child.process.is_alive() and len(child.lines()) < steps:
-        time.sleep(0.005)
+    child.comes_to(lambda: len(child.lines()) >= steps)
     time.sleep(chance.uniform(0, 0.05))
     child.kill()
     assert child.process.exitcode in {0, KILLED}, child.tail()

@@ -1,7 +1,7 @@
 """Schemas between the DDL that Spark reads and Arrow, without Spark.
 
-The mapping is that of Spark's own conversion to Arrow: a ``timestamp`` has microseconds in UTC, a ``timestamp_ntz`` microseconds without
-a zone, and ``char`` and ``varchar`` are strings.
+The mapping is that of Spark's own conversion to Arrow: a ``timestamp`` has microseconds in UTC, a ``timestamp_ntz``
+microseconds without a zone, and ``char`` and ``varchar`` are strings.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _numbered(types: str) -> str:
     raise SchemaError(f"not the types of a map: {types}")
 
 
-def spark_type(arrow: Any) -> str:
+def spark_type(arrow: Any) -> str:  # noqa: PLR0911
     """The Spark type of an Arrow type, in the spelling of ``simpleString``.
 
     Raises:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dagster_operators.functions.scalar import udf
     from dagster_operators.functions.table import udtf
     from dagster_operators.graph.dataflow import Check
+    from dagster_operators.graph.state_tables import GlobalState, KeyedState, ListState, TimeState
     from dagster_operators.operators.applying import apply
     from dagster_operators.operators.arrow_operator import ArrowOperator
     from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from dagster_operators.orchestration.engine import SparkEngine
     from dagster_operators.runtime.pipeline import Pipeline, Snapshot
     from dagster_operators.runtime.results import EpochResult
-    from dagster_operators.state.declarations import GlobalState, KeyedState, ListState, TimeState
 
 __version__ = "0.1.0"
 
@@ -45,10 +45,10 @@ _HOME = {
     "DeltaSource": "connectors.delta_source",
     "EpochResult": "runtime.results",
     "FileSource": "connectors.file_source",
-    "GlobalState": "state.declarations",
-    "KeyedState": "state.declarations",
+    "GlobalState": "graph.state_tables",
+    "KeyedState": "graph.state_tables",
     "KeyedStream": "operators.keyed_stream",
-    "ListState": "state.declarations",
+    "ListState": "graph.state_tables",
     "MemorySource": "connectors.memory_source",
     "OperatorContext": "operators.operator_context",
     "OperatorConstructor": "operators.registry",
@@ -64,7 +64,7 @@ _HOME = {
     "SourceOperator": "connectors.source_operator",
     "SparkEngine": "orchestration.engine",
     "Stream": "operators.stream",
-    "TimeState": "state.declarations",
+    "TimeState": "graph.state_tables",
     "Tumbling": "operators.windows",
     "Window": "operators.windows",
     "WindowedStream": "operators.keyed_stream",

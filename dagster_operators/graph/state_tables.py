@@ -28,6 +28,8 @@ DELETED: Final = "_deleted"
 ORDINAL: Final = "_ordinal"
 """The stored column of a :class:`ListState` that gives the order of appending."""
 
+_LONGEST_DECIMAL: Final = 18
+
 Migration = Callable[[Any, int], Any]
 """A function ``(table, from_version) -> table`` that brings rows of an older version into the shape of the declared one."""
 
@@ -106,19 +108,17 @@ class StateTable:
             )
 
     def check_types(self) -> None:
-        """Refuse types that cannot be stored or be a key; loads Arrow, so it is done when an operator is added to a pipeline.
+        """Refuse types that cannot be stored or be a key; loads Arrow, so it is done when a pipeline is planned.
 
         Raises:
             SchemaError: With the column.
 
         >>> KeyedState("k string, total long", key="k").check_types()
         """
-        from dagster_operators.state.key_hash import check_key_type
-
         for field in self.fields:
-            kind = arrow_type(field.type)
+            arrow_type(field.type)
             if field.name in self.key:
-                check_key_type(kind, field.name)
+                check_key_type(field.type, field.name)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -264,6 +264,25 @@ class ListState(StateTable):
     """
 
     kind = "list"
+
+
+def check_key_type(kind: str, column: str) -> None:
+    """Refuse types that keys cannot have: those whose hash or equality is not settled.
+
+    Args:
+        kind: The Spark type.
+        column: The column, for the error.
+
+    Raises:
+        SchemaError: The type is an array, map or struct, or a decimal of more than 18 digits.
+    """
+    digits = int(kind.removeprefix("decimal(").partition(",")[0]) if kind.startswith("decimal(") else 0
+    if kind.startswith(("array<", "map<", "struct<")) or digits > _LONGEST_DECIMAL:
+        raise SchemaError(
+            f"a key cannot have the type {kind}",
+            column=column,
+            remedy="use numbers, strings, binary, dates, timestamps or short decimals (18 digits); cast others to a string",
+        )
 
 
 def _ddl(fields: Sequence[Field]) -> str:

@@ -221,7 +221,7 @@ def declared_state(logical: Apply, inputs: Sequence[pa.Schema]) -> dict[str, Any
     Raises:
         SchemaError: A key's type does not fit its stream's, or cannot be stored.
     """
-    from dagster_operators.state.declarations import TimeState
+    from dagster_operators.graph.state_tables import TimeState
 
     found: dict[str, Any] = dict(logical.arrow.state)
     if overrides(logical.arrow, "handle_timer"):

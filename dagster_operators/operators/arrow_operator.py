@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dagster_operators.graph.state_tables import StateTable
     from dagster_operators.operators.operator_context import Collector, OperatorContext
-    from dagster_operators.state.declarations import StateTable
 
 Schema: TypeAlias = "str | pa.Schema"
 """Column names and types, as Spark DDL or an Arrow schema."""

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_operators.errors import ChangedPipelineError
-from dagster_operators.state.declarations import DELETED, HASH, ORDINAL
+from dagster_operators.graph.state_tables import DELETED, HASH, ORDINAL
 from dagster_operators.state.place import Place
 
 _INTERNAL = (HASH, DELETED, ORDINAL)

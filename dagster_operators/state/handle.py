@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dagster_operators.state.declarations import HASH
+from dagster_operators.graph.state_tables import HASH
 from dagster_operators.state.layers import Layers
 from dagster_operators.state.ranges import Range, in_range
 from dagster_operators.state.run import Run

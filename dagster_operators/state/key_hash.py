@@ -15,8 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from dagster_operators.errors import SchemaError
-
 KEY_GROUPS = 128
 """How many key groups there are: the top seven bits of the hash."""
 
@@ -30,24 +28,6 @@ _P1, _P2, _P3, _P4, _P5 = (
     for prime in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
 )
 _STRIPE = 32
-_LONGEST_DECIMAL = 18
-
-
-def check_key_type(kind: Any, column: str) -> None:
-    """Refuse types that keys cannot have: those whose hash or equality is not settled.
-
-    Raises:
-        SchemaError: The type is an array, map or struct, or a decimal of more than 18 digits.
-    """
-    plain = kinds.is_boolean(kind) or kinds.is_signed_integer(kind) or kinds.is_float32(kind) or kinds.is_float64(kind)
-    times = kinds.is_date32(kind) or kinds.is_timestamp(kind)
-    short_decimal = kinds.is_decimal128(kind) and kind.precision <= _LONGEST_DECIMAL
-    if not (plain or times or short_decimal or kinds.is_string(kind) or kinds.is_binary(kind)):
-        raise SchemaError(
-            f"a key cannot have the type {kind}",
-            column=column,
-            remedy="use numbers, strings, binary, dates, timestamps or short decimals (18 digits); cast others to a string",
-        )
 
 
 def normal_key(array: Any) -> Any:

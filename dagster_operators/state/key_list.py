@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dagster_operators.state.declarations import DELETED, ORDINAL
+from dagster_operators.graph.state_tables import DELETED, ORDINAL
 from dagster_operators.state.handle import Handle
 from dagster_operators.state.key_hash import fixed_values
 from dagster_operators.state.layers import Layers

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_operators.graph.state_tables import DELETED
 from dagster_operators.state.columns import to_numpy
-from dagster_operators.state.declarations import DELETED
 from dagster_operators.state.handle import Handle
 from dagster_operators.state.key_table import KeyTable
 from dagster_operators.state.layers import Layers

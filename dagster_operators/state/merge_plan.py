@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from dagster_operators.state.declarations import StateTable
+from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.state.state_file import BASE, StateFile
 from dagster_operators.time.watermark import MIN_WATERMARK
 

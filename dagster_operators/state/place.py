@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.state.declarations import StateTable
-from dagster_operators.state.key_hash import HIGHEST, LOWEST, check_key_type, hash_bounds, normal_key, with_group_of
+from dagster_operators.graph.state_tables import StateTable
+from dagster_operators.state.key_hash import HIGHEST, LOWEST, hash_bounds, normal_key, with_group_of
 from dagster_operators.time.watermark import MIN_WATERMARK
 
 Hasher = Callable[[Sequence[Any]], np.ndarray]
@@ -60,15 +60,11 @@ class Place:
         self.whole = declaration.kind == "global"
         bounds = (LOWEST, HIGHEST) if self.whole else hash_bounds(owner.subtask, owner.parallelism)
         self.low, self.high = bounds
-        for column in declaration.key:
-            with self._here():
-                check_key_type(self.schema.field(column).type, column)
+        with _Here(owner.operator, name):
+            declaration.check_types()
         by = owner.stream_key
         self._placing = by if by and set(by) <= set(declaration.key) and by != self.key else ()
         self._required = [field.name for field in declaration.fields if not field.nullable]
-
-    def _here(self) -> _Here:
-        return _Here(self.owner.operator, self.name)
 
     def columns(self, table: Any, names: Sequence[str]) -> list[Any]:
         """Columns of a batch or table in the declared types.

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_operators.graph.state_tables import DELETED, HASH
 from dagster_operators.state.columns import same_rows
-from dagster_operators.state.declarations import DELETED, HASH
 from dagster_operators.state.key_hash import fixed_values
 
 

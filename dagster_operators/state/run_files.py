@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dagster_operators.errors import StorageError
-from dagster_operators.state.declarations import HASH
+from dagster_operators.graph.state_tables import HASH
 from dagster_operators.state.evolution import evolved
 from dagster_operators.state.local_copies import LocalCopies
 from dagster_operators.state.place import Place

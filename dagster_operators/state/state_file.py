@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dagster_operators.errors import StorageError
-from dagster_operators.state.declarations import HASH
+from dagster_operators.graph.state_tables import HASH
 
 BASE: Final = 9
 """The level of the files that hold everything from the first epoch on."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dagster_operators.state.declarations import DELETED
+from dagster_operators.graph.state_tables import DELETED
 from dagster_operators.state.handle import Handle
 from dagster_operators.state.key_hash import KEY_GROUPS, group_bounds, key_groups, lowest_hash
 from dagster_operators.state.layers import Layers

@@ -10,7 +10,7 @@ import pytest
 
 from dagster_operators import KeyedState
 from dagster_operators.errors import ChangedPipelineError
-from dagster_operators.state.declarations import StateTable
+from dagster_operators.graph.state_tables import StateTable
 from tests.state.world import World
 
 OLD = KeyedState("k string, n int", key="k")

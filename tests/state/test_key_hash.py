@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from dagster_operators.errors import SchemaError
+from dagster_operators.graph.state_tables import check_key_type
 from dagster_operators.state.key_hash import (
     HIGHEST,
     KEY_GROUPS,
     LOWEST,
-    check_key_type,
     group_bounds,
     hash_bounds,
     hash_columns,
@@ -121,10 +121,8 @@ def test_subtasks_share_the_hashes(parallelism: int) -> None:
     assert sum(high - low for low, high in groups) == KEY_GROUPS
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.list_(pa.int32()), pa.struct({"a": pa.int32()}), pa.decimal128(19, 0), pa.map_(pa.string(), pa.string())]
-)
-def test_other_types_are_refused(kind: pa.DataType) -> None:
+@pytest.mark.parametrize("kind", ["array<int>", "struct<a:int>", "decimal(19,0)", "map<string,string>"])
+def test_other_types_are_refused(kind: str) -> None:
     with pytest.raises(SchemaError, match="a key cannot have the type") as caught:
         check_key_type(kind, "k")
     assert caught.value.column == "k"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dagster_operators import KeyedState, ListState, TimeState
-from dagster_operators.state.declarations import StateTable
+from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.state.merge_plan import Merge, expired_files, plan_merges
 from dagster_operators.state.state_file import BASE, StateFile, new_file
 

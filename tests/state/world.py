@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dagster_operators.state.declarations import StateTable
+from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.merge_plan import expired_files, plan_merges
 from dagster_operators.state.place import Hasher

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from dagster_operators.state.declarations import StateTable
+    from dagster_operators.graph.state_tables import StateTable
 
 
 @dataclass

@@ -82,7 +82,7 @@ class AsyncFunction(ScalarFunction):
     @override
     def engine_functions(self) -> Sequence[EngineFunction]:
         call = AsyncCall(self.name, self.function, arrow_type(self.returns), self.calls)
-        return [EngineFunction(self.name, self.returns, call, self.function.__module__)]
+        return [EngineFunction(self.name, self.returns, call, self.function.__module__, once=True)]
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,8 @@ def _register(session: SparkSession, part: EngineFunction) -> None:
             f"{part.name}() is one of Spark's own functions", function=part.name, remedy='give yours another name: name="..."'
         )
     try:
-        session.udf.register(part.name, arrow_udf(part.shipped(), part.returns))
+        made = arrow_udf(part.shipped(), part.returns)
+        session.udf.register(part.name, made.asNondeterministic() if part.once else made)
     except OperatorsError as error:
         raise error.at(function=part.name) from error
     except Exception as error:

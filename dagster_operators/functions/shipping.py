@@ -31,12 +31,14 @@ class EngineFunction:
         call: From Arrow arrays of equal length to one Arrow array of that length.
         module: The user's module that the function comes from; what is defined there is shipped by value, so that workers
             need not have it, or may have another version of it.
+        once: Whether the engine is to call it only once for a row, even where that keeps it from optimizing.
     """
 
     name: str
     returns: str
     call: Callable[..., pa.Array]
     module: str | None = None
+    once: bool = False
 
     def shipped(self) -> Callable[..., pa.Array]:
         """The function in the form that is sent to workers.

@@ -27,17 +27,21 @@ def called(function: Any, *columns: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("engine", ["sail", "spark"])
 def test_answers_stand_beside_their_rows(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     request.getfixturevalue(engine)
+    calls = tmp_path / "calls"
 
     @udf("struct<twice:long,of:string>", is_async=True, ordered=True, timeout="5 seconds", max_concurrency=3, retries=1)
     async def slowly(n: int | None, text: str) -> Any:
+        with calls.open("a") as log:
+            log.write(f"{n}\n")
         await asyncio.sleep(0 if n is None else (7 - n) / 1000)
         return None if n is None else {"twice": 2 * n, "of": text}
 
     batches: list[list[Any]] = [[(n,) for n in range(5)], [(5,), (None,)]]
-    pipeline = Pipeline("p", root=str(tmp_path), engine=ENGINES[engine])
+    pipeline = Pipeline("p", root=str(tmp_path / "root"), engine=ENGINES[engine])
     rows = pipeline.source("rows", MemorySource(batches, schema="n long"))
-    rows.with_columns(answer="slowly(n, 'x')").filter("n IS NULL OR answer.twice >= 0").to_table("answers")
+    rows.with_columns(answer="slowly(n, 'x')").filter("n IS NULL OR answer IS NOT NULL").to_table("answers")
     pipeline.run_until_caught_up()
+    assert sorted(calls.read_text().split()) == sorted([*map(str, range(6)), "None"])
     found = {row["n"]: row["answer"] for row in pipeline.read("answers").collect()}
     assert found.pop(None) is None
     assert {n: tuple(answer) for n, answer in found.items()} == {n: (2 * n, "x") for n in range(6)}

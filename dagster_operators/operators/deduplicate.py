@@ -15,7 +15,16 @@ from typing_extensions import override
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
-from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, RunFile, StageContext, StateTable, quoted
+from dagster_operators.operators.physical import (
+    Analysis,
+    RelationalOperator,
+    Rows,
+    RunFile,
+    StageContext,
+    StateRuns,
+    StateTable,
+    quoted,
+)
 from dagster_operators.operators.ranking import NUMBER, OrderItem, first_rows
 from dagster_operators.operators.top_per_key import FirstRowsOfKeys
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration
@@ -140,9 +149,9 @@ class FirstOfKeys(RelationalOperator):
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        waiting = self._candidates(self._timed(inputs[0]))
+        waiting = self._timed(inputs[0])
         late = {"late": inputs[0]} if self.logical.within is not None else {}
-        return Analysis(waiting.drop(TIME), {"waiting": waiting, "seen": self._seen(waiting)}, late)
+        return Analysis(inputs[0], {"waiting": waiting, "seen": self._kept(waiting)}, late)
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
@@ -150,26 +159,18 @@ class FirstOfKeys(RelationalOperator):
         begin = MIN_WATERMARK if timeless else context.watermark_begin(name)
         waiting, seen = context.state(name, "waiting"), context.state(name, "seen")
         if inputs[0] is not None:
-            waiting.append(self._candidates(self._on_time(context, self._timed(inputs[0]), begin)))
+            waiting.append(self._on_time(context, self._timed(inputs[0]), begin))
         end = MAX_WATERMARK if timeless else context.watermark_end(name)
-        decided = self._decided(
-            waiting.read(lambda file: file.fresh and _begins_before(file, end)),
-            waiting.read(lambda file: not file.fresh and _begins_before(file, end)),
-            seen.read(lambda _: True),
-            (begin, end),
-        )
+        rows = self._decided(waiting, begin, end)
         waiting.drop(lambda file: file.high is not None and file.high < end)
-        waiting.fold(lambda rows: self._candidates(_from(rows, end)))
-        if decided is None:
-            return None
-        seen.append(self._seen(decided))
-        if self.logical.within is not None and end != MIN_WATERMARK:
-            horizon = end - 2 * self.logical.within
-            seen.drop(lambda file: file.high is not None and file.high <= horizon)
-            seen.fold(lambda rows: rows.filter(f"{TIME} > {horizon}L"))
-        else:
-            seen.fold(lambda rows: rows)
-        return decided.drop(TIME)
+        waiting.fold(lambda frame: self._first(_from(frame, end)))
+        out = None
+        if rows is not None:
+            seen.append(self._kept(self._unseen(rows, seen.read(lambda _: True))))
+            kept = seen.read(lambda file: file.fresh)
+            out = None if kept is None else self._first(self._join(rows, kept, [f"one.{TIME} = other.{TIME}"], "left_semi"))
+        self._forget(seen, end)
+        return None if out is None else out.drop(TIME)
 
     def _timed(self, frame: DataFrame) -> DataFrame:
         time = self.logical.event_time
@@ -187,40 +188,48 @@ class FirstOfKeys(RelationalOperator):
             context.put_out(name, "late", lambda: rows.filter(late).drop(TIME))
         return context.count_late(name, rows, late).filter(f"NOT ({late})")
 
-    def _candidates(self, rows: DataFrame) -> DataFrame:
+    def _decided(self, waiting: StateRuns, begin: int, end: int) -> Rows:
+        """The rows whose time came in this epoch; those of earlier epochs before its beginning were decided there."""
+        if end == MIN_WATERMARK:
+            return None
+        new = waiting.read(lambda file: file.fresh and _begins_before(file, end))
+        old = waiting.read(lambda file: not file.fresh and _begins_before(file, end))
+        rows = None if old is None else _from(old, begin)
+        if new is not None:
+            rows = new if rows is None else new.unionByName(rows)
+        return rows if rows is None or end == MAX_WATERMARK else rows.filter(f"{TIME} < {end}L")
+
+    def _unseen(self, rows: DataFrame, seen: Rows) -> DataFrame:
+        """The rows that are no duplicates of rows that are out."""
+        if seen is None:
+            return rows
+        near = [] if self.logical.within is None else [f"abs(one.{TIME} - other.{TIME}) < {self.logical.within}L"]
+        return self._join(rows, seen, near, "left_anti")
+
+    def _kept(self, rows: DataFrame) -> DataFrame:
+        """The keys and times of the rows that are kept when one walks through the rows of each key by time."""
+        from pyspark.sql import functions as F
+
+        grouped = rows.groupBy(*self._keys)
+        if self.logical.within is None:
+            return grouped.agg(F.expr(f"min({TIME})").alias(TIME)).selectExpr(TIME, *self._keys)
+        keep = f"CASE WHEN size(a) = 0 OR t - element_at(a, -1) >= {self.logical.within}L THEN concat(a, array(t)) ELSE a END"
+        walk = f"aggregate(sort_array(collect_set({TIME})), CAST(array() AS ARRAY<BIGINT>), (a, t) -> {keep})"
+        return grouped.agg(F.expr(walk).alias("__kept")).selectExpr(f"explode(__kept) AS {TIME}", *self._keys)
+
+    def _first(self, rows: DataFrame) -> DataFrame:
         """The rows that may come out: of each key the first, or, if it can be new again, the first of each moment."""
         groups = self._keys if self.logical.within is None else [*self._keys, TIME]
         return first_rows(rows, groups, (), self.logical.event_time, 1).drop(NUMBER)
 
-    def _seen(self, rows: DataFrame) -> DataFrame:
-        return rows.selectExpr(TIME, *self._keys)
-
-    def _decided(self, new: Rows, old: Rows, seen: Rows, epoch: tuple[int, int]) -> Rows:
-        """The rows whose time has come and that are the first of their key."""
-        begin, end = epoch
-        rows = None if old is None else _from(old, begin)  # earlier ones were decided in earlier epochs
-        if new is not None:
-            rows = new if rows is None else new.unionByName(rows)
-        if rows is None:
-            return None
-        if end != MAX_WATERMARK:
-            rows = rows.filter("false" if end == MIN_WATERMARK else f"{TIME} < {end}L")
-        if seen is not None:
-            near = [] if self.logical.within is None else [f"abs(one.{TIME} - other.{TIME}) < {self.logical.within}L"]
-            rows = self._join(rows, seen, near, "left_anti")
-        return self._spaced(self._candidates(rows))
-
-    def _spaced(self, candidates: DataFrame) -> DataFrame:
-        """The candidates that are kept when one walks through them by time; at most one of each moment is given."""
-        from pyspark.sql import functions as F
-
-        if self.logical.within is None:
-            return candidates
-        keep = f"CASE WHEN size(a) = 0 OR t - element_at(a, -1) >= {self.logical.within}L THEN concat(a, array(t)) ELSE a END"
-        walk = f"aggregate(sort_array(collect_list({TIME})), CAST(array() AS ARRAY<BIGINT>), (a, t) -> {keep})"
-        kept = candidates.groupBy(*self._keys).agg(F.expr(walk).alias("__kept"))
-        moments = kept.selectExpr(*self._keys, f"explode(__kept) AS {TIME}")
-        return self._join(candidates, moments, [f"one.{TIME} = other.{TIME}"], "left_semi")
+    def _forget(self, seen: StateRuns, end: int) -> None:
+        """Let go of keys that no row that is still on time can be a duplicate of."""
+        if self.logical.within is None or end == MIN_WATERMARK:
+            seen.fold(lambda rows: rows)
+            return
+        horizon = end - 2 * self.logical.within
+        seen.drop(lambda file: file.high is not None and file.high <= horizon)
+        seen.fold(lambda rows: rows.filter(f"{TIME} > {horizon}L"))
 
     def _join(self, rows: DataFrame, others: DataFrame, conditions: list[str], how: str) -> DataFrame:
         from pyspark.sql import functions as F

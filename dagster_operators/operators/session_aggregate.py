@@ -1,9 +1,10 @@
 """Aggregation per key and session, with the mergeable partial results of open sessions as state.
 
-In an epoch the new rows become pieces of sessions, which are written as one run of the state (so an epoch costs what its new rows
-cost). Open sessions that a piece touches are merged with it: the merged session is written as a further run, together with a
-tombstone for each of its pieces. Sessions that the watermark closes are emitted once, with nothing more to merge. What has ended
-is no longer state: files in which everything has ended are dropped unread, the rest goes when runs are folded.
+In an epoch the new rows become pieces of sessions. As long as few sessions are open they are merged with the pieces and written
+anew. When many are, an epoch must cost what its new rows cost: then the pieces are written as one run of the state, the sessions
+that they touch are merged with them and written as a further run, and a tombstone takes the place of each row that was merged
+into another. Sessions that the watermark closes are emitted once, with nothing more to merge. What has ended is no longer
+state: files in which everything has ended are dropped unread, the rest goes when runs are folded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from typing_extensions import override
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.operators.aggregates import Decomposition, decompose
-from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.physical import (
+    Analysis,
+    RelationalOperator,
+    Rows,
+    RunFile,
+    StageContext,
+    StateRuns,
+    StateTable,
+    quoted,
+)
 from dagster_operators.operators.projection import from_columns
 from dagster_operators.operators.session import LAST, START, Session, merge_sessions
 from dagster_operators.operators.window_aggregate import WINDOW_END, WINDOW_START
@@ -27,10 +37,13 @@ from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-VERSION, DEAD = "__version", "__dead"
-"""The state's columns that say how often a session was merged, and whether the row is a tombstone of the session."""
+VERSION = "__version"
+"""The state's column that says how often a session was merged; with key, start and last row it tells each state of a session."""
 
 TIME = "__time"
+
+FEW = 500_000
+"""As long as the state has no more rows than this, all open sessions are written anew by an epoch with rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,14 +98,17 @@ class SessionAggregate(LogicalOperator):
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
-        """Three jobs: new pieces into the state, merged sessions into the state, and what closes."""
+        """Two jobs: new pieces merged with open sessions into the state, and what closes; four where many sessions are open."""
         return AggregateSessions(self)
 
 
 class AggregateSessions(RelationalOperator):
     """The lowering of :class:`SessionAggregate`."""
 
-    states: ClassVar[tuple[StateTable, ...]] = (StateTable("sessions", range_column=LAST),)
+    states: ClassVar[tuple[StateTable, ...]] = (
+        StateTable("sessions", range_column=LAST),
+        StateTable("tombstones", range_column=LAST),
+    )
 
     def __init__(self, logical: SessionAggregate) -> None:
         self.logical = logical
@@ -104,26 +120,64 @@ class AggregateSessions(RelationalOperator):
         panes = self._panes(self._timed(inputs[0]))
         self._parts = self._parts.for_partials(panes)
         sessions = self._pieces(panes)
-        return Analysis(self._finish(sessions), {"sessions": sessions}, {"late": inputs[0]})
+        states = {"sessions": sessions, "tombstones": sessions.selectExpr(*self._identity)}
+        return Analysis(self._finish(sessions), states, {"late": inputs[0]})
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
         name, window = self.logical.name, self.logical.window
         begin = context.watermark_begin(name)
-        state = context.state(name, "sessions")
+        sessions, tombstones = context.state(name, "sessions"), context.state(name, "tombstones")
         if inputs[0] is not None:
-            state.append(self._pieces(self._panes(self._on_time(context, self._timed(inputs[0]), begin))))
-            new = state.read(lambda file: file.fresh)
-            old = state.read(lambda file: not file.fresh and not window.is_over(file.high, begin))
-            if new is not None and old is not None:
-                state.append(self._merged(self._live(old, begin), new))
+            self._add(
+                sessions, tombstones, self._pieces(self._panes(self._on_time(context, self._timed(inputs[0]), begin))), begin
+            )
         end = context.watermark_end(name)
         closing = None
         if end > begin:
-            closing = state.read(lambda file: not window.is_over(file.high, begin) and _may_be_over(window, file.low, end))
-        state.drop(lambda file: window.is_over(file.high, end))
-        state.fold(lambda frame: self._without_dead(self._open(frame, end), frame))
-        return None if closing is None else self._finish(self._over(self._live(closing, begin), end))
+            closing = sessions.read(lambda file: not window.is_over(file.high, begin) and _may_be_over(window, file.low, end))
+        dead = tombstones.read(lambda file: not window.is_over(file.high, begin))
+        for state in (sessions, tombstones):
+            state.drop(lambda file: window.is_over(file.high, end))
+        sessions.fold(lambda frame: self._without(self._open(frame, end), dead))
+        tombstones.fold(lambda frame: self._open(frame, end).distinct())
+        return None if closing is None else self._finish(self._over(self._without(self._open(closing, begin), dead), end))
+
+    def _add(self, sessions: StateRuns, tombstones: StateRuns, pieces: DataFrame, begin: int) -> None:
+        """Merge new pieces with the open sessions."""
+        window, sizes = self.logical.window, []
+
+        def may_be_open(file: RunFile) -> bool:
+            if window.is_over(file.high, begin):
+                return False
+            sizes.append(file.rows)
+            return True
+
+        old = sessions.read(may_be_open)
+        dead = tombstones.read(lambda file: not window.is_over(file.high, begin))
+        if old is None:
+            sessions.append(pieces)
+            return
+        live = self._without(self._open(old, begin), dead)
+        if sum(sizes) <= FEW:
+            merged = merge_sessions(live.unionByName(pieces), self.logical.keys, window.gap, self._merges())
+            sessions.append(self._stored(merged, "0"))
+            sessions.drop(lambda file: not file.fresh)
+            tombstones.drop(lambda _: True)
+            return
+        sessions.append(pieces)
+        new = sessions.read(lambda file: file.fresh)
+        if new is None:
+            return
+        touched = self._touching(live, new)
+        tombstones.append(touched.unionByName(self._touching(new, touched)).selectExpr(*self._identity).distinct())
+        merging = tombstones.read(lambda file: file.fresh)
+        if merging is not None:
+            parts = live.unionByName(new)
+            grown = merge_sessions(
+                self._of(parts, merging, "left_semi"), self.logical.keys, window.gap, [*self._merges(), _next_version()]
+            )
+            sessions.append(self._stored(grown, "__next"))
 
     def _timed(self, frame: DataFrame) -> DataFrame:
         return frame.selectExpr("*", f"unix_micros(CAST({quoted(self.logical.event_time)} AS TIMESTAMP)) AS {TIME}")
@@ -150,33 +204,19 @@ class AggregateSessions(RelationalOperator):
 
     def _pieces(self, panes: DataFrame) -> DataFrame:
         """The sessions that new rows make up among themselves."""
-        merged = merge_sessions(panes, self.logical.keys, self.logical.window.gap, self._merges())
-        return self._stored(merged.selectExpr("*", f"0 AS {VERSION}"))
+        return self._stored(merge_sessions(panes, self.logical.keys, self.logical.window.gap, self._merges()), "0")
+
+    def _stored(self, sessions: DataFrame, version: str) -> DataFrame:
+        """Sessions as rows of the state."""
+        values = [part.column for part in self._parts.partials]
+        return sessions.selectExpr(*map(quoted, self.logical.keys), START, LAST, f"CAST({version} AS INT) AS {VERSION}", *values)
 
     def _merges(self) -> list[Column]:
         from pyspark.sql import functions as F
 
         return [F.expr(part.merge).alias(part.column) for part in self._parts.partials]
 
-    def _merged(self, old: DataFrame, new: DataFrame) -> DataFrame:
-        """The sessions that grow, and tombstones of all they are made of."""
-        from pyspark.sql import functions as F
-
-        touched = self._touching(old, new)
-        pieces = touched.unionByName(self._touching(new, touched))
-        version = F.expr(f"CAST(max({VERSION}) + 1 AS INT)").alias(VERSION)
-        grown = merge_sessions(pieces, self.logical.keys, self.logical.window.gap, [*self._merges(), version])
-        kinds = {field.name: field.dataType.simpleString() for field in new.schema.fields}
-        nothing = [f"CAST(NULL AS {kinds[part.column]}) AS {part.column}" for part in self._parts.partials]
-        tombstones = pieces.selectExpr(*self._identity()).distinct().selectExpr("*", *nothing, f"true AS {DEAD}")
-        return self._stored(grown).unionByName(tombstones)
-
-    def _stored(self, sessions: DataFrame) -> DataFrame:
-        """Sessions as rows of the state, where every partial result may be null, as it is in a tombstone."""
-        columns = [part.column for part in self._parts.partials]
-        values = [f"CASE WHEN {VERSION} >= 0 THEN {column} END AS {column}" for column in columns]
-        return sessions.selectExpr(*self._identity(), *values, f"false AS {DEAD}")
-
+    @property
     def _identity(self) -> list[str]:
         return [*map(quoted, self.logical.keys), START, LAST, VERSION]
 
@@ -201,21 +241,27 @@ class AggregateSessions(RelationalOperator):
     def _over(self, frame: DataFrame, watermark: int) -> DataFrame:
         return frame if watermark == MAX_WATERMARK else frame.filter(f"{LAST} <= {watermark - self.logical.window.gap}L")
 
-    def _live(self, frame: DataFrame, watermark: int) -> DataFrame:
-        """The sessions that are open at a watermark and not merged into others."""
-        still_open = self._open(frame, watermark)
-        return self._without_dead(still_open.filter(f"NOT {DEAD}"), still_open)
+    def _of(self, sessions: DataFrame, others: DataFrame, how: str) -> DataFrame:
+        """The sessions that are, or are not, among others."""
+        return self._semi(
+            sessions, others, self._identity, [f"one.{column} = other.{column}" for column in (START, LAST, VERSION)], how
+        )
 
-    def _without_dead(self, frame: DataFrame, all_rows: DataFrame) -> DataFrame:
-        """The rows but for sessions that have a tombstone; the tombstones themselves stay."""
-        same = [f"one.{column} = other.{column}" for column in (START, LAST, VERSION)]
-        return self._semi(frame, all_rows.filter(DEAD), self._identity(), [*same, f"NOT one.{DEAD}"], "left_anti")
+    def _without(self, sessions: DataFrame, dead: Rows) -> DataFrame:
+        """The sessions that were not merged into others."""
+        return sessions if dead is None else self._of(sessions, dead, "left_anti")
 
     def _finish(self, sessions: DataFrame) -> DataFrame:
         finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
         start = f"timestamp_micros({START}) AS {WINDOW_START}"
         stop = f"timestamp_micros({LAST} + {self.logical.window.gap}L) AS {WINDOW_END}"
         return sessions.selectExpr(*map(quoted, self.logical.keys), start, stop, *finals)
+
+
+def _next_version() -> Column:
+    from pyspark.sql import functions as F
+
+    return F.expr(f"max({VERSION}) + 1").alias("__next")
 
 
 def _may_be_over(window: Session, low: int | None, watermark: int) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import dagster_operators as do
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.operators import session_aggregate
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from tests.engines import SAIL
 from tests.operators.cut_input import QUICK, Cut, Found, Rows, at, cuts, plain, run
@@ -89,12 +90,15 @@ AGAIN = Cut([[{"k": "a", "v": 1, "ts": 5}] for _ in range(5)] + [[{"k": "a", "v"
 
 @pytest.mark.usefixtures("sail")
 @QUICK
-@example(CHAIN, 11, (1, 3), 2)
-@example(TOUCHING, 11, (1,), 2)
-@example(AGAIN, 11, (2,), 2)
-@given(cut=cuts(), gap=st.integers(1, 20), partitions=st.sampled_from([(1, 3), (2,)]), tier_length=st.sampled_from([2, 8]))
-def test_any_cut_gives_the_sessions_of_all_rows(cut: Cut, gap: int, partitions: tuple[int, ...], tier_length: int) -> None:
-    check(SAIL, cut, gap, partitions=partitions, tier_length=tier_length)
+@example(CHAIN, 11, 0, 2)
+@example(CHAIN, 11, 500_000, 8)
+@example(TOUCHING, 11, 0, 2)
+@example(AGAIN, 11, 0, 2)
+@given(cut=cuts(), gap=st.integers(1, 20), few=st.sampled_from([0, 2, 500_000]), tier_length=st.sampled_from([2, 8]))
+def test_any_cut_gives_the_sessions_of_all_rows(cut: Cut, gap: int, few: int, tier_length: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session_aggregate, "FEW", few)
+        check(SAIL, cut, gap, partitions=(1, 3), tier_length=tier_length)
 
 
 @pytest.mark.usefixtures("sail")

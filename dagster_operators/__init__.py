@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from dagster_operators.graph.state_tables import GlobalState, KeyedState, ListState, TimeState
     from dagster_operators.operators.applying import apply
     from dagster_operators.operators.arrow_operator import ArrowOperator
-    from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
+    from dagster_operators.operators.keyed_stream import KeyedStream
     from dagster_operators.operators.operator_context import Collector, OperatorContext
     from dagster_operators.operators.registry import OperatorConstructor, Registry, registry
     from dagster_operators.operators.session import Session
     from dagster_operators.operators.stream import Stream
+    from dagster_operators.operators.windowed_stream import WindowedStream
     from dagster_operators.operators.windows import Sliding, Tumbling, Window
     from dagster_operators.orchestration.definitions import build_definitions
     from dagster_operators.orchestration.engine import SparkEngine
@@ -67,7 +68,7 @@ _HOME = {
     "TimeState": "graph.state_tables",
     "Tumbling": "operators.windows",
     "Window": "operators.windows",
-    "WindowedStream": "operators.keyed_stream",
+    "WindowedStream": "operators.windowed_stream",
     "apply": "operators.applying",
     "registry": "operators.registry",
     "build_definitions": "orchestration.definitions",

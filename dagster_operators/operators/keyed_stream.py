@@ -1,4 +1,4 @@
-"""The fluent interface behind ``key_by`` and ``window``: a stream that is grouped and waits for its aggregates."""
+"""The fluent interface behind ``key_by``: a stream that is grouped and waits for its windows or its aggregates."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.apply import Apply
 from dagster_operators.operators.arrow_operator import ArrowOperator
 from dagster_operators.operators.deduplicate import DeduplicateFirst, DeduplicateLast
-from dagster_operators.operators.input_window_aggregate import InputWindowAggregate
 from dagster_operators.operators.interval_join import IntervalJoin, parse_bound
 from dagster_operators.operators.join_columns import How
 from dagster_operators.operators.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.projection import as_pairs
 from dagster_operators.operators.registry import registry
 from dagster_operators.operators.session import Session
-from dagster_operators.operators.session_aggregate import SessionAggregate
 from dagster_operators.operators.top_per_key import TopPerKey
-from dagster_operators.operators.top_per_window import TopPerWindow
-from dagster_operators.operators.window_aggregate import WINDOW_END, WINDOW_START, WindowAggregate
-from dagster_operators.operators.window_join import WindowJoin
+from dagster_operators.operators.window_aggregate import WINDOW_END, WINDOW_START
 from dagster_operators.operators.window_rows import InputWindow
+from dagster_operators.operators.windowed_stream import WindowedStream
 from dagster_operators.operators.windows import Window
 from dagster_operators.time.watermark import parse_duration
 
@@ -103,7 +100,7 @@ class KeyedStream:
             name: The operator's name; its state is addressed by it.
             more: Output column = Spark SQL aggregate, for example ``flights="count(*)"``.
         """
-        return self._add(KeyedAggregate, name, (), {**(aggregates or {}), **more}, event_time=self._stream.event_time)
+        return self.add_aggregate(KeyedAggregate, name, (), {**(aggregates or {}), **more}, event_time=self._stream.event_time)
 
     def top(self, n: int, *, by: str | Sequence[str], rank: str = "rank", name: str | None = None) -> Stream:
         """The first ``n`` rows of each key in an order: an updating stream with one row per key and rank.
@@ -194,7 +191,7 @@ class KeyedStream:
         chosen = None if columns is None else tuple(columns)
         return stream._join(IntervalJoin, (stream, right._stream), name, chain=chain, columns=chosen, **settings)  # noqa: SLF001
 
-    def _add(
+    def add_aggregate(
         self,
         operator: type[LogicalOperator],
         name: str | None,
@@ -202,8 +199,9 @@ class KeyedStream:
         aggregates: Mapping[str, str],
         **settings: Any,
     ) -> Stream:
+        """Put an operator behind the stream that aggregates per key; ``stem`` is the end of its name if it is given none."""
         dataflow = self._stream._dataflow  # noqa: SLF001
-        named = name or dataflow.fresh_name("_".join(("aggregate", *map(_word, self.keys), *stem)))
+        named = name or dataflow.fresh_name("_".join(("aggregate", *map(_word, self.keys), *map(_word, stem))))
         if not aggregates:
             raise PipelineError(
                 "there is nothing to aggregate",
@@ -244,99 +242,6 @@ def apply_to(
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-_AGGREGATES: Mapping[type, type[LogicalOperator]] = {
-    Window: WindowAggregate,
-    Session: SessionAggregate,
-    InputWindow: InputWindowAggregate,
-}
-
-
-class WindowedStream:
-    """A stream grouped by key columns and windows, waiting for its aggregates or for a stream to be joined with.
-
-    Attributes:
-        window: The windows.
-    """
-
-    def __init__(self, keyed: KeyedStream, window: Window | Session | InputWindow, event_time: str) -> None:
-        self._keyed = keyed
-        self._event_time = event_time
-        self.window = window
-
-    def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
-        """One row per key and window, once the window is closed: the keys, ``window_start``, ``window_end`` and the aggregates.
-
-        Args:
-            aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
-            name: The operator's name; its state is addressed by it.
-            more: Output column = Spark SQL aggregate, for example ``mean_delay="avg(dep_delay)"``.
-        """
-        size = _word("per " + str(self.window).removeprefix("tumbling ").removeprefix("sliding "))
-        wanted, settings = {**(aggregates or {}), **more}, {"window": self.window, "event_time": self._event_time}
-        return self._keyed._add(_AGGREGATES[type(self.window)], name, (size,), wanted, **settings)  # noqa: SLF001
-
-    def top(self, n: int, *, by: str | Sequence[str], rank: str = "rank", name: str | None = None) -> Stream:
-        """The first ``n`` rows of each key and window in an order, once the window is closed.
-
-        Args:
-            n: How many rows of each key and window.
-            by: What comes behind ORDER BY: ``"price DESC, volume"``. Between equal rows the event time decides, then all columns.
-            rank: The column with the row's place, from 1.
-            name: The operator's name; its state is addressed by it.
-
-        Raises:
-            PipelineError: The windows are sessions.
-        """
-        stream = self._keyed._stream  # noqa: SLF001
-        if isinstance(self.window, Session):
-            raise PipelineError(
-                "a session has no top rows, since where it begins and ends is only known when it closes",
-                pipeline=stream._dataflow.name,  # noqa: SLF001
-                operator=name or stream.name,
-                remedy="use max_by(...) in aggregate; or top over the sessions themselves: .window().top(...)",
-            )
-        settings: dict[str, Any] = {"keys": self._keyed.keys, "window": self.window, "event_time": self._event_time}
-        order = (by,) if isinstance(by, str) else tuple(by)
-        return stream._add(TopPerWindow, name, n=n, by=order, rank=rank, **settings)  # noqa: SLF001
-
-    def join(
-        self,
-        right: WindowedStream,
-        *,
-        how: How = "inner",
-        columns: Sequence[str] | None = None,
-        name: str | None = None,
-        chain: bool = True,
-    ) -> Stream:
-        """Pairs of rows of two streams with the same key and window, once the window is closed.
-
-        Args:
-            right: The other stream, with as many keys and the same windows. Keys are compared in order; null equals nothing.
-            how: ``inner``, or ``left``, ``right``, ``full`` to have rows without a partner come out with nulls, too.
-            columns: Which further columns of both sides to hand on; by default all but the keys.
-            name: The operator's name; its state is addressed by it.
-            chain: Whether it may share a stage with the operators before it.
-
-        Raises:
-            PipelineError: The windows differ, or they are sessions.
-            SchemaError: Both sides have a column of one name; rename one.
-        """
-        stream = self._keyed._stream  # noqa: SLF001
-        where = {"pipeline": stream._dataflow.name, "operator": name or stream.name}  # noqa: SLF001
-        if not isinstance(right, WindowedStream):
-            raise PipelineError(f"{right!r} is no stream in windows", **where, remedy="write join(other.key_by(...).window(...))")
-        if isinstance(self.window, Session) or self.window != right.window:
-            raise PipelineError(
-                f"a join needs the same windows on both sides, and no sessions: {self.window} and {right.window}",
-                **where,
-                remedy="use one Tumbling or Sliding for both; or interval_join, for rows that are near each other in time",
-            )
-        settings = {"keys": self._keyed.keys, "right_keys": right._keyed.keys, "window": self.window, "how": how}
-        times, chosen = (self._event_time, right._event_time), None if columns is None else tuple(columns)
-        both = (stream, right._keyed._stream)  # noqa: SLF001
-        return stream._join(WindowJoin, both, name, chain=chain, event_times=times, columns=chosen, **settings)  # noqa: SLF001
 
 
 def _word(text: str) -> str:

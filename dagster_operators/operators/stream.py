@@ -17,7 +17,7 @@ from dagster_operators.graph.side_output import SideOutput
 from dagster_operators.graph.sink_target import SinkTarget
 from dagster_operators.operators.arrow_operator import ArrowOperator
 from dagster_operators.operators.flat_map import FlatMap
-from dagster_operators.operators.keyed_stream import KeyedStream, WindowedStream
+from dagster_operators.operators.keyed_stream import KeyedStream
 from dagster_operators.operators.lookup import Lookup
 from dagster_operators.operators.map_async import MapAsync
 from dagster_operators.operators.physical import quoted
@@ -27,6 +27,7 @@ from dagster_operators.operators.source import Described
 from dagster_operators.operators.transform import Transform
 from dagster_operators.operators.union import Union
 from dagster_operators.operators.unnest import unnest_call
+from dagster_operators.operators.windowed_stream import WindowedStream
 from dagster_operators.operators.windows import Window
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dagster_operators import MemorySource, Pipeline, Tumbling, udaf
+from dagster_operators import MemorySource, Pipeline, Sliding, udaf
 from dagster_operators.errors import PipelineError, SchemaError, UserFunctionError
 from dagster_operators.graph import user_functions
 from tests.engines import ENGINES, SAIL
@@ -128,12 +128,13 @@ def check(batches: list[list[tuple[Any, ...]]], root: Path, engine: str) -> None
     pipeline = Pipeline("p", root=str(root), engine=ENGINES[engine])
     rows = pipeline.source("rows", MemorySource(batches, schema=SCHEMA), event_time="t", lateness="1 hour", finished=True)
     rows.key_by("k").aggregate(AGGREGATES).to_table("keyed")
-    rows.key_by("k").window(Tumbling("20s")).aggregate(AGGREGATES).to_table("windowed")
+    rows.key_by("k").window(Sliding("40s", "20s")).aggregate(AGGREGATES).to_table("windowed")
     pipeline.run_until_caught_up()
     keyed, windowed = defaultdict(list), defaultdict(list)
     for row in (row for batch in batches for row in batch):
         keyed[row[0]].append(row)
-        windowed[row[0], (row[3] - START).seconds // 20].append(row)
+        for window in (0, -1):
+            windowed[row[0], (row[3] - START).seconds // 20 + window].append(row)
     names = tuple(AGGREGATES)
     found = {row["k"]: tuple(row[name] for name in names) for row in pipeline.read("keyed").collect()}
     assert found == {key: expected(group) for key, group in keyed.items()}

@@ -154,7 +154,8 @@ class JoinWindows(RelationalOperator):
         closing = [waiting.closing(state, begin, end) for waiting, state in zip(self._waiting, states, strict=True)]
         for state, waiting in zip(states, self._waiting, strict=True):
             waiting.tidy(state, end)
-        if any(closing[SIDES.index(side)] is None for side in _NEEDED[self.logical.how]) or closing == [None, None]:
+        nothing = [side for side, rows in zip(SIDES, closing, strict=True) if rows is None]
+        if len(nothing) == len(SIDES) or set(nothing) & _NEEDED[self.logical.how]:
             return None
         empty = [context.session.createDataFrame([], schema) for schema in self._schemas]
         left, right = (empty[number] if rows is None else rows for number, rows in enumerate(closing))
@@ -183,5 +184,5 @@ class JoinWindows(RelationalOperator):
         return joined.selectExpr(*merged_keys(self._columns), *bounds, *map(quoted, self._columns.values))
 
 
-_NEEDED = {"inner": ("left", "right"), "left": ("left",), "right": ("right",), "full": ()}
+_NEEDED: dict[How, set[str]] = {"inner": {"left", "right"}, "left": {"left"}, "right": {"right"}, "full": set()}
 """The sides without whose rows nothing comes out."""

@@ -67,7 +67,7 @@ def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, p
         "dagster/row_count": sum(file.rows for file in files),
         "dagster/uri": table.uri,
         "dagster/column_schema": column_schema(coordinator.schema(dataset, version)),
-        "late_rows": sum(complete.late_rows.get(operator, 0) for operator in table.operators),
+        "late_rows": sum(rows for name, rows in complete.late_rows.items() if name.partition(".")[0] in table.operators),
         "seconds": round(complete.seconds.get(table.stage.name, 0.0), 3),
     }
     if table.lineage:

@@ -71,9 +71,15 @@ class KeyTable:
         rows, _ = self._probe(hashes, keys)
         return rows
 
-    def put(self, hashes: np.ndarray, columns: list[Any]) -> None:
-        """Store rows, given as one array for each column; of equal keys the last row stays."""
-        rows = self._rows_for(hashes, columns)
+    def put(self, hashes: np.ndarray, columns: list[Any], known: np.ndarray | None = None) -> None:
+        """Store rows, given as one array for each column; of equal keys the last row stays.
+
+        Args:
+            hashes: The keys' hashes.
+            columns: All columns.
+            known: What ``find`` gave for these keys, if they were looked for before.
+        """
+        rows = self._rows_for(hashes, columns, known)
         for name, column in zip(self._names, columns, strict=True):
             if name not in self._key:
                 self._columns[name].replace(rows, column)
@@ -88,12 +94,16 @@ class KeyTable:
     def _keys_of(self, columns: list[Any]) -> list[Any]:
         return [column for name, column in zip(self._names, columns, strict=True) if name in self._key]
 
-    def _rows_for(self, hashes: np.ndarray, columns: list[Any]) -> np.ndarray:
+    def _rows_for(self, hashes: np.ndarray, columns: list[Any], known: np.ndarray | None) -> np.ndarray:
         """The row of each key; new keys get one, whose values are still to be set."""
         self._make_room(len(hashes))
         keys = self._keys_of(columns)
-        rows, slots = self._probe(hashes, keys)
-        missing = np.flatnonzero(rows == _EMPTY)
+        if known is None:
+            rows, slots = self._probe(hashes, keys)
+            missing = np.flatnonzero(rows == _EMPTY)
+        else:
+            rows, slots = known.copy(), np.zeros(len(known), np.int64)
+            missing = self._probe_again(hashes, keys, rows, slots)
         while missing.size:
             # All of them write their number into the slot they found empty; those who read it back have won it.
             self._slot_rows[slots[missing]] = missing
@@ -112,11 +122,16 @@ class KeyTable:
             self._hashes[added] = hashes[winners]
             self._deleted[added] = False
             rows[winners] = added
-            missing = missing[rows[missing] == _EMPTY]
-            if missing.size:
-                rows[missing], slots[missing] = self._probe(hashes[missing], _take(keys, missing))
-                missing = missing[rows[missing] == _EMPTY]
+            missing = self._probe_again(hashes, keys, rows, slots)
         return rows
+
+    def _probe_again(self, hashes: np.ndarray, keys: list[Any], rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
+        """Look for the keys that have no row yet; which of them still have none."""
+        missing = np.flatnonzero(rows == _EMPTY)
+        if missing.size:
+            rows[missing], slots[missing] = self._probe(hashes[missing], _take(keys, missing))
+        still: np.ndarray = missing[rows[missing] == _EMPTY]
+        return still
 
     def _make_room(self, more: int) -> None:
         """Keep at least half of the slots empty."""
@@ -156,13 +171,19 @@ class KeyTable:
         if not self._count:
             return
         while looking.size:
-            at = slots[looking]
-            there = self._slot_rows[at]
-            same = (self._hashes[there] == hashes[looking]) & (there != _EMPTY)
-            rows[looking[same]] = there[same]
-            on = ~same & (there != _EMPTY)
-            looking = looking[on]
-            slots[looking] = (at[on] + 1) & self._mask
+            everyone = looking.size == slots.size
+            at = slots if everyone else slots.take(looking)
+            there = self._slot_rows.take(at)
+            taken = there != _EMPTY
+            same = self._hashes.take(there) == (hashes if everyone else hashes.take(looking))
+            same &= taken
+            if everyone:
+                np.copyto(rows, there, where=same)
+            else:
+                rows[looking[same]] = there[same]
+            on = np.flatnonzero(taken & ~same)
+            looking = looking.take(on)
+            slots[looking] = (at.take(on) + 1) & self._mask
 
 
 def _take(columns: list[Any], rows: np.ndarray) -> list[Any]:

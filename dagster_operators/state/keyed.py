@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as kinds
 
 from dagster_operators.graph.state_tables import DELETED
 from dagster_operators.state.columns import to_numpy
@@ -38,6 +39,7 @@ class KeyedHandle(Handle):
     def __init__(self, layers: Layers) -> None:
         super().__init__(layers)
         self._table = KeyTable(self._place.schema, self._place.declaration.key)
+        self._sought: _Sought | None = None
 
     def get(self, keys: Any) -> pa.Table:
         """The row of each key, in the order of the keys given; where there is none, all but the key is null.
@@ -70,7 +72,8 @@ class KeyedHandle(Handle):
         """
         columns = self._place.columns(rows, self._place.schema.names)
         if len(columns[0]):
-            self._table.put(self._place.hash(self._keys_of(columns)), columns)
+            hashes, known = self._hash(self._keys_of(columns))
+            self._table.put(hashes, columns, known)
             self.spill_if_large(self._table.nbytes)
 
     def delete(self, keys: Any) -> None:
@@ -113,13 +116,25 @@ class KeyedHandle(Handle):
     def forget_written(self) -> None:
         """Begin anew, because what was written is stored elsewhere."""
         self._table = KeyTable(self._place.schema, self._place.declaration.key)
+        self._sought = None
+
+    def _hash(self, keys: list[Any]) -> tuple[np.ndarray, np.ndarray | None]:
+        """The hashes of keys, and their rows in the table if these keys were the last ones looked for.
+
+        Text cannot be changed in place, so its hash stands; numbers may lie in someone's numpy array, so theirs is compared.
+        """
+        sought = self._sought
+        if sought is None or not sought.is_for(keys):
+            return self._place.hash(keys), None
+        hashes = sought.hashes if sought.is_text else self._place.hash(keys)
+        return hashes, sought.rows if np.array_equal(hashes, sought.hashes) else None
 
     def _keys_of(self, columns: list[Any]) -> list[Any]:
         return [column for name, column in zip(self._place.schema.names, columns, strict=True) if name in self._place.key]
 
     def _lookup(self, keys: list[Any], names: Sequence[str]) -> tuple[dict[str, Any], np.ndarray]:
         """The values of keys in some columns, null where there is no row, and which keys have a row."""
-        hashes = self._place.hash(keys)
+        hashes, _ = self._hash(keys)
         finds = self._find(hashes, keys)
         at = np.full(len(hashes), -1, np.int64)  # the place of each key's row in the pieces found, one after the other
         total = 0
@@ -152,6 +167,7 @@ class KeyedHandle(Handle):
         """Where each key's newest row is, for those that have one that is not deleted."""
         finds = []
         rows = self._table.find(hashes, keys)
+        self._sought = _Sought(keys, hashes, rows)
         here = rows >= 0
         live = np.flatnonzero(here & ~self._table.deleted[rows]) if len(self._table) else np.zeros(0, np.int64)
         if live.size:
@@ -174,6 +190,25 @@ class KeyedHandle(Handle):
             if not left.size:
                 break
         return finds
+
+
+class _Sought:
+    """Keys that were looked for, and where they were in the table of the epoch's rows. Rows there stay where they are."""
+
+    def __init__(self, keys: list[Any], hashes: np.ndarray, rows: np.ndarray) -> None:
+        self._keys = keys  # kept, so that nothing else can be at the same addresses
+        self._addresses = [_addresses(key) for key in keys]
+        self.hashes = hashes
+        self.rows = rows
+        self.is_text = all(kinds.is_string(key.type) for key in keys)
+
+    def is_for(self, keys: list[Any]) -> bool:
+        """Whether these are the same arrays."""
+        return [_addresses(key) for key in keys] == self._addresses
+
+
+def _addresses(array: Any) -> list[int | None]:
+    return [len(array), array.offset, *(None if buffer is None else buffer.address for buffer in array.buffers())]
 
 
 class _Find:

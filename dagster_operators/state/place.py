@@ -81,7 +81,9 @@ class Place:
         return found
 
     def _column(self, column: Any, name: str) -> Any:
-        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        array = column
+        if isinstance(column, pa.ChunkedArray):
+            array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         wanted = self.schema.field(name).type
         if array.type != wanted:
             try:

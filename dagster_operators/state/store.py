@@ -178,9 +178,9 @@ class StateStore(Mapping[str, Any]):
         runs = handle.merge(merge.files, oldest=merge.oldest)
         return self._run_files[name].write(runs, (merge.first_epoch, merge.last_epoch), merge.level)
 
-    def export(self) -> dict[str, Any]:
-        """All rows of this subtask by table, with the stored columns, for :meth:`load`."""
-        return {name: self[name].export() for name in self._tables}
+    def export(self, *kinds: str) -> dict[str, Any]:
+        """All rows of this subtask by table, with the stored columns, for :meth:`load`; those of some kinds of state, or all."""
+        return {name: self[name].export() for name, table in self._tables.items() if not kinds or table.kind in kinds}
 
     def load(self, exports: Sequence[Mapping[str, Any]]) -> None:
         """Take over this subtask's share of what the stores of all subtasks exported, at whatever parallelism they were."""
@@ -188,15 +188,20 @@ class StateStore(Mapping[str, Any]):
             if tables := [export[name] for export in exports if name in export]:
                 self[name].load(tables)
 
-    def successor(
-        self, exports: Sequence[Mapping[str, Any]], epoch: int, subtask: int, parallelism: int, watermark: int | None
-    ) -> StateStore:
-        """A store in memory of the same operator for another epoch and subtask, with its share of what was exported."""
+    def go_on(self, exports: Sequence[Mapping[str, Any]], epoch: int, watermark: int) -> None:
+        """Become the store of the next epoch, in memory, with what the other subtasks' exports say of global state."""
+        self._owner.epoch, self._owner.watermark = epoch, watermark
+        for name, declaration in self._tables.items():
+            if declaration.kind == "global":
+                self._handles[name] = self._open(name)
+                self[name].load([export[name] for export in exports])
+
+    def rescaled(self, exports: Sequence[Mapping[str, Any]], epoch: int, watermark: int, subtask: int, count: int) -> StateStore:
+        """A store in memory of the same operator for another parallelism, with its share of what was exported."""
         own = self._owner
         store = StateStore(
-            self._tables, operator=own.operator, epoch=epoch, subtask=subtask, parallelism=parallelism,
-            watermark=own.watermark if watermark is None else watermark, stream_key=own.stream_key,
-            memory_limit=self._memory_limit, hasher=own.hasher,
+            self._tables, operator=own.operator, epoch=epoch, subtask=subtask, parallelism=count, watermark=watermark,
+            stream_key=own.stream_key, memory_limit=self._memory_limit, hasher=own.hasher,
         )  # fmt: skip
         store.load(exports)
         return store
@@ -208,11 +213,17 @@ def next_epoch(
     """The stores of the next epoch, in memory alone: what a test harness has instead of files.
 
     Args:
-        stores: The stores of all subtasks at the end of an epoch.
+        stores: The stores of all subtasks at the end of an epoch, opened without files. Use those returned instead.
         epoch: The next epoch.
         parallelism: How many subtasks it has; as many as before if None.
         watermark: In microseconds; as before if None.
     """
     count = parallelism or len(stores)
-    exports = [store.export() for store in stores]
-    return [stores[0].successor(exports, epoch, subtask, count, watermark) for subtask in range(count)]
+    time = stores[0].watermark if watermark is None else watermark
+    if count != len(stores):
+        exports = [store.export() for store in stores]
+        return [stores[0].rescaled(exports, epoch, time, subtask, count) for subtask in range(count)]
+    exports = [store.export("global") for store in stores]
+    for store in stores:
+        store.go_on(exports, epoch, time)
+    return list(stores)

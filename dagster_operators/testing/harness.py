@@ -22,7 +22,7 @@ from dagster_operators.operators.apply import Apply, declared_state, fresh, port
 from dagster_operators.operators.arrow_operator import MAIN, ArrowOperator
 from dagster_operators.runtime.batch.subtask import Link, Place, Report, Subtask
 from dagster_operators.state.key_hash import hash_columns, subtasks
-from dagster_operators.state.store import StateStore
+from dagster_operators.state.store import StateStore, next_epoch
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, to_micros
 
 Rows: TypeAlias = "Sequence[Mapping[str, Any]] | pa.RecordBatch | pa.Table"
@@ -223,8 +223,8 @@ class OperatorHarness:
     def _begin(self, epoch: int) -> None:
         self.epoch = epoch
         self._subtasks = []
+        self._stores = next_epoch(self._stores, epoch=epoch, watermark=self.watermark)
         for number, store in enumerate(self._stores):
-            store.watermark = self.watermark
             operator = fresh(self._logical.arrow)
             link = Link(
                 self._logical.name, operator, self.ports, frozenset(self.ports), self._logical.keys[0], store, self.held,

@@ -8,7 +8,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -145,6 +147,30 @@ def test_equal_floats_are_one_key() -> None:
     state.put(pa.table({"k": [0.0, float("nan")], "v": pa.array([1, 2], pa.int32())}))
     state.put(pa.table({"k": [-0.0, -float("nan")], "v": pa.array([3, 4], pa.int32())}))
     assert sorted(state.scan()["v"].to_pylist()) == [3, 4]
+
+
+def test_keys_whose_memory_is_used_again_are_other_keys() -> None:
+    state = one_store(KeyedState("k long, v long", key="k"))
+    numbers = np.array([1, 2, 3])
+    state.put(pa.table({"k": [1, 2], "v": [1, 2]}))
+    state.get(pa.table({"k": pa.array(numbers)}))
+    numbers[:] = [2, 4, 5]
+    state.put(pa.table({"k": pa.array(numbers), "v": pa.array(numbers * 10)}))
+    assert sorted(state.scan()["v"].to_pylist()) == [1, 20, 40, 50]
+
+
+def test_a_put_of_the_keys_just_got() -> None:
+    state = one_store(KeyedState("k string, v long", key="k"), memory_limit=2000)
+    for start in range(0, 300, 30):
+        keys = pa.table({"k": [str(k % 70) for k in range(start, start + 40)]})
+        found = state.get(keys)["v"].fill_null(0)
+        if start % 60:
+            state.delete(pa.table({"k": [str(start % 70)]}))
+        state.put(pa.table({"k": keys["k"], "v": pc.add(found, 1)}))
+    expected: dict[str, int] = {}
+    for start in range(0, 300, 30):
+        expected |= {str(k % 70): expected.get(str(k % 70), 0) + 1 for k in range(start, start + 40)}
+    assert {row["k"]: row["v"] for row in state.scan().to_pylist()} == expected
 
 
 @pytest.mark.parametrize(

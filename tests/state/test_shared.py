@@ -11,8 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import dagster_operators as do
 from dagster_operators import GlobalState
 from dagster_operators.state.store import StateStore, next_epoch
+from dagster_operators.testing import OperatorHarness
 from tests.state.world import HASHERS, World
 
 DECLARATION = GlobalState("k string, n long", key="k")
@@ -65,3 +67,24 @@ def test_stores_in_memory_hand_over_what_a_dict_holds(epochs: list[Any]) -> None
     for epoch, (steps, parallelism, _) in enumerate(epochs, 2):
         stores = next_epoch(stores, epoch=epoch, parallelism=parallelism)
         expected = apply(stores, expected, steps)
+
+
+class SeenBefore(do.ArrowOperator):
+    """For each row how many keys all subtasks together had seen before its epoch."""
+
+    state = {"seen": GlobalState("k string", key="k")}
+
+    def output_schema(self, rows):
+        return "k string, before long"
+
+    def process_batch(self, batch, ctx, out):
+        before = ctx.state["seen"].all().num_rows
+        ctx.state["seen"].put(batch.select(["k"]))
+        out.collect(pa.table({"k": batch["k"], "before": pa.repeat(before, batch.num_rows)}))
+
+
+def test_an_operator_s_subtasks_see_each_other_s_rows_in_the_next_epoch() -> None:
+    with OperatorHarness(SeenBefore(), "k string", keys=["k"], parallelism=4) as harness:
+        keys = [{"k": str(number)} for number in range(40)]
+        assert {row["before"] for row in harness.run_epoch(keys)} == {0}
+        assert {row["before"] for row in harness.run_epoch(keys)} == {40}

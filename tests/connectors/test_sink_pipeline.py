@@ -314,12 +314,14 @@ BATCHES = [[("a", 1), ("b", 2)], [("a", 3), (None, 4)], [("c", 5)]]
 
 @pytest.mark.crash
 @pytest.mark.postgres
-@pytest.mark.parametrize("failpoint", ["sink:written#3", "after:append_decision#2"])
-def test_a_pipeline_that_is_killed_goes_on_with_both_sinks(sail, tmp_path, tables, failpoint):
-    child = multiprocessing.get_context("spawn").Process(target=child_epochs, args=(tmp_path, tables, failpoint))
+def test_a_pipeline_that_is_killed_goes_on_with_both_sinks(sail, tmp_path, tables):
+    """The second epoch is prepared in both and recorded; what the next run rolls back it writes anew from the staged files."""
+    arguments = (tmp_path, tables, "before:append_decision#2")
+    child = multiprocessing.get_context("spawn").Process(target=child_epochs, args=arguments)
     child.start()
     child.join(120)
     assert child.exitcode == -signal.SIGKILL
+    assert len(tables.prepared()) == 2
     pipeline = to_postgres(tmp_path, tables, BATCHES)
     pipeline.run_until_caught_up()
     assert sorted(tables.query("SELECT * FROM rows"), key=repr) == sorted((row for batch in BATCHES for row in batch), key=repr)

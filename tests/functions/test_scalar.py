@@ -141,7 +141,7 @@ def test_constants_come_as_columns(sail: SparkSession, tmp_path: Path) -> None:
     ("function", "problem"),
     [
         (lambda x: 1 // 0, "raised ZeroDivisionError: integer division"),
-        (lambda x: [1], "returned 1 values for 2 rows"),
+        (lambda x: [1, 2, 3], "returned 3 values for [12] rows"),
         (lambda x: ["a"] * len(x), "did not return int64"),
         (lambda x: 7, "returned 7, which is no column"),
     ],
@@ -156,7 +156,7 @@ def test_what_a_function_does_wrong_is_told(
         one_table(ENGINES[engine], tmp_path, [(5,), (6,)], "x int", "broken(x) AS y")
     where = caught.value.where
     assert (where["function"], where["stage"], where["epoch"]) == ("broken", "results", 1)
-    assert where.get("arguments", "(5)").startswith("(5)")
+    assert where.get("arguments", "(5)") in {"(5); (6)", "(5)", "(6)"}
     assert caught.value.remedy
 
 

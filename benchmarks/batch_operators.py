@@ -2,8 +2,8 @@
 
 Three claims, on embedded Spark with two shuffle partitions:
 
-- a pass-through ``ArrowOperator`` after ``key_by`` reaches 0.9 of the throughput of a bare shuffle + ``mapInArrow`` whose function writes
-  Parquet itself, over 10 million rows;
+- a pass-through ``ArrowOperator`` after ``key_by`` reaches 0.9 of the throughput of a bare shuffle + ``mapInArrow`` that
+  writes Parquet itself, over 10 million rows;
 - a keyed running sum over 10 million rows and 100,000 keys takes at most 1.5 times the bare pass-through;
 - an epoch that touches 10,000 of 10 million keys costs at most 1.5 times the same epoch over 100,000 keys.
 """
@@ -34,9 +34,11 @@ class PassThrough(do.ArrowOperator):
     """Puts out what comes in."""
 
     def output_schema(self, rows: pa.Schema) -> pa.Schema:
+        """The input's."""
         return rows
 
-    def process_batch(self, batch: pa.RecordBatch, ctx: object, out: do.Collector) -> None:
+    def process_batch(self, batch: pa.RecordBatch, _ctx: do.OperatorContext, out: do.Collector) -> None:
+        """Hand it on."""
         out.collect(batch)
 
 
@@ -45,10 +47,12 @@ class RunningSum(do.ArrowOperator):
 
     state = {"sums": do.KeyedState("k long, total long", key="k")}  # noqa: RUF012
 
-    def output_schema(self, rows: pa.Schema) -> str:
+    def output_schema(self, _rows: pa.Schema) -> str:
+        """The input's, and the sum."""
         return "k long, v long, total long"
 
     def process_batch(self, batch: pa.RecordBatch, ctx: do.OperatorContext, out: do.Collector) -> None:
+        """Sum up within the batch by key, from where the key stands."""
         keys, values = batch["k"].to_numpy(), batch["v"].to_numpy()
         order = np.argsort(keys, kind="stable")
         keys, values = keys[order], values[order]
@@ -108,7 +112,7 @@ class _Ours:
     """A pipeline with one operator that gets the same rows in every epoch."""
 
     def __init__(self, place: Path, data: Path, operator: do.ArrowOperator) -> None:
-        self._data = data
+        self.data = data
         self._input = place / "input"
         self._input.mkdir(parents=True)
         self._number = 0
@@ -118,7 +122,7 @@ class _Ours:
 
     def drop(self) -> None:
         """The next epoch's rows."""
-        for file in sorted(self._data.iterdir()):
+        for file in sorted(self.data.iterdir()):
             (self._input / f"{self._number:04d}-{file.name}").hardlink_to(file)
         self._number += 1
 
@@ -151,8 +155,8 @@ def _touching(place: Path, few: int, many: int, repeats: int) -> list[Claim]:
         ours = _Ours(folder, folder / "all", RunningSum())
         ours.drop()
         ours.run()
-        ours._data = folder / "some"
-        _files(ours._data, TOUCHED, keys, 1)
+        ours.data = folder / "some"
+        _files(ours.data, TOUCHED, keys, 1)
         pipelines.append(ours)
     small, large = pipelines
     before = (small.drop, large.drop)

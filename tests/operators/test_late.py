@@ -40,5 +40,5 @@ def test_late_rows_are_a_stream(sail, tmp_path, also_a_table):
 def test_an_operator_without_that_output_says_which_it_has(tmp_path):
     made = Pipeline("p", root=str(tmp_path))
     rows = made.source("rows", MemorySource(BATCHES, schema="k string, t timestamp"), event_time="t")
-    with pytest.raises(PipelineError, match="no output 'late'.*only its main output"):
+    with pytest.raises(PipelineError, match=r"no output 'late'.*only its main output"):
         rows.filter("k = 'a'").late()

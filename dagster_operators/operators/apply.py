@@ -122,8 +122,9 @@ class Apply(LogicalOperator):
     def chains_after(self, before: LogicalOperator) -> bool:
         if not before.batch:
             return True
-        alike = isinstance(before, Apply) and before.keys[0] == self.keys[0] and before.single == self.single
-        return alike and len(self.keys) == 1
+        if not isinstance(before, Apply) or before.holds_time:  # held times count for all subtasks, so they go by the manifest
+            return False
+        return before.keys[0] == self.keys[0] and before.single == self.single and len(self.keys) == 1
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

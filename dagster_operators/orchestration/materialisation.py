@@ -70,6 +70,7 @@ def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, p
         "late_rows": sum(rows for name, rows in complete.late_rows.items() if name.partition(".")[0] in table.operators),
         "seconds": round(complete.seconds.get(table.stage.name, 0.0), 3),
     }
+    metadata.update({name: value for name, value in complete.metrics.items() if name.partition(".")[0] in table.operators})
     if table.lineage:
         columns = {name: [dg.TableColumnDep(key, column) for key, column in origins] for name, origins in table.lineage.items()}
         metadata["dagster/column_lineage"] = dg.TableColumnLineage(columns)

@@ -248,3 +248,30 @@ def test_what_is_put_out_must_fit_the_declared_schema(sail, tmp_path):
     with pytest.raises(SchemaError, match="column 't' is not in the schema") as raised:
         pipeline.run_epoch()
     assert raised.value.operator == "wrong"
+
+
+class Delayed(RunningTotal):
+    """Holds its output's time an hour back."""
+
+    def handle_watermark(self, watermark, ctx, out):
+        return watermark - 3_600_000_000
+
+
+def test_held_time_begins_a_new_stage_and_counts_for_what_follows(sail, tmp_path):
+    class Seen(Split):
+        def output_schema(self, rows):
+            return "watermark long"
+
+        def process_batch(self, batch, ctx, out):
+            out.collect(pa.table({"watermark": [ctx.watermark]}))
+
+    pipeline, rows = source(tmp_path)
+    delayed = rows.key_by("k").apply(Delayed(), name="delayed")
+    delayed.key_by("k").apply(Seen()).to_table("seen")
+    assert "chain: seen" in pipeline.explain()
+    pipeline.run_until_caught_up()
+    history = pipeline.history()
+    held = [complete.watermarks["rows"] - 3_600_000_000 for complete in history]
+    assert [complete.watermarks["delayed"] for complete in history] == held
+    assert {row.watermark for row in pipeline.read("seen").collect()} == {-(2**63), *held[:-1]}
+    assert "delayed" not in pipeline.run_epoch().watermarks

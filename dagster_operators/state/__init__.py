@@ -1,1 +1,1 @@
-"""Operator state between epochs: how its runs are pruned and compacted."""
+"""Operator state between epochs: tables of runs, looked up and changed by the workers, merged within the transaction."""

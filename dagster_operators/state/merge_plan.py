@@ -1,9 +1,9 @@
 """Which runs of a state table to merge, and which files hold nothing any more: pure functions of the table's files.
 
 The policy is universal (size-tiered) compaction, as RocksDB and Apache Paimon know it: eight neighbouring runs of a level
-become one of the next, and when the runs above the base hold a quarter of its rows, all are folded into a new base. So a row is
-rewritten once a level, and a key is looked up in few runs. A merge takes all files of neighbouring epochs, whichever subtask
-wrote them, so the order of runs stays that of their epochs; each subtask does its own share of it.
+become one of the next, and when the runs above the oldest one, the base, hold a quarter of its rows, all become a new base. So
+a row is rewritten once a level, and a key is looked up in few runs. A merge takes all files of neighbouring epochs, whichever
+subtask wrote them, so the order of runs stays that of their epochs; each subtask does its own share of it.
 """
 
 from __future__ import annotations
@@ -60,12 +60,13 @@ def plan_merges(declaration: StateTable, files: Iterable[StateFile]) -> list[Mer
     tier = _full_tier(runs)
     if tier is None:
         return []
-    start, end = tier
-    has_base = runs[0][0].level == BASE
-    above = sum(_rows(run) for run in runs[has_base:])
-    if declaration.kind != "time" and (not has_base or above >= FOLD_SHARE * _rows(runs[0])):
-        return [_merge(runs, 0, len(runs), BASE)]
-    return [_merge(runs, start, end, min(runs[start][0].level + 1, BASE - 1))]
+    if declaration.kind != "time":  # whose old runs leave when their rows expire, so a base would only be rewritten
+        base, above = runs[0], runs[1:]
+        if sum(map(_rows, above)) >= FOLD_SHARE * _rows(base):
+            return [_merge(runs, BASE, oldest=True)]
+        tier = _full_tier(above)
+        return [_merge(above[slice(*tier)], above[tier[0]][0].level + 1, oldest=False)] if tier else []
+    return [_merge(runs[slice(*tier)], runs[tier[0]][0].level + 1, oldest=tier[0] == 0)]
 
 
 def _full_tier(runs: list[list[StateFile]]) -> tuple[int, int] | None:
@@ -84,9 +85,9 @@ def _rows(run: list[StateFile]) -> int:
     return sum(file.rows for file in run)
 
 
-def _merge(runs: list[list[StateFile]], start: int, end: int, level: int) -> Merge:
-    files = tuple(file for run in runs[start:end] for file in run)
-    return Merge(files, files[0].first_epoch, files[-1].last_epoch, level, start == 0)
+def _merge(runs: list[list[StateFile]], level: int, *, oldest: bool) -> Merge:
+    files = tuple(file for run in runs for file in run)
+    return Merge(files, files[0].first_epoch, files[-1].last_epoch, min(level, BASE), oldest)
 
 
 def expired_files(declaration: StateTable, files: Iterable[StateFile], watermark: int) -> list[StateFile]:

@@ -42,6 +42,19 @@ def test_runs_stay_few_and_little_is_rewritten() -> None:
     assert simulate(TimeState("t bigint", time="t"), 600, 1000, 10**9) <= (24, 4)
 
 
+def test_a_large_first_epoch_is_not_soon_rewritten() -> None:
+    files = [new_file("", 1_000_000, epochs=(1, 1), hashes=(0, 9))]
+    for epoch in range(2, 40):
+        for merge in plan_merges(KEYED, files):
+            check(merge, files)
+            assert merge.first_epoch > 1
+            rows = sum(file.rows for file in merge.files)
+            files = [file for file in files if file not in merge.files]
+            files.append(new_file("", rows, epochs=(merge.first_epoch, merge.last_epoch), level=merge.level, hashes=(0, 9)))
+        files.append(new_file("", 1000, epochs=(epoch, epoch), hashes=(0, 9)))
+    assert len(files) <= 14
+
+
 def test_a_file_with_a_later_row_of_an_older_key_stays() -> None:
     old = new_file("", 1, epochs=(1, 1), hashes=(0, 9), times=(100, 100))
     new = new_file("", 1, epochs=(2, 2), hashes=(5, 20), times=(3, 3))

@@ -13,8 +13,9 @@ import hashlib
 from dataclasses import dataclass
 
 from dagster_operators.errors import PipelineError
-from dagster_operators.graph.dataflow import Dataflow, Node, Table
+from dagster_operators.graph.dataflow import Check, Dataflow, Node, Table
 from dagster_operators.graph.side_output import SideOutput
+from dagster_operators.graph.user_functions import contents_of
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,12 @@ def _name(dataflow: Dataflow, node: str) -> str:
     return node if node.lower() not in taken else f"{node}_stream"
 
 
+def _check(item: tuple[str, Check]) -> tuple[object, ...]:
+    name, check = item
+    functions = contents_of(check.expression)
+    return (name, check.expression, check.blocking, *sorted(functions.items()))
+
+
 def _stage(dataflow: Dataflow, groups: dict[str, tuple[str, ...]], members: tuple[str, ...]) -> Stage:
     outside = dict.fromkeys(name for member in members for name in dataflow.nodes[member].inputs if name not in members)
     upstream = tuple(dict.fromkeys(_name(dataflow, _main(dataflow, groups[name])) for name in outside))
@@ -156,7 +163,7 @@ def _stage(dataflow: Dataflow, groups: dict[str, tuple[str, ...]], members: tupl
     outputs = tuple(Output(node, _name(dataflow, node), dataflow.table_of(node)) for node in written)
     parts = [dataflow.nodes[name].operator.fingerprint() for name in members]
     tables = [
-        (output.name, sorted((name, check.expression, check.blocking) for name, check in output.table.checks.items()))
+        (output.name, sorted(map(_check, output.table.checks.items())))
         for output in outputs
         if output.table
     ]

@@ -1,4 +1,4 @@
-"""Kills processes that run an operator with every kind of state; each goes on at another parallelism, nothing is lost or doubled."""
+"""Kills processes that run an operator with every kind of state; each goes on at another parallelism, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -81,9 +81,13 @@ class Run:
             names: What the columns are called here.
             places: Where in the columns the key of each hash is; in the same order if None.
         """
-        rows = np.searchsorted(self.hashes, hashes)
         found = np.full(len(hashes), -1, np.int64)
-        looking = np.arange(len(hashes))
+        if not len(self):
+            return found
+        start, end = np.searchsorted(hashes, self.hashes[0]), np.searchsorted(hashes, self.hashes[-1], "right")
+        looking = np.arange(start, end)
+        rows = np.zeros(len(hashes), np.int64)
+        rows[start:end] = np.searchsorted(self.hashes, hashes[start:end])
         while True:
             at = rows[looking]
             inside = at < len(self.hashes)

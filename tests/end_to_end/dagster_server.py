@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -19,8 +20,16 @@ _SETTINGS = """\
 telemetry: {enabled: false}
 nux: {enabled: false}
 run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}
+code_servers: {local_startup_timeout: 300}
 """
 """Runs start without the daemon, nothing is sent anywhere, and no dialog asks for an address."""
+
+_LOADED = """
+{ workspaceOrError { ... on Workspace { locationEntries { locationOrLoadError {
+    __typename ... on PythonError { message }
+} } } } }
+"""
+"""Asks for the definitions, or the error that they could not be loaded for; the server comes up in either case."""
 
 _REPOSITORY = Path(__file__).parents[2]
 
@@ -63,12 +72,21 @@ def _free_port() -> int:
 
 
 def _wait(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 120
+    """Until the definitions are loaded, or it is clear that they will not be."""
+    deadline, said = time.monotonic() + 300, ""
+    query = urllib.request.Request(  # noqa: S310 - our own loopback address
+        f"{address}/graphql", json.dumps({"query": _LOADED}).encode(), {"Content-Type": "application/json"}
+    )
     while time.monotonic() < deadline and server.poll() is None:
         try:
-            urllib.request.urlopen(f"{address}/server_info", timeout=5).close()  # noqa: S310 - our own loopback address
+            with urllib.request.urlopen(query, timeout=60) as answer:  # noqa: S310
+                said = answer.read().decode()
         except (urllib.error.URLError, OSError):
             time.sleep(0.3)
-        else:
+            continue
+        if "RepositoryLocation" in said:
             return
-    raise AssertionError(f"the webserver did not come up:\n{log.read_text()[-3000:]}")
+        if "PythonError" in said:
+            break
+        time.sleep(0.3)
+    raise AssertionError(f"the definitions were not loaded: {said}\n{log.read_text()[-3000:]}")

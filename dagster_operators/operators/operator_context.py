@@ -28,7 +28,7 @@ class Timers(Protocol):
     """Wakes an operator up when the watermark has passed a time."""
 
     def set(self, time: int | pa.Array, keys: Rows | None = ...) -> None:
-        """Have ``handle_timer`` called once the watermark reaches the time.
+        """Have ``handle_timer`` called once the watermark reaches the time; a time that has passed counts as now.
 
         Args:
             time: Microseconds since 1970, or an array of them (integers or timestamps), one for each key.

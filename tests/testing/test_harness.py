@@ -101,3 +101,33 @@ def test_errors_are_as_in_a_pipeline():
             broken.process([at(1)])
         with pytest.raises(PipelineError, match="no column 'key'"):
             broken.process([{"key": "a"}])
+
+
+class Alarm(do.ArrowOperator):
+    """Calls each key at the time of its rows, and once more two seconds later."""
+
+    def output_schema(self, rows):
+        return "k string, second long"
+
+    def process_batch(self, batch, ctx, out):
+        ctx.timers.set(batch["t"], batch)
+        ctx.timers.set(batch["t"], batch)
+
+    def handle_timer(self, time, keys, ctx, out):
+        out.collect(pa.table({"k": keys["k"], "second": [time // SECOND] * keys.num_rows}))
+        if time // SECOND % 2:
+            ctx.timers.set(time + 2 * SECOND, keys)
+            ctx.timers.set(time + SECOND, keys)
+
+
+def test_timers_fire_in_order_and_once_also_those_that_timers_set_or_that_come_too_late():
+    with OperatorHarness(Alarm(), "k string, t timestamp", keys=["k"]) as alarm:
+        told = alarm.run_epoch([at(1), at(2, "b")], watermark=2 * SECOND)
+        assert [row["second"] for row in told] == [1, 2, 2]
+        assert as_set(told) == {("a", 1), ("a", 2), ("b", 2)}
+        assert alarm.run_epoch([at(0, "late")], watermark=4 * SECOND) == [
+            {"k": "late", "second": 2}, {"k": "a", "second": 3}, {"k": "a", "second": 4},
+        ]  # fmt: skip
+        alarm.rescale(1)
+        assert alarm.run_epoch([], watermark=4 * SECOND) == []
+        assert [row["second"] for row in alarm.run_epoch([], watermark=6 * SECOND)] == [5, 6]

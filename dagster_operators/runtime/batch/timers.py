@@ -38,7 +38,8 @@ class StoredTimers:
         columns = {} if keys is None else {name: keys[name] for name in link.keys}
         count = 1 if keys is None else keys.num_rows
         times = pa.array([time] * count, pa.int64()) if isinstance(time, int) else _micros(time)
-        moments = times.cast(pa.timestamp("us", "UTC"))
+        # What has passed counts as now: state before the epoch's watermark is gone, and a timer must not be.
+        moments = pc.max_element_wise(times, link.watermark).cast(pa.timestamp("us", "UTC"))
         link.store[TIMERS].append(pa.table({**columns, TIME: moments}))
 
     def due(self, watermark: int) -> Iterator[tuple[int, pa.Table]]:

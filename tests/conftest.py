@@ -43,6 +43,12 @@ def pytest_runtest_call(item: pytest.Item) -> None:
         ENGINES[engines[0]].session()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _copies_of_state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Workers keep local copies of state; those of the tests go with the tests' other files."""
+    os.environ.setdefault("DAGSTER_OPERATORS_CACHE", str(tmp_path_factory.mktemp("copies")))
+
+
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """Embedded Apache Spark with Delta on two cores."""

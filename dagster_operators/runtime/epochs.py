@@ -166,7 +166,8 @@ class Epochs:
                 meaning["functions"] = functions
             if evolves := isinstance(physical, BatchOperator):  # its code may change; its state knows what fits
                 declared = physical.declared[state.name]
-                meaning = {"operator": operator.kind, "state": declared.kind, "key": list(declared.key)}
+                keys = list(physical.logical.keys[0])  # rows lie where the stream's key puts them
+                meaning = {"operator": operator.kind, "state": declared.kind, "key": list(declared.key), "stream_key": keys}
             schema = without_marks(made.states[f"{name}.{state.name}"])
             fingerprint = json.dumps(meaning, sort_keys=True)
             yield f"state/{name}.{state.name}", DatasetRecord(schema, "state", f"State of {name}", fingerprint, evolves)

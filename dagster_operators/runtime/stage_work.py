@@ -54,9 +54,8 @@ class StageWork:
 
     @property
     def cache(self) -> str | None:
-        """Where workers keep local copies of state; ``DAGSTER_OPERATORS_CACHE`` names another folder, or (empty) none."""
-        default = str(Path(tempfile.gettempdir(), f"dagster_operators-{getpass.getuser()}"))
-        return os.environ.get("DAGSTER_OPERATORS_CACHE", default) or None
+        """Where workers keep local copies of state files."""
+        return cache_folder()
 
     def type_of(self, output: Output) -> StreamType:
         """What is known of an output without an engine."""
@@ -90,3 +89,9 @@ def connector_of(dataflow: Dataflow, operator: str) -> Connector | None:
     if isinstance(node, SourceOperator | Lookup) and isinstance(node.connector, Connector):
         return node.connector
     return None
+
+
+def cache_folder() -> str | None:
+    """Where workers keep local copies of state files; ``DAGSTER_OPERATORS_CACHE`` names another folder, or (empty) none."""
+    default = str(Path(tempfile.gettempdir(), f"dagster_operators-{getpass.getuser()}"))
+    return os.environ.get("DAGSTER_OPERATORS_CACHE", default) or None

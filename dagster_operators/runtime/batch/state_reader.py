@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.functions.shipping import pickled
 from dagster_operators.operators.apply import BatchOperator
+from dagster_operators.runtime.stage_work import cache_folder
 from dagster_operators.state.state_file import StateFile
 from dagster_operators.transactions.manifest import FileEntry
 
@@ -53,6 +54,7 @@ class StateReader:
             "parallelism": 1 if declared.kind == "global" else parallelism,
             "watermark": self.watermark,
             "operator": self.operator,
+            "cache": cache_folder(),
             "stream_key": self.physical.logical.keys[0],
         }
         payload = pickled(task, type(self.physical.logical.arrow).__module__, self.operator)
@@ -66,6 +68,6 @@ class StateReader:
             task = pickle.loads(payload)  # noqa: S301 - it came with the query
             for batch in batches:
                 for subtask in batch.column(0).to_pylist():
-                    yield from StateStore(**task, subtask=subtask, cache=None)[table].scan().to_batches()
+                    yield from StateStore(**task, subtask=subtask)[table].scan_batches()
 
         return session.range(0, task["parallelism"], 1, task["parallelism"]).mapInArrow(scan, declared.ddl)

@@ -94,8 +94,9 @@ def q2(events: Events) -> do.Stream:
 def q5(events: Events) -> do.Stream:
     """Hot items: the auctions with the most bids in ten seconds, every two seconds."""
     counts = events.bid.key_by("auction").window(do.Sliding("10 seconds", "2 seconds")).aggregate(num="count(*)")
-    largest = counts.window().aggregate(most="max(num)")
-    return counts.key_by("num").window().join(largest.key_by("most").window())
+    windows = counts.window().aggregate(most="max(num)", counts="collect_list(struct(auction, num))")
+    hottest = windows.select("filter(counts, c -> c.num = most) AS hottest", "window_start", "window_end")
+    return hottest.unnest("hottest AS hot").select("hot.auction AS auction", "hot.num AS num", "window_start", "window_end")
 
 
 def q7(events: Events) -> do.Stream:

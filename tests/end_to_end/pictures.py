@@ -12,7 +12,7 @@ from jobs.feed import drop_days, write_reference
 from tests.end_to_end.dagster_server import dagster_server
 from tests.end_to_end.page import browser
 
-TABLES = 6
+TABLES = 8
 
 
 def take(pictures: Path, scratch: Path) -> None:
@@ -22,7 +22,7 @@ def take(pictures: Path, scratch: Path) -> None:
     environment = {"FLIGHTS_DATA": str(scratch / "data"), ENGINE_VARIABLE: "sail"}
     with (
         dagster_server("definitions", scratch / "home", environment) as address,
-        browser(address, "2700,1600") as page,
+        browser(address, "2700,2000") as page,
     ):
         page.open("/locations/definitions/jobs/flights_epoch")
         page.click("View as Asset Graph")

@@ -132,6 +132,8 @@ class Epochs:
 
     def _datasets(self, made: Plan) -> Iterator[tuple[str, DatasetRecord]]:
         for stage in made.stages:
+            for name in stage.operators:
+                yield from self._states(made, name)
             for output in stage.outputs:
                 if output.table is None:
                     continue
@@ -140,8 +142,6 @@ class Epochs:
                 kind: Literal["append", "updating"] = "updating" if node.type.updating else "append"
                 fingerprint = json.dumps({"table": kind, "keys": list(node.type.keys or ())})
                 yield output.dataset, DatasetRecord(schema, kind, output.table.description, fingerprint)
-            for name in stage.operators:
-                yield from self._states(made, name)
         for name in made.sources:
             connector = self._connector(name)
             if connector is not None and connector.on_corrupt == "reject":

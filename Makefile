@@ -6,14 +6,14 @@ WITH_ENGINE := scripts/with-engine
 # Where the runs of `make run` and `make ui` are kept, so that one sees the other's.
 DAGSTER := DAGSTER_HOME="$(CURDIR)/.dagster" DAGSTER_DISABLE_TELEMETRY=yes
 
-# What can be given: make run DAYS=7; make test ARGS="-m 'not slow'"; make ui PORT=3001; make soak KILLS=1000
+# What can be given: make run DAYS=7; make test ARGS="-k windows"; make ui PORT=3001; make soak KILLS=1000
 DAYS := 31
 ARGS :=
 PORT := 3000
 KILLS := 300
 
 .DELETE_ON_ERROR:
-.PHONY: help env run test ui lint types lock soak bench clean
+.PHONY: help env run test slow ui lint types lock soak bench clean
 
 help: ## List the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F '|' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -28,8 +28,11 @@ run: env ## Run the flights job over a month in daily epochs through Dagster, an
 	@mkdir -p .dagster
 	$(DAGSTER) $(WITH_ENGINE) $(PYTHON) -m jobs.run --days $(DAYS)
 
-test: env ## Run the tests
-	$(WITH_ENGINE) $(PYTHON) -m pytest $(ARGS)
+test: env ## Run the tests, but for the slow ones
+	$(WITH_ENGINE) $(PYTHON) -m pytest -m "not slow" $(ARGS)
+
+slow: env ## Run the slow tests: real kills, random input against a plain computation, small memory, a cluster, a browser
+	$(WITH_ENGINE) $(PYTHON) -m pytest -m slow $(ARGS)
 
 ui: env ## Open Dagster's UI on the same definitions and runs
 	@mkdir -p .dagster
@@ -49,7 +52,7 @@ lock: env ## Renew requirements.lock after a change of pyproject.toml (ARGS=--up
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock $(ARGS)
 
 soak: env ## Kill the real process at random moments, KILLS times, and compare every table
-	DAGSTER_OPERATORS_KILLS=$(KILLS) $(WITH_ENGINE) $(PYTHON) -m pytest -m "crash and slow" --timeout 0 $(ARGS)
+	DAGSTER_OPERATORS_KILLS=$(KILLS) $(WITH_ENGINE) $(PYTHON) -m pytest tests/crash/test_random_kills.py --timeout 0 $(ARGS)
 
 bench: env ## Measure speed beside Structured Streaming, one JSON line for each claim
 	$(WITH_ENGINE) $(PYTHON) -m benchmarks $(ARGS)

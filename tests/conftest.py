@@ -29,9 +29,15 @@ def _engines_of(item: pytest.Item) -> list[str]:
     return [engine for engine in ENGINES if engine in asked]
 
 
+SLOW = ("tests/crash/", "tests/end_to_end/test_same_answer", "tests/end_to_end/test_browser", "tests/transactions/test_crash")
+"""Tests that are slow as a whole."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that ask for an engine, so that ``-m 'not spark'`` leaves them out."""
+    """Mark the tests that ask for an engine, so that ``-m 'not spark'`` leaves them out, and those that are slow."""
     for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker("slow")
         for engine in _engines_of(item):
             item.add_marker("sail" if engine == "sail" else "spark")
 

@@ -65,7 +65,7 @@ def test_a_compiled_function_runs_in_the_workers(
         assert [path.name for path in cache.iterdir()] == [kept]
     else:  # Spark's workers were started in an environment without our folder
         folder = Path(tempfile.gettempdir(), f"dagster_operators-{os.getuid()}")
-        (folder / kept).unlink()
+        (folder / kept).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             folder.rmdir()
 

@@ -162,11 +162,7 @@ def _stage(dataflow: Dataflow, groups: dict[str, tuple[str, ...]], members: tupl
     written = (_main(dataflow, members), *(name for name in members if _is_side(dataflow, name)))
     outputs = tuple(Output(node, _name(dataflow, node), dataflow.table_of(node)) for node in written)
     parts = [dataflow.nodes[name].operator.fingerprint() for name in members]
-    tables = [
-        (output.name, sorted(map(_check, output.table.checks.items())))
-        for output in outputs
-        if output.table
-    ]
+    tables = [(output.name, sorted(map(_check, output.table.checks.items()))) for output in outputs if output.table]
     sinks = [(sink.name, output.node, sink.config) for output in outputs for sink in dataflow.sinks_of(output.node)]
     text = repr((members, parts, tuple(outside), [dataflow.nodes[name].inputs for name in members], tables, *sinks))
     fingerprint = hashlib.sha256(text.encode()).hexdigest()[:16]

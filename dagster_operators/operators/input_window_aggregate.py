@@ -6,19 +6,17 @@ empty; it is needed where the watermark of the rows is behind, as after a union 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.errors import SchemaError
-from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
-from dagster_operators.operators.aggregates import Decomposition, decompose
+from dagster_operators.graph.operator import Lineage, StreamType
+from dagster_operators.operators.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
 from dagster_operators.operators.projection import from_columns
-from dagster_operators.operators.window_aggregate import PANE, WINDOW_END, WINDOW_START
+from dagster_operators.operators.window_aggregate import PANE
 from dagster_operators.operators.window_rows import CarriedRows, InputWindow
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputWindowAggregate(LogicalOperator):
+class InputWindowAggregate(AggregateOverWindows):
     """One row per key and window that rows carry, emitted when the watermark has passed the rows' event time.
 
     Attributes:
@@ -37,44 +35,17 @@ class InputWindowAggregate(LogicalOperator):
     """
 
     kind: ClassVar[str] = "window_aggregate"
-    stateful: ClassVar[bool] = True
-    keys: tuple[str, ...]
     window: InputWindow
-    event_time: str
-    aggregates: tuple[tuple[str, str], ...]
 
-    @cached_property
-    def parts(self) -> Decomposition:
-        """The aggregates as partial results, how they merge, and how they end."""
-        return decompose(dict(self.aggregates), event_time=self.event_time)
-
+    @property
     @override
-    def config(self) -> dict[str, Any]:
-        return {
-            "keys": list(self.keys),
-            "window": self.window.config(),
-            "event_time": self.event_time,
-            "aggregates": dict(self.aggregates),
-        }
-
-    @override
-    def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        stream = inputs[0]
-        if stream.updating:
-            raise SchemaError("windows need an append stream, and this one is updating", operator=self.name)
-        self.require(stream, self.keys, "key_by")
-        for name, expression in self.aggregates:
-            self.require(stream, self.parts.columns[name], f"aggregate {name!r} = {expression!r}")
-        return StreamType((*self.keys, WINDOW_START, WINDOW_END, *dict(self.aggregates)), self.event_time)
+    def output_time(self) -> str:
+        return self.event_time
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         grouped = {column: frozenset({(0, column)}) for column in (*self.keys, WINDOW_START, WINDOW_END)}
         return {**grouped, **{name: from_columns(inputs[0], expression) for name, expression in self.aggregates}}
-
-    @override
-    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
-        return {"late": inputs[0]}
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.operator import LogicalOperator
+from dagster_operators.operators.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.apply import Apply
 from dagster_operators.operators.arrow_operator import ArrowOperator
 from dagster_operators.operators.deduplicate import DeduplicateFirst, DeduplicateLast
@@ -19,7 +20,6 @@ from dagster_operators.operators.projection import as_pairs
 from dagster_operators.operators.registry import registry
 from dagster_operators.operators.session import Session
 from dagster_operators.operators.top_per_key import TopPerKey
-from dagster_operators.operators.window_aggregate import WINDOW_END, WINDOW_START
 from dagster_operators.operators.window_rows import InputWindow
 from dagster_operators.operators.windowed_stream import WindowedStream
 from dagster_operators.operators.windows import Window

@@ -9,16 +9,14 @@ state: files in which everything has ended are dropped unread, the rest goes whe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.errors import SchemaError
-from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
-from dagster_operators.operators.aggregates import Decomposition, decompose
+from dagster_operators.graph.operator import StreamType
+from dagster_operators.operators.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
 from dagster_operators.operators.physical import (
     Analysis,
     RelationalOperator,
@@ -29,9 +27,7 @@ from dagster_operators.operators.physical import (
     StateTable,
     quoted,
 )
-from dagster_operators.operators.projection import from_columns
 from dagster_operators.operators.session import LAST, START, Session, merge_sessions
-from dagster_operators.operators.window_aggregate import WINDOW_END, WINDOW_START
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
@@ -47,50 +43,16 @@ FEW = 500_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionAggregate(LogicalOperator):
+class SessionAggregate(AggregateOverWindows):
     """One row per key and session, emitted when the watermark passes the session's end."""
 
     kind: ClassVar[str] = "session_aggregate"
-    stateful: ClassVar[bool] = True
-    keys: tuple[str, ...]
     window: Session
-    event_time: str
-    aggregates: tuple[tuple[str, str], ...]
 
-    @cached_property
-    def parts(self) -> Decomposition:
-        """The aggregates as partial results, how they merge, and how they end."""
-        return decompose(dict(self.aggregates), event_time=self.event_time)
-
+    @property
     @override
-    def config(self) -> dict[str, Any]:
-        return {
-            "keys": list(self.keys),
-            "window": self.window.config(),
-            "event_time": self.event_time,
-            "aggregates": dict(self.aggregates),
-        }
-
-    @override
-    def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        stream = inputs[0]
-        if stream.updating:
-            raise SchemaError("windows need an append stream, and this one is updating", operator=self.name)
-        self.require(stream, self.keys, "key_by")
-        for name, expression in self.aggregates:
-            self.require(stream, self.parts.columns[name], f"aggregate {name!r} = {expression!r}")
-        return StreamType((*self.keys, WINDOW_START, WINDOW_END, *dict(self.aggregates)), WINDOW_END)
-
-    @override
-    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        time = frozenset({(0, self.event_time)})
-        keys = {key: frozenset({(0, key)}) for key in self.keys}
-        values = {name: from_columns(inputs[0], expression) for name, expression in self.aggregates}
-        return {**keys, WINDOW_START: time, WINDOW_END: time, **values}
-
-    @override
-    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
-        return {"late": inputs[0]}
+    def output_time(self) -> str:
+        return WINDOW_END
 
     @override
     def watermark(self, inputs: int) -> int:

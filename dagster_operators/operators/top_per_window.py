@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.operators.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.join_columns import join_columns
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
 from dagster_operators.operators.ranking import NUMBER, OrderItem, first_rows, parse_order
 from dagster_operators.operators.top_per_key import check_rank, check_top, ordered_by
-from dagster_operators.operators.window_aggregate import PANE, WINDOW_END, WINDOW_START
+from dagster_operators.operators.window_aggregate import PANE
 from dagster_operators.operators.window_rows import InputWindow, rows_of
 from dagster_operators.operators.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK

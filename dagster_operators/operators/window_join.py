@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.operators.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.join_columns import (
     How,
     JoinColumns,
@@ -24,7 +25,7 @@ from dagster_operators.operators.join_columns import (
     side_rows,
 )
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
-from dagster_operators.operators.window_aggregate import PANE, WINDOW_END, WINDOW_START
+from dagster_operators.operators.window_aggregate import PANE
 from dagster_operators.operators.window_rows import InputWindow, WindowRows, rows_of
 from dagster_operators.operators.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from dagster_operators.operators.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.physical import RunFile, StageContext, StateRuns, quoted
-from dagster_operators.operators.window_aggregate import PANE, WINDOW_END, WINDOW_START
+from dagster_operators.operators.window_aggregate import PANE
 from dagster_operators.operators.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 

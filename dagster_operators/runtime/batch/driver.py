@@ -12,7 +12,7 @@ import dagster_operators.errors
 from dagster_operators.errors import OperatorsError, StageFailedError
 from dagster_operators.functions.shipping import pickled
 from dagster_operators.graph.arrow_schema import spark_type
-from dagster_operators.operators.apply import BatchOperator, fresh, routing_types
+from dagster_operators.operators.apply import BatchOperator, routing_types
 from dagster_operators.operators.arrow_operator import ArrowOperator
 from dagster_operators.operators.physical import Rows, quoted
 from dagster_operators.runtime.batch.task import MARKER, PORT, REPORT_SCHEMA, SUBTASK, BatchTask, LinkTask
@@ -278,20 +278,12 @@ class _Fresh:
     """Gives fresh copies of operators; what of them is defined in the user's modules travels along."""
 
     def __init__(self, operators: Sequence[ArrowOperator]) -> None:
-        modules = {type(operator).__module__ for operator in operators}
-        self._payload = pickled(list(operators), min(modules), "operator") if len(modules) == 1 else _nested(operators)
+        self._payloads = [pickled(operator, type(operator).__module__, "operator") for operator in operators]
 
     def __call__(self) -> list[ArrowOperator]:
         import pickle
 
-        found: Any = pickle.loads(self._payload)  # noqa: S301 - it came with the query, as all of Spark's Python functions do
-        return [fresh(item) if isinstance(item, ArrowOperator) else fresh(pickle.loads(item)) for item in found]  # noqa: S301
-
-
-def _nested(operators: Sequence[ArrowOperator]) -> bytes:
-    import pickle
-
-    return pickle.dumps([pickled(operator, type(operator).__module__, "operator") for operator in operators])
+        return [pickle.loads(payload) for payload in self._payloads]  # noqa: S301 - they came with the query, as Spark's functions do
 
 
 def _shipped(task: BatchTask) -> Any:

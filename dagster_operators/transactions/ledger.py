@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import LedgerError, StorageError, located
+from dagster_operators.errors import LedgerError, located
 from dagster_operators.transactions.effects import Conflict
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.ledger_files import (
@@ -21,21 +22,33 @@ from dagster_operators.transactions.ledger_files import (
 )
 from dagster_operators.transactions.manifest import FORMAT_VERSION, check_format
 from dagster_operators.transactions.records import Entry, Format, Record
+from dagster_operators.transactions.table_log import LogEntry, TableLog
 from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
-    from deltalake.transaction import AddAction
 
     from dagster_operators.transactions.ledger_files import LedgerFile
     from dagster_operators.transactions.storage import Root
+    from dagster_operators.transactions.table_log import Stamp
 
-_CONFIGURATION: Final = {"delta.checkpointInterval": "10", "delta.logRetentionDuration": "interval 1 days"}
-"""The log behind the last checkpoint is replayed at every commit, so a short interval keeps appends fast."""
+_CHECKPOINT_INTERVAL: Final = 20
+"""So many entries of the log at most are read when the ledger is opened."""
+
+_KEPT_VERSIONS: Final = 200
 
 _KEPT_SECONDS: Final = 3600.0
-"""Folded files stay this long for readers that still have the version before."""
+"""Folded files and the old part of the log stay this long for readers that still have a version before."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The ledger at one version. ``files`` are the active ones in the order of their rows, ``stamp`` is the version's."""
+
+    view: LedgerView
+    files: tuple[LedgerFile, ...]
+    stamp: Stamp
 
 
 class DeltaLedger:
@@ -49,37 +62,29 @@ class DeltaLedger:
     def __init__(self, root: Root, name: str) -> None:
         self._root = root
         self._name = name
-        self._table: DeltaTable | None = None
-        self._view: LedgerView | None = None
+        self._log = TableLog(root, "ledger", _CHECKPOINT_INTERVAL)
+        self._known: _Known | None = None
 
     def view(self) -> LedgerView:
         """The ledger as it is now; it is created when there is none. Cheap when nothing is new."""
-        if self._table is None or self._view is None:
-            return self._open()
-        if not self._root.exists(_log_file(self._view.version + 1)):
-            return self._view if self._root.exists(_log_file(self._view.version)) else self._reopen(self._view)
-        with self._root.guard("ledger", "the ledger cannot be read"):
-            self._table.update_incremental()
-            self._view = self._catch_up(self._table, self._view)
-        return self._view
+        return self._now().view
 
     def append(self, record: Record, version: int) -> LedgerView | Conflict:
         """Append a record if the ledger is still at ``version``, else give the view of now."""
-        table, view = self._at(version)
-        if table is None or view is None:
+        known = self._known
+        if known is None or known.view.version != version:
             return Conflict(self.view())
-        entry = Entry(view.entries[-1].seq + 1 if view.entries else 1, round(time.time(), 6), record)
-        add = write_rows(self._root, to_row(entry))
-        if not self._commit(table, [add], []):
+        entry = Entry(known.view.entries[-1].seq + 1, round(time.time(), 6), record)
+        file = write_rows(self._root, to_row(entry))
+        if not self._log.append(version, known.stamp, LogEntry((file.logged,))):
             return Conflict(self.view())
-        self._view = view.appended(version + 1, entry)
-        return self._view
+        view = known.view.appended(version + 1, entry)
+        self._known = _Known(view, (*known.files, file), self._log.stamp(view.version))
+        return view
 
     def scan(self, kinds: Collection[str], after: int = 0) -> Iterator[Entry]:
         """All records of these kinds behind ``after``, oldest first. Its cost follows the number of records."""
-        self.view()
-        table = self._loaded()
-        for file in active_files(table):
+        for file in self._now().files:
             if file.last > after:
                 with self._root.guard(f"ledger/{file.path}", "the ledger cannot be read"):
                     rows = read_rows(self._root, file)
@@ -87,52 +92,63 @@ class DeltaLedger:
 
     def fold(self) -> bool:
         """Fold small files into one if there are enough. Returns whether it did."""
-        view = self.view()
-        table, _ = self._at(view.version)
-        if table is None:
-            return False
-        group = foldable(active_files(table))
+        known = self._now()
+        group = foldable(known.files)
         if not group:
             return False
         import pyarrow as pa
 
         with self._root.guard("ledger", "the ledger cannot be read"):
             rows = pa.concat_tables(read_rows(self._root, file) for file in group)
-        add = write_rows(self._root, rows)
-        add.data_change = False
-        if not self._commit(table, [add], group):
+        file, version = write_rows(self._root, rows), known.view.version
+        entry = LogEntry((file.logged,), tuple(folded.logged for folded in group), data_change=False)
+        if not self._log.append(version, known.stamp, entry):
             return False
-        self._view = LedgerView(view.version + 1, view.pipeline, view.name, view.entries)
+        view = LedgerView(version + 1, known.view.pipeline, known.view.name, known.view.entries)
+        kept = (other for other in known.files if other not in group)
+        files = tuple(sorted((*kept, file), key=lambda other: other.first))
+        self._known = _Known(view, files, self._log.stamp(view.version))
         if group[-1].size_class > 0:
-            self._delete_folded()
+            self._delete_old(files, view.version)
         return True
 
-    def _open(self) -> LedgerView:
-        from deltalake import DeltaTable
+    def _now(self) -> _Known:
+        known = self._known
+        if known is None:
+            self._known = self._open()
+        elif self._log.has(known.view.version + 1):
+            self._known = self._catch_up(known)
+        elif self._log.stamp(known.view.version) != known.stamp:
+            self._known = self._reopen(known.view)
+        else:
+            return known
+        return self._known
 
+    def _open(self) -> _Known:
         with self._root.guard("ledger", "the ledger cannot be opened"):
-            if not DeltaTable.is_deltatable(self._root.join("ledger"), self._root.storage_options):
+            if not self._log.is_table():
                 self._create()
-            self._table = DeltaTable(self._root.join("ledger"), storage_options=self._root.storage_options)
         while True:
+            table = self._loaded()
             try:
-                self._view = self._tail(self._table)
+                known = self._tail(table)
             except FileNotFoundError:  # folded and deleted since this version was loaded
-                self._table = DeltaTable(self._root.join("ledger"), storage_options=self._root.storage_options)
                 continue
-            if self._view is not None:
-                return self._view
-            self._write_first()
+            if known is not None:
+                return known
+            # The format record, by compare-and-set on the empty table: of two runs that create the ledger at once, one writes it.
+            first = Entry(1, round(time.time(), 6), Format(FORMAT_VERSION, uuid.uuid4().hex, self._name))
+            file = write_rows(self._root, to_row(first))
+            self._log.append(table.version(), self._log.stamp(table.version()), LogEntry((file.logged,)))
 
-    def _reopen(self, before: LedgerView) -> LedgerView:
-        """Our version is gone from the log: so many came since that it was cleaned up, or this is not our ledger any more."""
-        self._table = self._view = None
-        view = self._open()
-        if view.pipeline != before.pipeline or view.entries[-1].seq < before.entries[-1].seq:
+    def _reopen(self, before: LedgerView) -> _Known:
+        """Our version is gone from the log: so many came since that it was cleaned out, or this is not our ledger any more."""
+        known = self._open()
+        if known.view.pipeline != before.pipeline or known.view.entries[-1].seq < before.entries[-1].seq:
             raise LedgerError(
                 "the ledger was removed or replaced while in use", pipeline=self._name, file=self._root.join("ledger")
             )
-        return view
+        return known
 
     def _create(self) -> None:
         from deltalake import DeltaTable, Schema
@@ -148,25 +164,18 @@ class DeltaLedger:
                 mode="error",
                 name="ledger",
                 description=f"The epochs of the pipeline {self._name}: what began, was prepared, decided and completed",
-                configuration=_CONFIGURATION,
+                configuration={"delta.checkpointInterval": str(_CHECKPOINT_INTERVAL)},
                 storage_options=self._root.storage_options,
             )
         except DeltaError:
             # Another run may have created it just now; anything else comes up again when it is opened.
-            if not DeltaTable.is_deltatable(self._root.join("ledger"), self._root.storage_options):
+            if not self._log.is_table():
                 raise
         reach("after:create_ledger")
 
-    def _write_first(self) -> None:
-        """The format record, by compare-and-set on the empty table: of two runs that create the ledger at once, one writes it."""
-        table = self._loaded()
-        entry = Entry(1, round(time.time(), 6), Format(FORMAT_VERSION, uuid.uuid4().hex, self._name))
-        self._commit(table, [write_rows(self._root, to_row(entry))], [])
-        table.update_incremental()
-
-    def _tail(self, table: DeltaTable) -> LedgerView | None:
+    def _tail(self, table: DeltaTable) -> _Known | None:
         """The view from the first file and as many of the last ones as it takes; None while the ledger is empty."""
-        files = active_files(table)
+        files, version = active_files(table), table.version()
         if not files:
             return None
         first = to_entries(read_rows(self._root, files[0]))[0].record
@@ -182,76 +191,38 @@ class DeltaLedger:
                 remedy="choose another root",
             )
         rows = _last_rows(self._root, files)
-        return LedgerView(table.version(), first.pipeline, first.name, ()).appended(table.version(), *to_entries(rows))
+        view = LedgerView(version, first.pipeline, first.name, ()).appended(version, *to_entries(rows))
+        return _Known(view, tuple(files), self._log.stamp(version))
 
-    def _catch_up(self, table: DeltaTable, view: LedgerView) -> LedgerView:
-        last = view.entries[-1].seq
+    def _catch_up(self, known: _Known) -> _Known:
+        last = known.view.entries[-1].seq
         while True:
+            table = self._loaded()
+            files, version = active_files(table), table.version()
             try:
-                new = [
-                    entry
-                    for file in active_files(table)
-                    if file.last > last
-                    for entry in to_entries(read_rows(self._root, file), last)
-                ]
+                new = [entry for file in files if file.last > last for entry in to_entries(read_rows(self._root, file), last)]
             except FileNotFoundError:  # folded and deleted since this version was loaded
-                table.update_incremental()
                 continue
-            return view.appended(table.version(), *sorted(new, key=lambda entry: entry.seq))
+            view = known.view.appended(version, *sorted(new, key=lambda entry: entry.seq))
+            return _Known(view, tuple(files), self._log.stamp(version))
 
-    def _at(self, version: int) -> tuple[DeltaTable | None, LedgerView | None]:
-        """The table loaded at exactly ``version``; None when the ledger is not at that version any more."""
-        view, table = self._view, self._table
-        if view is None or table is None or view.version != version:
-            return None, None
+    def _loaded(self) -> DeltaTable:
         with self._root.guard("ledger", "the ledger cannot be read"):
-            if table.version() < version:  # our own last append
-                table.update_incremental()
-        return (table, view) if table.version() == version else (None, None)
+            return self._log.load()
 
-    def _commit(self, table: DeltaTable, adds: list[AddAction], removes: list[LedgerFile]) -> bool:
-        """Whether the commit went through at the table's version; False when another was there first."""
-        from deltalake import CommitProperties, PostCommitHookProperties
-        from deltalake.transaction import RemoveAction
-
-        now = int(time.time() * 1000)
-        dropped = [RemoveAction(file.path, False, now, file.size, {}) for file in removes]  # noqa: FBT003
-        version = table.version()
-        try:
-            with self._root.guard("ledger", "the ledger cannot be written"):
-                table.create_write_transaction(
-                    [*adds, *dropped],
-                    "append",
-                    table.schema(),
-                    commit_properties=CommitProperties(max_commit_retries=0),
-                    post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=bool(removes)),
-                )
-        except StorageError:
-            if self._root.exists(_log_file(version + 1)):  # someone was first, or it is ours and only the answer was lost
-                return False
-            raise
-        return True
-
-    def _delete_folded(self) -> None:
-        """Delete files that were folded a while ago, and ones that were written but never committed."""
-        self.view()
-        active = {file.path for file in active_files(self._loaded())}
+    def _delete_old(self, files: Collection[LedgerFile], version: int) -> None:
+        """Delete files that were folded a while ago, ones that were written but never committed, and the old part of the log."""
+        active, old = {file.path for file in files}, time.time() - _KEPT_SECONDS
         for name in self._root.children("ledger"):
             path = f"ledger/{name}"
             if name.endswith(".parquet") and name not in active:
                 written = self._root.modified(path)
-                if written is not None and written < time.time() - _KEPT_SECONDS:
+                if written is not None and written < old:
                     self._root.delete_file(path)
-
-    def _loaded(self) -> DeltaTable:
-        if self._table is None:
-            raise LedgerError("the ledger is not open", pipeline=self._name)
-        if self._view is not None and self._table.version() < self._view.version:
-            self._table.update_incremental()
-        return self._table
+        self._log.clean(version - _KEPT_VERSIONS, old)
 
 
-def _last_rows(root: Root, files: list[LedgerFile]) -> pa.Table:
+def _last_rows(root: Root, files: Sequence[LedgerFile]) -> pa.Table:
     """The rows from the begin of the last completed epoch on (all rows when none is complete)."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -267,7 +238,3 @@ def _last_rows(root: Root, files: list[LedgerFile]) -> pa.Table:
             if begins.num_rows:
                 return rows.filter(pc.greater_equal(rows["seq"], pc.min(begins["seq"])))
     return rows
-
-
-def _log_file(version: int) -> str:
-    return f"ledger/_delta_log/{version:020d}.json"

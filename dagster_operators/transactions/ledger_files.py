@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.transactions.records import Entry, body, from_body
+from dagster_operators.transactions.table_log import LoggedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
-    from deltalake.transaction import AddAction
 
     from dagster_operators.transactions.storage import Root
 
@@ -49,6 +48,12 @@ class LedgerFile:
     size: int
 
     @property
+    def logged(self) -> LoggedFile:
+        """As the Delta log has it."""
+        bounds = {"minValues": {"seq": self.first}, "maxValues": {"seq": self.last}, "nullCount": {"seq": 0}}
+        return LoggedFile(self.path, self.size, json.dumps({"numRecords": self.last - self.first + 1, **bounds}))
+
+    @property
     def size_class(self) -> int:
         """0 for up to 15 rows, 1 for up to 255, and so on."""
         rows, size_class = self.last - self.first + 1, 0
@@ -64,11 +69,10 @@ def active_files(table: DeltaTable) -> list[LedgerFile]:
     return sorted((LedgerFile(*values) for values in zip(*columns, strict=True)), key=lambda file: file.first)
 
 
-def write_rows(root: Root, rows: pa.Table) -> AddAction:
+def write_rows(root: Root, rows: pa.Table) -> LedgerFile:
     """Write rows of the ledger as one file, which nobody sees until it is committed."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
-    from deltalake.transaction import AddAction
 
     limits = pc.min_max(rows["seq"]).as_py()
     path = f"r{limits['min']:012d}-{uuid.uuid4().hex[:12]}.parquet"
@@ -78,13 +82,7 @@ def write_rows(root: Root, rows: pa.Table) -> AddAction:
     ):
         pq.write_table(rows, stream, compression="zstd", use_dictionary=False, write_statistics=False)
         size = stream.tell()
-    stats = {
-        "numRecords": rows.num_rows,
-        "minValues": {"seq": limits["min"]},
-        "maxValues": {"seq": limits["max"]},
-        "nullCount": {"seq": 0},
-    }
-    return AddAction(path, size, {}, int(time.time() * 1000), True, json.dumps(stats))  # noqa: FBT003
+    return LedgerFile(path, limits["min"], limits["max"], size)
 
 
 def read_rows(root: Root, file: LedgerFile, columns: Sequence[str] | None = None) -> pa.Table:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,6 +79,26 @@ class Root:
                 stream = self.files.open_output_stream(self.path(path))
             with stream:
                 stream.write(content)
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Write a file of a local root, all of it at once, unless there is one. Returns whether there was none.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Root(folder).create("1.json", b"ours"), Root(folder).create("1.json", b"theirs"), Root(folder).read("1.json")
+        (True, False, b'ours')
+        """
+        *folders, name = path.split("/")
+        scrap = self.path(*folders, f".{name}.{uuid.uuid4().hex[:8]}.tmp")
+        with self.guard(path, "a file cannot be written"):
+            try:
+                Path(scrap).write_bytes(content)
+                os.link(scrap, self.path(path))
+            except FileExistsError:
+                return False
+            finally:
+                Path(scrap).unlink(missing_ok=True)
+            return True
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,45 +11,45 @@ from typing import TYPE_CHECKING, Any, Final
 from dagster_operators.errors import StorageError
 from dagster_operators.transactions.effects import CommitTable, Conflict, CreateTable, RestoreTable, TableStatus
 from dagster_operators.transactions.manifest import FileEntry, key_groups
+from dagster_operators.transactions.table_log import LogEntry, LoggedFile, Stamp, TableLog
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from dagster_operators.transactions.storage import Root
 
 PIPELINE_PROPERTY: Final = "dagster_operators.pipeline"
 """The table property that says which pipeline's a table is."""
 
-_CHECKPOINT_INTERVAL: Final = "20"
+_CHECKPOINT_INTERVAL: Final = 20
+
+_WHOLE_NUMBERS: Final = frozenset({"long", "integer", "short", "byte"})
 
 
 @dataclass
-class _Loaded:
-    """A table as last seen. ``table`` may be one commit of our own behind ``status``."""
+class _Known:
+    """A table as last seen or committed. ``files`` are the active ones by path; None while nobody asked for them."""
 
-    table: DeltaTable
     status: TableStatus
-    stamp: tuple[int, int]
+    stamp: Stamp
+    schema_json: str
+    files: Mapping[str, FileEntry] | None = None
 
 
 class Tables:
-    """The tables of one pipeline, with their handles kept between epochs."""
+    """The tables of one pipeline; what is known of them is kept between epochs, so that in steady state no log is read."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._loaded: dict[str, _Loaded] = {}
-        self._snapshots: dict[str, tuple[int, list[FileEntry]]] = {}
+        self._known: dict[str, _Known] = {}
 
     def status(self, dataset: str, pipeline: str) -> TableStatus:
         """What the table says now. Cheap when nobody wrote since we last looked."""
-        loaded = self._loaded.get(dataset)
-        if (
-            loaded
-            and self._stamp(dataset, loaded.status.version) == loaded.stamp
-            and not self._has(dataset, loaded.status.version + 1)
-        ):
-            return loaded.status
-        return self._load(dataset, pipeline).status if self._is_table(dataset) else self._forget(dataset)
+        known, log = self._known.get(dataset), self._log(dataset)
+        if known and log.stamp(known.status.version) == known.stamp and not log.has(known.status.version + 1):
+            return known.status
+        if not log.is_table():
+            self._known.pop(dataset, None)
+            return TableStatus()
+        return self._load(dataset, pipeline).status
 
     def create(self, effect: CreateTable) -> TableStatus:
         """Create the table, empty, unless there is one."""
@@ -70,47 +69,39 @@ class Tables:
                 mode="error",
                 name=effect.dataset.rpartition("/")[2],
                 description=effect.record.description or None,
-                configuration={PIPELINE_PROPERTY: effect.pipeline, "delta.checkpointInterval": _CHECKPOINT_INTERVAL},
+                configuration={PIPELINE_PROPERTY: effect.pipeline, "delta.checkpointInterval": str(_CHECKPOINT_INTERVAL)},
                 storage_options=self._root.storage_options,
                 raise_if_key_not_exists=False,
             )
         except (DeltaError, OSError) as error:
-            if not self._is_table(effect.dataset):  # else another run of ours, or someone else, was first: the caller looks at it
+            # Another run of ours, or someone else, may have been first: the caller looks at it.
+            if not self._log(effect.dataset).is_table():
                 raise self._failed(effect.dataset, "a table cannot be created", error) from None
         return self._load(effect.dataset, effect.pipeline).status
 
     def commit(self, effect: CommitTable) -> Conflict | None:
         """Commit the change if the table is exactly at ``effect.base``."""
-        from deltalake import CommitProperties, PostCommitHookProperties, Transaction
-        from deltalake.exceptions import CommitFailedError, DeltaError
-        from deltalake.transaction import AddAction, RemoveAction
-
-        loaded = self._at(effect.dataset, effect.base, effect.pipeline)
-        if loaded is None:
+        if self.status(effect.dataset, effect.pipeline).version != effect.base:
             return Conflict()
-        now = int(time.time() * 1000)
-        adds = [AddAction(file.path, file.size, {}, now, True, _stats(file)) for file in effect.change.adds]  # noqa: FBT003
-        sizes = {file.path: file.size for file in self.files(effect.dataset, effect.base)} if effect.change.removes else {}
-        removes = [RemoveAction(path, True, now, sizes.get(path), {}) for path in effect.change.removes]  # noqa: FBT003
-        try:
-            loaded.table.create_write_transaction(
-                [*adds, *removes],
-                "append",
-                loaded.table.schema(),
-                commit_properties=CommitProperties(
-                    custom_metadata={"dagster_operators.epoch": str(effect.epoch)},
-                    max_commit_retries=0,
-                    app_transactions=[Transaction(effect.pipeline, effect.epoch)],
-                ),
-                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
-            )
-        except (CommitFailedError, DeltaError, OSError) as error:
-            if self._has(effect.dataset, effect.base + 1):
-                return Conflict()
-            raise self._failed(effect.dataset, "a table cannot be committed to", error) from None
+        known, removes = self._known[effect.dataset], effect.change.removes
+        if removes and known.files is None:
+            known.files = self._read_files(effect.dataset, effect.base)
+        entry = LogEntry(
+            tuple(LoggedFile(file.path, file.size, _stats(file)) for file in effect.change.adds),
+            tuple(LoggedFile(path, known.files[path].size) for path in removes if known.files),
+            transaction=(effect.pipeline, effect.epoch),
+            metadata={"dagster_operators.epoch": str(effect.epoch)},
+        )
+        log = self._log(effect.dataset)
+        if not log.append(effect.base, known.stamp, entry):
+            return Conflict()
         version = effect.base + 1
-        loaded.status = replace(loaded.status, version=version, applied_epoch=effect.epoch)
-        loaded.stamp = self._stamp(effect.dataset, version)
+        known.status = replace(known.status, version=version, applied_epoch=effect.epoch)
+        known.stamp = log.stamp(version)
+        if known.files is not None:
+            gone = set(removes)
+            kept = {path: file for path, file in known.files.items() if path not in gone}
+            known.files = kept | {file.path: _as_read(file, known.status) for file in effect.change.adds}
         return None
 
     def restore(self, effect: RestoreTable) -> TableStatus | Conflict:
@@ -118,94 +109,59 @@ class Tables:
         from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError, DeltaError
 
-        loaded = self._at(effect.dataset, effect.found, effect.pipeline)
-        if loaded is None:
+        if self.status(effect.dataset, effect.pipeline).version != effect.found:
             return Conflict()
+        log = self._log(effect.dataset)
         try:
-            loaded.table.restore(effect.version, commit_properties=CommitProperties(max_commit_retries=0))
+            log.load().restore(effect.version, commit_properties=CommitProperties(max_commit_retries=0))
         except (CommitFailedError, DeltaError, OSError) as error:
-            if self._has(effect.dataset, effect.found + 1):
+            if log.has(effect.found + 1):
                 return Conflict()
             raise self._failed(effect.dataset, f"a table cannot be restored to version {effect.version}", error) from None
         return self._load(effect.dataset, effect.pipeline).status
 
     def files(self, dataset: str, version: int) -> list[FileEntry]:
         """The active files at a version, by path, with the bounds of their whole-number columns."""
-        known = self._snapshots.get(dataset)
-        if known is None or known[0] != version:
-            known = (version, self._read_files(dataset, version))
-            self._snapshots[dataset] = known
-        return list(known[1])
+        known = self._known.get(dataset)
+        if known is None or known.status.version != version:
+            return _by_path(self._read_files(dataset, version))
+        if known.files is None:
+            known.files = self._read_files(dataset, version)
+        return _by_path(known.files)
 
     def schema(self, dataset: str, version: int) -> str:
         """The columns at a version, as the JSON of a Spark ``StructType``."""
+        known = self._known.get(dataset)
+        if known and known.status.version == version:
+            return known.schema_json
         with self._root.guard(dataset, f"version {version} of a table cannot be read"):
-            schema: str = self._table_at(dataset, version).schema().to_json()
+            schema: str = self._log(dataset).load(version).schema().to_json()
             return schema
 
-    def _table_at(self, dataset: str, version: int) -> DeltaTable:
-        from deltalake import DeltaTable
-
-        loaded = self._loaded.get(dataset)
-        if loaded and loaded.status.version == version and loaded.table.version() < version:
-            loaded.table.update_incremental()
-        if loaded and loaded.table.version() == version:
-            return loaded.table
-        return DeltaTable(self._root.join(dataset), version=version, storage_options=self._root.storage_options)
-
-    def _read_files(self, dataset: str, version: int) -> list[FileEntry]:
+    def _read_files(self, dataset: str, version: int) -> dict[str, FileEntry]:
         with self._root.guard(dataset, f"version {version} of a table cannot be read"):
-            actions = self._table_at(dataset, version).get_add_actions(flatten=True)
-        files = [
-            FileEntry(row["path"], row["size_bytes"], row["num_records"] or 0, _bounds(row), key_groups(row["path"]))
+            actions = self._log(dataset).load(version).get_add_actions(flatten=True)
+        return {
+            row["path"]: FileEntry(row["path"], row["size_bytes"], row["num_records"] or 0, _bounds(row), key_groups(row["path"]))
             for row in actions.to_struct_array().to_pylist()
-        ]
-        return sorted(files, key=lambda file: file.path)
+        }
 
-    def _at(self, dataset: str, version: int, pipeline: str) -> _Loaded | None:
-        """The table loaded at exactly ``version``, which must be its latest; None when it is not."""
-        if self.status(dataset, pipeline).version != version:
-            return None
-        loaded = self._loaded[dataset]
+    def _load(self, dataset: str, pipeline: str) -> _Known:
+        log = self._log(dataset)
         with self._root.guard(dataset, "a table cannot be read"):
-            if loaded.table.version() < version:  # our own last commit
-                loaded.table.update_incremental()
-        return loaded if loaded.table.version() == version else None
-
-    def _load(self, dataset: str, pipeline: str) -> _Loaded:
-        from deltalake import DeltaTable
-
-        with self._root.guard(dataset, "a table cannot be read"):
-            table = DeltaTable(self._root.join(dataset), storage_options=self._root.storage_options)
+            table = log.load()
+            schema_json = table.schema().to_json()
             status = TableStatus(
                 table.version(),
                 table.metadata().configuration.get(PIPELINE_PROPERTY) or "",
                 table.transaction_version(pipeline) or 0,
-                columns_of(table.schema().to_json()),
+                columns_of(schema_json),
             )
-        loaded = self._loaded[dataset] = _Loaded(table, status, self._stamp(dataset, status.version))
-        self._snapshots.pop(dataset, None)
-        return loaded
+        known = self._known[dataset] = _Known(status, log.stamp(status.version), schema_json)
+        return known
 
-    def _forget(self, dataset: str) -> TableStatus:
-        self._loaded.pop(dataset, None)
-        self._snapshots.pop(dataset, None)
-        return TableStatus()
-
-    def _is_table(self, dataset: str) -> bool:
-        from deltalake import DeltaTable
-
-        with self._root.guard(dataset, "a table cannot be looked up"):
-            return DeltaTable.is_deltatable(self._root.join(dataset), self._root.storage_options)
-
-    def _has(self, dataset: str, version: int) -> bool:
-        return self._root.exists(_log_file(dataset, version))
-
-    def _stamp(self, dataset: str, version: int) -> tuple[int, int]:
-        """When the version's log file was written and its size: another table of the same version has another stamp."""
-        with self._root.guard(dataset, "a table cannot be looked up"):
-            info = self._root.files.get_file_info(self._root.path(_log_file(dataset, version)))
-            return info.mtime_ns or 0, info.size or 0
+    def _log(self, dataset: str) -> TableLog:
+        return TableLog(self._root, dataset, _CHECKPOINT_INTERVAL)
 
     def _failed(self, dataset: str, problem: str, error: Exception) -> StorageError:
         return StorageError(
@@ -254,6 +210,21 @@ def _stats(file: FileEntry) -> str:
     return file.stats or json.dumps({"numRecords": file.rows})
 
 
+def _by_path(files: Mapping[str, FileEntry]) -> list[FileEntry]:
+    return sorted(files.values(), key=lambda file: file.path)
+
+
+def _as_read(file: FileEntry, status: TableStatus) -> FileEntry:
+    """A file as it was staged, as it would be read back from the log."""
+    stats = json.loads(_stats(file))
+    whole = {name for name, kind in status.columns if kind in _WHOLE_NUMBERS}
+    bounds = {
+        kind: {name: value for name, value in (stats.get(f"{kind}Values") or {}).items() if name in whole and value is not None}
+        for kind in ("min", "max")
+    }
+    return FileEntry(file.path, file.size, file.rows, _to_stats(file.rows, bounds), key_groups(file.path))
+
+
 def _bounds(row: Mapping[str, Any]) -> str:
     """The statistics of a file as far as pruning uses them: the bounds of its whole-number columns."""
     bounds: dict[str, dict[str, int]] = {"min": {}, "max": {}}
@@ -261,8 +232,8 @@ def _bounds(row: Mapping[str, Any]) -> str:
         kind, _, column = name.partition(".")
         if kind in bounds and type(value) is int:
             bounds[kind][column] = value
-    return json.dumps({"numRecords": row["num_records"] or 0, "minValues": bounds["min"], "maxValues": bounds["max"]})
+    return _to_stats(row["num_records"] or 0, bounds)
 
 
-def _log_file(dataset: str, version: int) -> str:
-    return f"{dataset}/_delta_log/{version:020d}.json"
+def _to_stats(rows: int, bounds: Mapping[str, Mapping[str, int]]) -> str:
+    return json.dumps({"numRecords": rows, "minValues": bounds["min"], "maxValues": bounds["max"]})

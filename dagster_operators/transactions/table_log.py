@@ -1,0 +1,229 @@
+"""The log of one Delta table of ours: an entry is appended if its version is free, without reading the log again.
+
+What a run commits it knows, so on a local root an entry is one small file, made visible by a hard link, which fails if another
+was first. deltalake would read the log again after every commit, and list its folder, which grows with every epoch. On an
+object store deltalake commits, since it knows the conditional writes of each. The format is Delta's transaction log protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import quote
+
+from dagster_operators.errors import StorageError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from dagster_operators.transactions.storage import Root
+
+Stamp: TypeAlias = tuple[int, int]
+"""When an entry's file was written (nanoseconds) and its size: another entry of the same version has another stamp."""
+
+_ENGINE: Final = "dagster_operators"
+
+_PLAIN: Final = "/=:@!$&'()*+,;~"
+"""What stands for itself in the path of a URI (RFC 3986), besides letters, digits and ``-._``."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LoggedFile:
+    """A data file as the log names it: its path within the table, its size in bytes, its statistics as JSON."""
+
+    path: str
+    size: int
+    stats: str = ""
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """What one commit does.
+
+    Attributes:
+        adds: Files that become active.
+        removes: Active files that no longer are.
+        data_change: Whether the rows change, or only lie elsewhere.
+        transaction: The application transaction: its id and version.
+        metadata: What ``DESCRIBE HISTORY`` shows besides.
+    """
+
+    adds: tuple[LoggedFile, ...] = ()
+    removes: tuple[LoggedFile, ...] = ()
+    data_change: bool = True
+    transaction: tuple[str, int] | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class TableLog:
+    """The log of a table.
+
+    Args:
+        root: The pipeline's storage root.
+        dataset: The table's folder below it.
+        checkpoint_interval: After so many versions the log is summed up in a checkpoint.
+    """
+
+    def __init__(self, root: Root, dataset: str, checkpoint_interval: int) -> None:
+        self._root = root
+        self._dataset = dataset
+        self._interval = checkpoint_interval
+
+    def has(self, version: int) -> bool:
+        """Whether the log has an entry for the version."""
+        return self._root.exists(self._file(version))
+
+    def stamp(self, version: int) -> Stamp:
+        """The entry's stamp; zeros when there is none."""
+        with self._root.guard(self._dataset, "a table cannot be looked up"):
+            info = self._root.files.get_file_info(self._root.path(self._file(version)))
+            return info.mtime_ns or 0, info.size or 0
+
+    def load(self, version: int | None = None) -> DeltaTable:
+        """The table as deltalake reads it, at a version or as it is now."""
+        from deltalake import DeltaTable
+
+        return DeltaTable(self._root.join(self._dataset), version=version, storage_options=self._root.storage_options)
+
+    def is_table(self) -> bool:
+        """Whether there is a Delta table."""
+        from deltalake import DeltaTable
+
+        with self._root.guard(self._dataset, "a table cannot be looked up"):
+            return DeltaTable.is_deltatable(self._root.join(self._dataset), self._root.storage_options)
+
+    def append(self, base: int, stamp: Stamp, entry: LogEntry) -> bool:
+        """Commit the entry as version ``base + 1``; False when that is taken, or ``base`` is not what it was.
+
+        ``stamp`` is that of ``base``, as last seen. A run that was paused for long may find its ``base`` cleaned out of the log,
+        and the next version with it: that one is then free, but it is not the table's next.
+
+        Raises:
+            StorageError: It could not be written.
+        """
+        if not self._write(base, entry):
+            return False
+        if self.stamp(base) != stamp:
+            self._root.delete_file(self._file(base + 1))
+            return False
+        if self._root.is_local and (base + 1) % self._interval == 0:
+            self._checkpoint()
+        return True
+
+    def _write(self, base: int, entry: LogEntry) -> bool:
+        if self._root.is_local:
+            lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in _actions(entry))
+            return self._root.create(self._file(base + 1), lines.encode())
+        try:
+            with self._root.guard(self._dataset, "a table cannot be committed to"):
+                _commit(self.load(base), entry)
+        except StorageError:
+            if self.has(base + 1):  # someone was first, or it is ours and only the answer was lost
+                return False
+            raise
+        return True
+
+    def _checkpoint(self) -> None:
+        """The commit stands, whatever becomes of the checkpoint."""
+        try:
+            with self._root.guard(self._dataset, "the log cannot be summed up in a checkpoint"):
+                self.load().create_checkpoint()
+        except StorageError as error:
+            _log.warning("%s", error)
+
+    def _file(self, version: int) -> str:
+        return f"{self._dataset}/_delta_log/{version:020d}.json"
+
+    def clean(self, before: int, older_than: float) -> None:
+        """Delete entries and checkpoints of versions before the last checkpoint and ``before``, written before ``older_than``.
+
+        From the oldest on, so that a version that is there has all between it and the last in the log: ``append`` relies on it.
+        """
+        names = self._root.children(f"{self._dataset}/_delta_log")
+        checkpoints = [version for name in names if ".checkpoint." in name and (version := _version(name)) is not None]
+        limit = min(before, max(checkpoints, default=0))
+        for name in names:
+            path, version = f"{self._dataset}/_delta_log/{name}", _version(name)
+            is_scrap = name.startswith(".") and name.endswith(".tmp")
+            if is_scrap or (version is not None and version < limit):
+                written = self._root.modified(path)
+                if written is not None and written < older_than:
+                    self._root.delete_file(path)
+                elif not is_scrap:
+                    return
+
+
+def _version(name: str) -> int | None:
+    """The version an entry or checkpoint in the log's folder belongs to.
+
+    >>> _version("00000000000000000010.json"), _version("_last_checkpoint")
+    (10, None)
+    """
+    number = name.partition(".")[0]
+    return int(number) if number.isdigit() else None
+
+
+def _actions(entry: LogEntry) -> Iterator[dict[str, Any]]:
+    """The entry's lines."""
+    now = time.time_ns() // 1_000_000
+    yield {
+        "commitInfo": {
+            "timestamp": now,
+            "operation": "WRITE",
+            "operationParameters": {"mode": "Append", "partitionBy": "[]"},
+            "isBlindAppend": not entry.removes,
+            "engineInfo": _ENGINE,
+            **entry.metadata,
+        }
+    }
+    if entry.transaction:
+        yield {"txn": {"appId": entry.transaction[0], "version": entry.transaction[1], "lastUpdated": now}}
+    for file in entry.removes:
+        yield {
+            "remove": {
+                "path": quote(file.path, safe=_PLAIN),
+                "deletionTimestamp": now,
+                "dataChange": entry.data_change,
+                "extendedFileMetadata": True,
+                "partitionValues": {},
+                "size": file.size,
+            }
+        }
+    for file in entry.adds:
+        yield {
+            "add": {
+                "path": quote(file.path, safe=_PLAIN),
+                "partitionValues": {},
+                "size": file.size,
+                "modificationTime": now,
+                "dataChange": entry.data_change,
+                **({"stats": file.stats} if file.stats else {}),
+            }
+        }
+
+
+def _commit(table: DeltaTable, entry: LogEntry) -> None:
+    from deltalake import CommitProperties, PostCommitHookProperties, Transaction
+    from deltalake.transaction import AddAction, RemoveAction
+
+    now, change = int(time.time() * 1000), entry.data_change
+    table.create_write_transaction(
+        [
+            *(AddAction(file.path, file.size, {}, now, change, file.stats) for file in entry.adds),
+            *(RemoveAction(file.path, change, now, file.size, {}) for file in entry.removes),
+        ],
+        "append",
+        table.schema(),
+        commit_properties=CommitProperties(
+            custom_metadata=dict(entry.metadata),
+            max_commit_retries=0,
+            app_transactions=[Transaction(*entry.transaction)] if entry.transaction else None,
+        ),
+        post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+    )

@@ -1,0 +1,184 @@
+"""Entries appended to a Delta log without reading it: readers understand them, and of two writers one is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, Schema
+
+from dagster_operators.transactions import ledger as ledger_module
+from dagster_operators.transactions.effects import Conflict
+from dagster_operators.transactions.ledger import DeltaLedger
+from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.records import Generation
+from dagster_operators.transactions.storage import Root
+from dagster_operators.transactions.table_log import LogEntry, LoggedFile, TableLog
+from tests.transactions.flow import SCHEMA
+
+INTERVAL = 5
+
+
+class Numbers:
+    """A table of whole numbers, one file each."""
+
+    def __init__(self, place, *, by_deltalake: bool = False) -> None:
+        self.root = Root(str(place))
+        self.log = TableLog(self.root, "numbers", INTERVAL)
+        self.uri = self.root.join("numbers")
+        self.root.files.create_dir(self.root.path("numbers"))
+        DeltaTable.create(self.uri, Schema.from_json(SCHEMA), configuration={"delta.checkpointInterval": str(INTERVAL)})
+        self.root.is_local = not by_deltalake  # what an object store would do, on a folder
+
+    def file(self, number: int) -> LoggedFile:
+        path = f"e{number}-g1-0a/key-groups=000-127/part-{number}.parquet"
+        target = self.root.path("numbers", path)
+        self.root.files.create_dir(target.rpartition("/")[0])
+        pq.write_table(pa.table({"n": [number]}), target)
+        stats = {"numRecords": 1, "minValues": {"n": number}, "maxValues": {"n": number}}
+        return LoggedFile(path, self.root.files.get_file_info(target).size, json.dumps(stats))
+
+    def append(self, base: int, number: int, *removes: LoggedFile) -> LoggedFile | None:
+        file = self.file(number)
+        entry = LogEntry((file,), removes, transaction=("ours", number), metadata={"dagster_operators.epoch": str(number)})
+        return file if self.log.append(base, self.log.stamp(base), entry) else None
+
+    def names(self) -> list[str]:
+        return self.root.children("numbers/_delta_log")
+
+
+@pytest.fixture(params=[False, True], ids=["linked", "by deltalake"])
+def numbers(request, tmp_path) -> Numbers:
+    return Numbers(tmp_path, by_deltalake=request.param)
+
+
+def test_what_is_appended_is_read_by_deltalake(numbers):
+    first = numbers.append(0, 1)
+    assert first
+    assert numbers.append(1, 2, first)
+    table = DeltaTable(numbers.uri)
+    assert table.version() == 2
+    assert table.to_pyarrow_table()["n"].to_pylist() == [2]
+    assert table.transaction_version("ours") == 2
+    added = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    assert [(row["path"], row["num_records"], row["min.n"]) for row in added] == [(numbers.file(2).path, 1, 2)]
+    assert DeltaTable(numbers.uri, version=1).to_pyarrow_table()["n"].to_pylist() == [1]
+    last, before, _ = table.history()
+    assert (last["dagster_operators.epoch"], before["dagster_operators.epoch"]) == ("2", "1")
+
+
+def test_what_is_appended_is_read_by_spark(spark, tmp_path):
+    numbers = Numbers(tmp_path)
+    files = [numbers.append(base, base + 1) for base in range(2 * INTERVAL)]
+    assert numbers.append(len(files), 99, *files[:3])
+    rows = spark.read.format("delta").load(numbers.uri)
+    assert sorted(row.n for row in rows.collect()) == [*range(4, 2 * INTERVAL + 1), 99]
+    assert spark.read.format("delta").option("versionAsOf", 3).load(numbers.uri).count() == 3
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{numbers.uri}`").orderBy("version").collect()
+    assert [row.operation for row in history[1:]] == ["WRITE"] * (2 * INTERVAL + 1)
+
+
+def test_a_version_that_is_taken_is_refused_and_nothing_is_left(numbers):
+    assert numbers.append(0, 1)
+    before = numbers.names()
+    assert not numbers.append(0, 2)
+    assert numbers.names() == before
+    assert DeltaTable(numbers.uri).to_pyarrow_table()["n"].to_pylist() == [1]
+
+
+def test_of_many_writers_one_gets_each_version(numbers):
+    taken: list[tuple[int, int]] = []
+    start = threading.Barrier(4)
+
+    def write(writer: int) -> None:
+        start.wait()
+        for base in range(3 * INTERVAL):
+            while not numbers.log.has(base):
+                pass
+            if numbers.append(base, 100 * writer + base):
+                taken.append((base, 100 * writer + base))
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    assert sorted(base for base, _ in taken) == list(range(3 * INTERVAL))
+    found = DeltaTable(numbers.uri).to_pyarrow_table()["n"].to_pylist()
+    assert sorted(found) == sorted(number for _, number in taken)
+
+
+def test_the_log_is_summed_up_now_and_then(numbers):
+    for base in range(2 * INTERVAL):
+        assert numbers.append(base, base + 1)
+    checkpoints = [name for name in numbers.names() if name.endswith(".checkpoint.parquet")]
+    assert len(checkpoints) == 2
+    assert len(DeltaTable(numbers.uri).file_uris()) == 2 * INTERVAL
+
+
+def test_a_commit_stands_though_its_checkpoint_fails(tmp_path, monkeypatch, caplog):
+    numbers = Numbers(tmp_path)
+    for base in range(INTERVAL - 1):
+        assert numbers.append(base, base + 1)
+
+    def fail() -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(numbers.log, "load", fail)
+    with caplog.at_level(logging.WARNING):
+        assert numbers.append(INTERVAL - 1, INTERVAL)
+    assert "No space left on device" in caplog.text
+    assert DeltaTable(numbers.uri).version() == INTERVAL
+
+
+def test_a_writer_whose_version_was_cleaned_away_is_refused(tmp_path):
+    numbers = Numbers(tmp_path)
+    assert numbers.append(0, 1)
+    stamp = numbers.log.stamp(1)
+    for base in range(1, 2 * INTERVAL):
+        assert numbers.append(base, base + 1)
+    numbers.log.clean(before=2 * INTERVAL, older_than=float("inf"))
+    kept = numbers.names()
+    assert kept == [f"{10:020d}.checkpoint.parquet", f"{10:020d}.json", "_last_checkpoint"]
+
+    assert not numbers.log.append(1, stamp, LogEntry((numbers.file(77),)))
+    assert numbers.names() == kept, "what it wrote is gone again"
+    # Nor is it fooled by the entry of another such writer that died before it looked back.
+    assert numbers.root.create(f"numbers/_delta_log/{1:020d}.json", b"{}")
+    assert not numbers.log.append(1, stamp, LogEntry((numbers.file(77),)))
+    assert sorted(DeltaTable(numbers.uri).to_pyarrow_table()["n"].to_pylist()) == list(range(1, 2 * INTERVAL + 1))
+
+
+def test_cleaning_keeps_what_is_young_and_what_no_checkpoint_covers(tmp_path):
+    numbers = Numbers(tmp_path)
+    for base in range(2 * INTERVAL + 2):
+        assert numbers.append(base, base + 1)
+    everything = numbers.names()
+    numbers.log.clean(before=1000, older_than=0.0)
+    assert numbers.names() == everything
+    numbers.log.clean(before=1000, older_than=float("inf"))
+    assert [name.partition(".")[0].lstrip("0") for name in numbers.names()] == ["10", "10", "11", "12", "_last_checkpoint"]
+
+
+def test_a_run_that_slept_while_the_ledger_was_cleaned_is_told_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger_module, "_KEPT_SECONDS", -60.0)
+    monkeypatch.setattr(ledger_module, "_KEPT_VERSIONS", 10)
+    zombie, ledger = DeltaLedger(Root(str(tmp_path)), "old"), DeltaLedger(Root(str(tmp_path)), "old")
+    asleep = zombie.view()
+    owner = Owner.of_process()
+    for generation in range(1, 400):
+        view = ledger.append(Generation(generation, owner), ledger.view().version)
+        assert not isinstance(view, Conflict)
+        ledger.fold()
+    log = tmp_path / "ledger" / "_delta_log"
+    assert not (log / f"{asleep.version:020d}.json").exists(), "the log was not cleaned: this test shows nothing"
+    assert len(list(log.iterdir())) < 200
+
+    refused = zombie.append(Generation(1, owner), asleep.version)
+    assert isinstance(refused, Conflict)
+    assert refused.view == ledger.view() == DeltaLedger(Root(str(tmp_path)), "old").view()
+    assert [entry.record.generation for entry in zombie.scan({"generation"})] == list(range(1, 400))

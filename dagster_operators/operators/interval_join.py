@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from typing_extensions import override
 
@@ -108,7 +108,7 @@ class IntervalJoin(LogicalOperator):
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        check_sides(self, inputs, (self.keys, self.right_keys), self.how)
+        check_sides(self, inputs, (self.keys, self.right_keys), self.how, get_args(How))
         if self.low > self.high:
             raise PipelineError(
                 "the interval is empty: its lower bound is above the upper one", operator=self.name, remedy="swap the bounds"
@@ -258,7 +258,7 @@ class JoinIntervals(RelationalOperator):
 
     def _finish(self, joined: DataFrame) -> DataFrame:
         """The output's columns, all said to be nullable as in outer joins, for an engine that believes a union's first side."""
-        keys = [text.rpartition(" AS ") for text in merged_keys(self._columns)]
+        keys = [text.rpartition(" AS ") for text in merged_keys(self._columns, self.logical.how)]
         columns = [*((key, name) for key, _, name in keys), *((quoted(name), quoted(name)) for name in self._columns.values)]
         there = "coalesce(__left_time, __right_time) IS NOT NULL"
         return joined.selectExpr(*(f"CASE WHEN {there} THEN {value} END AS {name}" for value, name in columns))

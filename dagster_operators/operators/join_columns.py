@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 How = Literal["inner", "left", "right", "full"]
 """Which rows come out without a partner: none, those of the left, of the right, or of both sides."""
 
+HowInWindows = Literal["inner", "left", "right", "full", "semi", "anti"]
+"""The same; or the left side's rows alone, once each, if they have a partner or if they have none."""
+
+ONE_SIDED = frozenset({"semi", "anti"})
+"""Joins that hand on no column of the right side."""
+
 _NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double", "decimal"})
 
 
@@ -108,10 +114,12 @@ def join_columns(
     return JoinColumns(pairs, tuple(own), tuple(left), tuple(right), wanted)
 
 
-def check_sides(operator: LogicalOperator, inputs: Sequence[StreamType], keys: Sequence[Sequence[str]], how: str) -> None:
-    """Raise unless two append streams are joined on as many keys in a way that exists."""
-    if how not in ("inner", "left", "right", "full"):
-        raise PipelineError(f"a join cannot be {how!r}", operator=operator.name, remedy="use inner, left, right or full")
+def check_sides(
+    operator: LogicalOperator, inputs: Sequence[StreamType], keys: Sequence[Sequence[str]], how: str, ways: Sequence[str]
+) -> None:
+    """Raise unless two append streams are joined on as many keys in one of these ways."""
+    if how not in ways:
+        raise PipelineError(f"the join cannot be {how!r}", operator=operator.name, remedy=f"use one of {', '.join(ways)}")
     for side, stream in zip(("left", "right"), inputs, strict=True):
         if stream.updating:
             raise PipelineError(
@@ -157,6 +165,15 @@ def equal_keys(number: int) -> list[str]:
     return [f"__left_{position} = __right_{position}" for position in range(number)]
 
 
-def merged_keys(columns: JoinColumns) -> list[str]:
+def merged_keys(columns: JoinColumns, how: str) -> list[str]:
     """The output's keys, whichever side has them."""
-    return [f"coalesce(__left_{i}, __right_{i}) AS {quoted(left)}" for i, (left, _) in enumerate(columns.keys)]
+    return [f"{from_either(str(i), how)} AS {quoted(left)}" for i, (left, _) in enumerate(columns.keys)]
+
+
+def from_either(column: str, how: str) -> str:
+    """A column that both sides have under their names, from the one that has a row.
+
+    >>> from_either("0", "full"), from_either("0", "semi")
+    ('coalesce(__left_0, __right_0)', '__left_0')
+    """
+    return f"__left_{column}" if how in ONE_SIDED else f"coalesce(__left_{column}, __right_{column})"

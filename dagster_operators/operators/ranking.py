@@ -1,7 +1,8 @@
 """A total order of rows: by what the user says, then by event time, then by all columns, so that ties are never left to chance.
 
 Rows that are equal in all of this are the same row, and it does not matter which is which. So "the first n rows of each group" is
-a mergeable partial result: the first n of the first n of any pieces are the first n of all.
+a mergeable partial result: the first n of the first n of any pieces are the first n of all. The same holds where rows that are
+equal in what the user says share their place, and all that share one of the first n places are wanted.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def _item(text: str) -> OrderItem:
     return OrderItem(what, descending, nulls == "FIRST" if nulls else not descending)
 
 
-def first_rows(frame: DataFrame, groups: Sequence[str], order: Sequence[OrderItem], event_time: str | None, n: int) -> DataFrame:
+def first_rows(
+    frame: DataFrame, groups: Sequence[str], order: Sequence[OrderItem], event_time: str | None, n: int, *, ties: bool = False
+) -> DataFrame:
     """The first rows of each group in the order that the user wants and, beyond it, in one that leaves nothing open.
 
     Args:
@@ -90,15 +93,17 @@ def first_rows(frame: DataFrame, groups: Sequence[str], order: Sequence[OrderIte
         order: What the user wants.
         event_time: The column that decides between rows that are equal in this; earlier rows come first.
         n: How many rows of each group are wanted.
+        ties: Rows that are equal in what the user wants share their place (SQL's RANK), so that there may be more than ``n``.
 
     Returns:
         These rows with the column :data:`NUMBER`.
     """
     kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     rest = sorted(kinds, key=lambda name: name != event_time)  # the event time first, the others as they are
-    items = [*map(str, order), *(_comparable(name, kinds[name]) for name in rest)]
+    items = [*map(str, order), *(() if ties else (_comparable(name, kinds[name]) for name in rest))]
     partition = f"PARTITION BY {', '.join(groups)} " if groups else ""
-    ranked = frame.selectExpr("*", f"row_number() OVER ({partition}ORDER BY {', '.join(items)}) AS {NUMBER}")
+    place = "rank" if ties else "row_number"
+    ranked = frame.selectExpr("*", f"{place}() OVER ({partition}ORDER BY {', '.join(items)}) AS {NUMBER}")
     return ranked.filter(f"{NUMBER} <= {n}")
 
 

@@ -41,6 +41,7 @@ class TopPerWindow(LogicalOperator):
         n: How many rows of each key and window.
         by: What comes behind ORDER BY.
         rank: The column with the row's place, from 1.
+        ties: Whether rows that are equal in ``by`` share their place, so that there may be more than ``n``.
     """
 
     kind: ClassVar[str] = "top_per_window"
@@ -51,6 +52,7 @@ class TopPerWindow(LogicalOperator):
     n: int
     by: tuple[str, ...]
     rank: str = "rank"
+    ties: bool = False
 
     @cached_property
     def order(self) -> tuple[OrderItem, ...]:
@@ -66,6 +68,7 @@ class TopPerWindow(LogicalOperator):
             "n": self.n,
             "by": list(self.by),
             "rank": self.rank,
+            **({"ties": True} if self.ties else {}),
         }
 
     @override
@@ -143,7 +146,8 @@ class FirstRowsOfWindows(RelationalOperator):
         return self._first(panes, [*self._keys, PANE, *bounds]).drop(NUMBER)
 
     def _first(self, frame: DataFrame, groups: Sequence[str]) -> DataFrame:
-        return first_rows(frame, groups, self.logical.order, self.logical.event_time, self.logical.n)
+        logical = self.logical
+        return first_rows(frame, groups, logical.order, logical.event_time, logical.n, ties=logical.ties)
 
     def _finish(self, rows: DataFrame) -> DataFrame:
         ranked = self._first(rows, [*self._keys, *_BOUNDS])

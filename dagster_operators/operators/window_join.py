@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from typing_extensions import override
 
@@ -15,11 +15,13 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.operators.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.join_columns import (
-    How,
+    ONE_SIDED,
+    HowInWindows,
     JoinColumns,
     check_key_kinds,
     check_sides,
     equal_keys,
+    from_either,
     join_columns,
     merged_keys,
     side_rows,
@@ -47,7 +49,7 @@ class WindowJoin(LogicalOperator):
         right_keys: The right side's.
         window: The windows of both sides.
         event_times: The columns with the event time of each side.
-        how: Which rows come out without a partner.
+        how: Which rows come out without a partner; or only the left side's, with or without one.
         columns: What to hand on of both sides besides the keys; None for everything.
     """
 
@@ -57,7 +59,7 @@ class WindowJoin(LogicalOperator):
     right_keys: tuple[str, ...]
     window: Window | InputWindow
     event_times: tuple[str, str]
-    how: How = "inner"
+    how: HowInWindows = "inner"
     columns: tuple[str, ...] | None = None
 
     @override
@@ -73,7 +75,7 @@ class WindowJoin(LogicalOperator):
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        check_sides(self, inputs, (self.keys, self.right_keys), self.how)
+        check_sides(self, inputs, (self.keys, self.right_keys), self.how, get_args(HowInWindows))
         if isinstance(self.window, InputWindow) and self.event_times[0] != self.event_times[1]:
             raise PipelineError(
                 "the windows of one side are sessions, those of the other are not", operator=self.name,
@@ -92,8 +94,10 @@ class WindowJoin(LogicalOperator):
     def joined(self, inputs: Sequence[Sequence[str]]) -> JoinColumns:
         """The output's columns for inputs with these columns."""
         hidden = _BOUNDS if isinstance(self.window, InputWindow) else ()
-        keys = (self.keys, self.right_keys)
-        return join_columns(self, inputs, keys=keys, own=_BOUNDS, hidden=hidden, chosen=self.columns)
+        keys, sides = (self.keys, self.right_keys), inputs
+        if self.how in ONE_SIDED:
+            sides = (inputs[0], ())
+        return join_columns(self, sides, keys=keys, own=_BOUNDS, hidden=hidden, chosen=self.columns)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
@@ -177,13 +181,18 @@ class JoinWindows(RelationalOperator):
             renamed = frame.withColumnRenamed(WINDOW_START, f"__{side}_start").withColumnRenamed(WINDOW_END, f"__{side}_end")
             sides.append(renamed)
         same = [*equal_keys(len(self._columns.keys)), "__left_start = __right_start", "__left_end = __right_end"]
-        joined = sides[0].join(sides[1], F.expr(" AND ".join(same)), self.logical.how)
-        bounds = [
-            f"coalesce(__left_start, __right_start) AS {WINDOW_START}",
-            f"coalesce(__left_end, __right_end) AS {WINDOW_END}",
-        ]
-        return joined.selectExpr(*merged_keys(self._columns), *bounds, *map(quoted, self._columns.values))
+        how = self.logical.how
+        joined = sides[0].join(sides[1], F.expr(" AND ".join(same)), f"left_{how}" if how in ONE_SIDED else how)
+        bounds = [f"{from_either('start', how)} AS {WINDOW_START}", f"{from_either('end', how)} AS {WINDOW_END}"]
+        return joined.selectExpr(*merged_keys(self._columns, how), *bounds, *map(quoted, self._columns.values))
 
 
-_NEEDED: dict[How, set[str]] = {"inner": {"left", "right"}, "left": {"left"}, "right": {"right"}, "full": set()}
+_NEEDED: dict[HowInWindows, set[str]] = {
+    "inner": {"left", "right"},
+    "left": {"left"},
+    "right": {"right"},
+    "full": set(),
+    "semi": {"left", "right"},
+    "anti": {"left"},
+}
 """The sides without whose rows nothing comes out."""

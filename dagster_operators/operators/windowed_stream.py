@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.input_window_aggregate import InputWindowAggregate
-from dagster_operators.operators.join_columns import How
+from dagster_operators.operators.join_columns import HowInWindows
 from dagster_operators.operators.session import Session
 from dagster_operators.operators.session_aggregate import SessionAggregate
 from dagster_operators.operators.top_per_window import TopPerWindow
@@ -52,12 +52,13 @@ class WindowedStream:
         wanted, settings = {**(aggregates or {}), **more}, {"window": self.window, "event_time": self._event_time}
         return self._keyed.add_aggregate(_AGGREGATES[type(self.window)], name, (size,), wanted, **settings)
 
-    def top(self, n: int, *, by: str | Sequence[str], rank: str = "rank", name: str | None = None) -> Stream:
+    def top(self, n: int, *, by: str | Sequence[str], ties: bool = False, rank: str = "rank", name: str | None = None) -> Stream:
         """The first ``n`` rows of each key and window in an order, once the window is closed.
 
         Args:
             n: How many rows of each key and window.
             by: What comes behind ORDER BY: ``"price DESC, volume"``. Between equal rows the event time decides, then all columns.
+            ties: Let rows that are equal in ``by`` share their place, as SQL's RANK does: there may be more than ``n`` rows then.
             rank: The column with the row's place, from 1.
             name: The operator's name; its state is addressed by it.
 
@@ -74,13 +75,13 @@ class WindowedStream:
             )
         settings: dict[str, Any] = {"keys": self._keyed.keys, "window": self.window, "event_time": self._event_time}
         order = (by,) if isinstance(by, str) else tuple(by)
-        return stream._add(TopPerWindow, name, n=n, by=order, rank=rank, **settings)  # noqa: SLF001
+        return stream._add(TopPerWindow, name, n=n, by=order, rank=rank, ties=ties, **settings)  # noqa: SLF001
 
     def join(
         self,
         right: WindowedStream,
         *,
-        how: How = "inner",
+        how: HowInWindows = "inner",
         columns: Sequence[str] | None = None,
         name: str | None = None,
         chain: bool = True,
@@ -89,7 +90,8 @@ class WindowedStream:
 
         Args:
             right: The other stream, with as many keys and the same windows. Keys are compared in order; null equals nothing.
-            how: ``inner``, or ``left``, ``right``, ``full`` to have rows without a partner come out with nulls, too.
+            how: ``inner``, or ``left``, ``right``, ``full`` to have rows without a partner come out with nulls, too. ``semi``
+                gives the left side's rows that have a partner, once each, with no column of the right; ``anti`` the others.
             columns: Which further columns of both sides to hand on; by default all but the keys.
             name: The operator's name; its state is addressed by it.
             chain: Whether it may share a stage with the operators before it.

@@ -94,24 +94,20 @@ def q2(events: Events) -> do.Stream:
 def q5(events: Events) -> do.Stream:
     """Hot items: the auctions with the most bids in ten seconds, every two seconds."""
     counts = events.bid.key_by("auction").window(do.Sliding("10 seconds", "2 seconds")).aggregate(num="count(*)")
-    windows = counts.window().aggregate(most="max(num)", counts="collect_list(struct(auction, num))")
-    hottest = windows.select("filter(counts, c -> c.num = most) AS hottest", "window_start", "window_end")
-    return hottest.unnest("hottest AS hot").select("hot.auction AS auction", "hot.num AS num", "window_start", "window_end")
+    return counts.window().top(1, by="num DESC", ties=True).select("auction", "num", "window_start", "window_end")
 
 
 def q7(events: Events) -> do.Stream:
     """Highest bid: the bids with the highest price of ten seconds."""
-    window = do.Tumbling("10 seconds")
-    highest = events.bid.window(window).aggregate(highest="max(price)")
-    columns = ["auction", "bidder", "dateTime", "extra"]
-    return events.bid.key_by("price").window(window).join(highest.key_by("highest").window(window), columns=columns)
+    highest = events.bid.window(do.Tumbling("10 seconds")).top(1, by="price DESC", ties=True)
+    return highest.select("price", "window_start", "window_end", "auction", "bidder", "dateTime", "extra")
 
 
 def q8(events: Events) -> do.Stream:
     """Monitor new users: the people of ten seconds who begin an auction in them."""
     window = do.Tumbling("10 seconds")
-    sellers = events.auction.key_by("seller").window(window).aggregate(auctions="count(*)")
-    return events.person.key_by("id").window(window).join(sellers.key_by("seller").window(window), columns=["name"])
+    sellers = events.auction.key_by("seller").window(window)
+    return events.person.key_by("id").window(window).join(sellers, how="semi", columns=["name"])
 
 
 def q11(events: Events) -> do.Stream:

@@ -23,11 +23,18 @@ def first(rows: Iterable[dict[str, Any]], n: int) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["v"] is None, -(row["v"] or 0), row["ts"]))[:n]
 
 
-def ranked(groups: dict[Hashable, list[dict[str, Any]]], n: int) -> Counter[Any]:
+def first_with_ties(rows: Iterable[dict[str, Any]], n: int) -> list[tuple[int, dict[str, Any]]]:
+    """The rows of the first places, where equal ones share theirs."""
+    ordered = first(rows, 1_000_000)
+    places = [1 + sum(first([other, row], 1) == [other] and other["v"] != row["v"] for other in ordered) for row in ordered]
+    return [(place, row) for place, row in zip(places, ordered, strict=True) if place <= n]
+
+
+def ranked(groups: dict[Hashable, list[dict[str, Any]]], n: int, *, ties: bool = False) -> Counter[Any]:
     return Counter(
         (*key, rank, row["v"], plain(at(row["ts"])))  # type: ignore[misc]
         for key, rows in groups.items()
-        for rank, row in enumerate(first(rows, n), 1)
+        for rank, row in (first_with_ties(rows, n) if ties else enumerate(first(rows, n), 1))
     )
 
 
@@ -39,7 +46,7 @@ def per_key(cut: Cut, n: int) -> Counter[Any]:
     return ranked(groups, n)
 
 
-def per_window(cut: Cut, n: int, size: int, slide: int) -> tuple[Counter[Any], int]:
+def per_window(cut: Cut, n: int, size: int, slide: int, *, ties: bool = False) -> tuple[Counter[Any], int]:
     groups: dict[Hashable, list[dict[str, Any]]] = defaultdict(list)
     late = 0
     for rows, begin, _ in cut.in_epochs():
@@ -49,7 +56,7 @@ def per_window(cut: Cut, n: int, size: int, slide: int) -> tuple[Counter[Any], i
             late += bool(holding) and not still_open
             for start in still_open:
                 groups[row["k"], plain(at(start)), plain(at(start + size))].append(row)
-    return ranked(groups, n), late
+    return ranked(groups, n, ties=ties), late
 
 
 ROWS = Cut(
@@ -73,12 +80,14 @@ def test_any_cut_gives_the_first_of_all_rows(cut: Cut, n: int, window: tuple[int
         rows.top(n, by="v DESC", name="best").to_table("best")
         windowed = rows.window(do.Sliding(f"{window[0]} s", f"{window[1]} s"))
         windowed.top(n, by=["v DESC"], name="best_per_window").to_table("best_per_window")
+        windowed.top(n, by="v DESC", ties=True, name="with_ties").to_table("with_ties")
 
     found = run(SAIL, build, partitions=(1, 3), tier_length=tier_length)
     windows, late = per_window(cut, n, *window)
     assert found.tables["best"] == per_key(cut, n)
     assert found.tables["best_per_window"] == windows
-    assert found.late == ({"best_per_window": late} if late else {})
+    assert found.tables["with_ties"] == per_window(cut, n, *window, ties=True)[0]
+    assert found.late == (dict.fromkeys(("best_per_window", "with_ties"), late) if late else {})
 
 
 @pytest.mark.usefixtures("sail")

@@ -15,9 +15,10 @@ from tests.engines import SAIL
 from tests.operators.cut_input import QUICK, Cut, at, cuts, plain, run, side_by_side, starts_of
 
 if TYPE_CHECKING:
-    from dagster_operators.operators.join_columns import How
+    from dagster_operators.operators.join_columns import HowInWindows as How
 
-WAYS: list[How] = ["inner", "left", "right", "full"]
+WAYS: list[How] = ["inner", "left", "right", "full", "semi", "anti"]
+ONE_SIDED = ("semi", "anti")
 
 
 def joined(lefts: list[Any], rights: list[Any], how: How) -> list[tuple[Any, Any]]:
@@ -25,6 +26,8 @@ def joined(lefts: list[Any], rights: list[Any], how: How) -> list[tuple[Any, Any
     pairs = [(one, other) for one in lefts for other in rights if one["k"] is not None and one["k"] == other["k"]]
     alone_left = [(one, None) for one in lefts if not any(pair[0] is one for pair in pairs)]
     alone_right = [(None, other) for other in rights if not any(pair[1] is other for pair in pairs)]
+    if how in ONE_SIDED:
+        return alone_left if how == "anti" else [(one, None) for one in lefts if any(pair[0] is one for pair in pairs)]
     return pairs + (alone_left if how in ("left", "full") else []) + (alone_right if how in ("right", "full") else [])
 
 
@@ -42,7 +45,7 @@ def expected(left: Cut, right: Cut, size: int, slide: int, how: How) -> tuple[Co
     rows: Counter[Any] = Counter()
     for start, (lefts, rights) in windows.items():
         for one, other in joined(lefts, rights, how):
-            values = [side and side["v"] for side in (one, other)]
+            values = [side and side["v"] for side in ((one,) if how in ONE_SIDED else (one, other))]
             rows[(one or other)["k"], plain(at(start)), plain(at(start + size)), *values] += 1
     return rows, {name: count for name, count in late.items() if count}
 
@@ -52,7 +55,7 @@ def check(left: Cut, right: Cut, size: int, slide: int, how: How, **spread: Any)
         window = do.Sliding(f"{size} s", f"{slide} s")
         one = left.source(pipeline, "left").key_by("k").window(window)
         other = right.source(pipeline, "right").rename(v="w", k="id", ts="at").key_by("id").window(window)
-        both = one.join(other, how=how, columns=["v", "w"], name="joined")
+        both = one.join(other, how=how, columns=["v"] if how in ONE_SIDED else ["v", "w"], name="joined")
         both.to_table("pairs")
         both.side_output("late_left").to_table("late_left")
         both.side_output("late_right").to_table("late_right")

@@ -19,6 +19,9 @@ What is in them, and what to know before joining:
   day, hour)`` is *no* key: 01:00 on 3 November comes twice. It runs from 2013-01-01 06:00 to 2013-12-30 23:00 UTC with 24 to 27
   hours missing at each airport: joined on ``origin`` and ``time_hour``, 1,556 flights find no weather, 932 of them on the last
   two days of the year. ``wind_gust`` is mostly missing.
+- **weather reports**, CSV, :data:`REPORTS_SCHEMA`: the same observations as a stream, a file for each day of New York in which
+  they were reported. When that was, the data do not say, so it is made up here: at once, but for every 29th hour of an airport,
+  which comes 26 hours later, as if its line had been down. A flight of such an hour leaves before its weather is known.
 - **planes**, CSV by ``tailnum``, :data:`PLANES_SCHEMA`: 3,322 rows. 50,094 flights (721 tail numbers, most of them of AA and MQ)
   find no plane. Its ``year`` is the year of make, not the year of a flight.
 - **airlines**, CSV by ``carrier``, :data:`AIRLINES_SCHEMA`: 16 rows; every flight finds its own.
@@ -55,6 +58,12 @@ WEATHER_SCHEMA = (
 )
 """Fahrenheit, percent, degrees, miles per hour, inches, millibars and miles."""
 
+REPORTS_SCHEMA = (
+    "origin STRING, time_hour TIMESTAMP, temp DOUBLE, wind_speed DOUBLE, wind_gust DOUBLE, precip DOUBLE, visib DOUBLE, "
+    "reported TIMESTAMP"
+)
+"""Units as in :data:`WEATHER_SCHEMA`; ``reported`` is when the observation became known, the event time."""
+
 PLANES_SCHEMA = (
     "tailnum STRING, year INT, type STRING, manufacturer STRING, model STRING, engines INT, seats INT, speed INT, engine STRING"
 )
@@ -62,6 +71,8 @@ AIRLINES_SCHEMA = "carrier STRING, name STRING"
 AIRPORTS_SCHEMA = "faa STRING, name STRING, lat DOUBLE, lon DOUBLE, alt INT, tz INT, dst STRING, tzone STRING"
 
 _MISSING = "NA"
+_LATE_EVERY, _LATE_BY = 29, timedelta(hours=26)
+_FIRST_LATE = {"EWR": 0, "JFK": 7, "LGA": 13}
 _NEW_YORK = ZoneInfo("America/New_York")
 
 
@@ -93,6 +104,20 @@ def drop_days(landing: Path, first: date, days: int) -> list[Path]:
         if not file.exists():
             midnight = datetime(day.year, day.month, day.day, tzinfo=_NEW_YORK) + timedelta(days=1)
             _write_whole(file, partial(_write_flights, flights[day]), modified=midnight.timestamp())
+            written.append(file)
+    return written
+
+
+def drop_weather(landing: Path, first: date, days: int) -> list[Path]:
+    """Drops the weather reports of some days into the landing folder, one file a day; like :func:`drop_days`."""
+    reports = _reports()
+    landing.mkdir(parents=True, exist_ok=True)
+    written = []
+    for day in (first + timedelta(days=offset) for offset in range(days)):
+        file = landing / f"weather-{day}.csv"
+        if not file.exists():
+            midnight = datetime(day.year, day.month, day.day, tzinfo=_NEW_YORK) + timedelta(days=1)
+            _write_whole(file, partial(_write_reports, reports.get(day, [])), modified=midnight.timestamp())
             written.append(file)
     return written
 
@@ -152,6 +177,32 @@ def _scheduled_departure(row: dict[str, str]) -> str:
     return datetime(year, month, day, hour, minute, tzinfo=_NEW_YORK).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+@cache
+def _reports() -> dict[date, list[tuple[str, ...]]]:
+    """The weather reports by the day on which they come, in their order."""
+    columns = [column.split()[0] for column in REPORTS_SCHEMA.split(", ")]
+    found: list[tuple[datetime, tuple[str, ...]]] = []
+    with _source("weather.csv").open(encoding="utf-8", newline="") as opened:
+        for row in csv.DictReader(opened):
+            hour = datetime.fromisoformat(row["time_hour"])
+            since = int(hour.timestamp()) // 3600
+            is_late = since % _LATE_EVERY == _FIRST_LATE[row["origin"]]
+            reported = hour + _LATE_BY if is_late else hour
+            row["reported"] = reported.strftime("%Y-%m-%dT%H:%M:%SZ")
+            found.append((reported, tuple(_without_missing(row[name] for name in columns))))
+    by_day: dict[date, list[tuple[str, ...]]] = defaultdict(list)
+    for reported, values in sorted(found):
+        by_day[reported.astimezone(_NEW_YORK).date()].append(values)
+    return dict(by_day)
+
+
+def _write_reports(rows: Iterable[Sequence[str]], file: Path) -> None:
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        writer = csv.writer(opened, lineterminator="\n")
+        writer.writerow([column.split()[0] for column in REPORTS_SCHEMA.split(", ")])
+        writer.writerows(rows)
+
+
 def _write_table(table: str, file: Path) -> None:
     with (
         _source(f"{table}.csv").open(encoding="utf-8", newline="") as opened,
@@ -198,6 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="python -m jobs.feed", description="Drops the flights of 2013 into a folder, day by day."
     )
     parser.add_argument("--landing", type=Path, required=True, help="folder that gets one file a day")
+    parser.add_argument("--weather", type=Path, help="folder that gets one file of weather reports a day")
     parser.add_argument("--reference", type=Path, help="folder that gets the weather, planes, airlines and airports")
     parser.add_argument("--from", dest="first", type=date.fromisoformat, default=date(2013, 1, 1), help="first day (2013-01-01)")
     parser.add_argument("--days", type=int, default=31, help="how many days (31)")
@@ -206,7 +258,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.reference:
         write_reference(options.reference)
     for offset in range(options.days):
-        for file in drop_days(options.landing, options.first + timedelta(days=offset), 1):
+        day = options.first + timedelta(days=offset)
+        reports = drop_weather(options.weather, day, 1) if options.weather else []
+        for file in (*reports, *drop_days(options.landing, day, 1)):
             print(file, flush=True)
             time.sleep(options.every)
 

@@ -1,9 +1,9 @@
-"""The main job: every flight that left New York in 2013, turned into eight tables, one daily file an epoch.
+"""The main job: every flight that left New York in 2013, turned into nine tables, one daily file an epoch.
 
 The feed (``jobs.feed``) drops a file a day into the landing folder. ``clean_flights`` is what flew, with airline and plane; from
 it come departures per airport and hour and per sliding day, statistics per route (one current row per route), each flight with
 the weather of its hour, a league of the worst delays of every day, each flight with the delay that its aircraft brought along,
-and the stretches of work of every aircraft.
+the stretches of work of every aircraft, and the flights that left before the weather of their hour was reported.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import dagster_operators as do
-from jobs.feed import AIRLINES_SCHEMA, FLIGHTS_SCHEMA, PLANES_SCHEMA, WEATHER_SCHEMA
+from jobs.feed import AIRLINES_SCHEMA, FLIGHTS_SCHEMA, PLANES_SCHEMA, REPORTS_SCHEMA, WEATHER_SCHEMA
 from jobs.late_aircraft import LateAircraft
 
 PLACES = 10
 """How many places the league of a day has."""
 
 FLIGHT = ("sched_dep", "time_hour", "origin", "dest", "carrier", "flight", "tailnum")
+MEASURED = ("temp", "wind_speed", "wind_gust", "precip", "visib")
 PLANE = ("manufacturer", "model", "built", "seats")
 
 
 def build(folder: Path, *, files_per_epoch: int | None = 1) -> do.Pipeline:
-    """The flights pipeline below a folder: input in ``landing`` and ``reference``, tables in ``flights``.
+    """The flights pipeline below a folder: input in ``landing``, ``reports`` and ``reference``, tables in ``flights``.
 
     Args:
         folder: Where everything lies.
@@ -38,6 +39,12 @@ def build(folder: Path, *, files_per_epoch: int | None = 1) -> do.Pipeline:
         "landed_flights",
         do.FileSource(str(folder / "landing"), format="csv", schema=FLIGHTS_SCHEMA, max_files=files_per_epoch),
         event_time="sched_dep",
+        lateness="1 hour",
+    )
+    reports = pipeline.source(
+        "weather_reports",
+        do.FileSource(str(folder / "reports"), format="csv", schema=REPORTS_SCHEMA, max_files=files_per_epoch),
+        event_time="reported",
         lateness="1 hour",
     )
     clean = (
@@ -56,6 +63,7 @@ def build(folder: Path, *, files_per_epoch: int | None = 1) -> do.Pipeline:
     )
     _delays(clean)
     _weather(clean, weather)
+    _late_weather(clean, reports)
     _league(clean)
     _aircraft(clean)
     return pipeline
@@ -88,12 +96,25 @@ def _delays(clean: do.Stream) -> None:
 
 
 def _weather(clean: do.Stream, weather: do.FileSource) -> None:
-    measured = ("temp", "wind_speed", "wind_gust", "precip", "visib")
     (
-        clean.lookup(weather, on=["origin", "time_hour"], columns=measured, name="weather")
-        .select(*FLIGHT, "dep_delay", *measured, name="with_weather")
+        clean.lookup(weather, on=["origin", "time_hour"], columns=MEASURED, name="weather")
+        .select(*FLIGHT, "dep_delay", *MEASURED, name="with_weather")
         .to_table("flights_weather", description="Every flight with the weather at its airport in the hour of its departure")
     )
+
+
+def _late_weather(clean: do.Stream, reports: do.Stream) -> None:
+    """A flight meets the report of its hour up to two days after it was to leave; most reports were there before."""
+    place = ("origin", "time_hour")
+    (
+        clean.select(*FLIGHT, "dep_delay", name="departures")
+        .key_by(*place)
+        .interval_join(reports.key_by(*place), lower="-1 hour", upper="2 days", name="weather_of_hour")
+        .filter("reported > sched_dep", name="too_late")
+        .select(*FLIGHT, "dep_delay", *MEASURED, "reported",
+                "(unix_seconds(reported) - unix_seconds(sched_dep)) / 3600 AS hours_late", name="late_report")
+        .to_table("late_weather", description="Flights that were to leave before the weather of their hour was reported")
+    )  # fmt: skip
 
 
 def _league(clean: do.Stream) -> None:

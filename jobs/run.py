@@ -18,7 +18,7 @@ import dagster as dg
 
 import dagster_operators as do
 from dagster_operators.runtime.results import result_of
-from jobs.feed import drop_days, write_reference
+from jobs.feed import drop_days, drop_weather, write_reference
 from jobs.flights import build
 
 FIRST = date(2013, 1, 1)
@@ -30,6 +30,7 @@ SHOWN = {
     "worst_delays": "dep_delay",
     "late_aircraft": "inherited_delay",
     "aircraft_stretches": "legs",
+    "late_weather": "hours_late",
 }
 """The tables to show, each with the column by which its last rows are chosen."""
 
@@ -43,6 +44,7 @@ def main() -> int:
     folder: Path = arguments.folder.absolute()
 
     write_reference(folder / "reference")
+    drop_weather(folder / "reports", FIRST, arguments.days)
     dropped = drop_days(folder / "landing", FIRST, arguments.days)
     print(f"{len(dropped)} new daily files in {folder / 'landing'}", flush=True)
 

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 from dagster_operators.runtime.engine import ENGINE_VARIABLE
-from jobs.feed import drop_days, write_reference
+from jobs.feed import drop_days, drop_weather, write_reference
 from tests.end_to_end.dagster_server import dagster_server
 from tests.end_to_end.page import browser
 
@@ -18,6 +18,7 @@ TABLES = 8
 def take(pictures: Path, scratch: Path) -> None:
     """The ops of the flights job, and the lineage of its tables after an epoch."""
     write_reference(scratch / "data/reference")
+    drop_weather(scratch / "data/reports", date(2013, 1, 1), 1)
     drop_days(scratch / "data/landing", date(2013, 1, 1), 1)
     environment = {"FLIGHTS_DATA": str(scratch / "data"), ENGINE_VARIABLE: "sail"}
     with (

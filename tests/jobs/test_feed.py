@@ -4,6 +4,7 @@ import csv
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 from jobs import feed
@@ -38,6 +39,23 @@ def test_a_day_is_one_file_with_the_columns_of_the_schema(tmp_path: Path) -> Non
     assert list(flights[0]) == columns(feed.FLIGHTS_SCHEMA)
     assert flights[0]["sched_dep"] == "2013-01-01T10:15:00Z"
     assert (flights[0]["carrier"], flights[0]["flight"], flights[0]["dep_delay"]) == ("UA", "1545", "2")
+
+
+def test_every_observation_is_reported_once_and_every_29th_of_an_airport_late(tmp_path: Path, reference: Path) -> None:
+    files = feed.drop_weather(tmp_path, date(2013, 1, 1), 365)
+    assert feed.drop_weather(tmp_path, date(2013, 1, 1), 365) == []
+    assert [file.stat().st_mtime for file in files] == sorted(file.stat().st_mtime for file in files)
+    found = [row for file in files for row in rows(file)]
+    assert list(found[0]) == columns(feed.REPORTS_SCHEMA)
+    moments = [row["reported"] for row in found]
+    assert moments == sorted(moments), "reports come in the order in which they were made"
+    observed = pq.read_table(reference / "weather.parquet", columns=["origin", "time_hour"])
+    hours = [f"{hour:%Y-%m-%dT%H:%M:%SZ}" for hour in observed["time_hour"].to_pylist()]
+    assert sorted((row["origin"], row["time_hour"]) for row in found) == sorted(
+        zip(observed["origin"].to_pylist(), hours, strict=True)
+    )
+    late = [row for row in found if row["reported"] != row["time_hour"]]
+    assert len(late) == pytest.approx(len(found) / 29, rel=0.05)
 
 
 def test_a_day_already_there_is_not_written_again(tmp_path: Path) -> None:
@@ -122,9 +140,7 @@ def test_reference_tables(reference: Path, table: str, schema: str, key: str, co
 
 
 def test_weather_is_keyed_by_airport_and_hour(reference: Path) -> None:
-    from pyarrow import parquet
-
-    weather = parquet.read_table(reference / "weather.parquet")
+    weather = pq.read_table(reference / "weather.parquet")
     assert weather.column_names == columns(feed.WEATHER_SCHEMA)
     assert str(weather.schema.field("time_hour").type) == "timestamp[us, tz=UTC]"
     assert weather.num_rows == weather.group_by(["origin", "time_hour"]).aggregate([]).num_rows == 26_115

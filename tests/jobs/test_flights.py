@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from dagster_operators.testing import OperatorHarness
-from jobs.feed import drop_days, write_reference
+from jobs.feed import drop_days, drop_weather, write_reference
 from jobs.flights import build
 from jobs.late_aircraft import LateAircraft
 
@@ -22,6 +22,7 @@ LEG = "tailnum string, sched_dep timestamp, carrier string, flight int, origin s
 def folder(tmp_path, monkeypatch, sail):
     monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
     write_reference(tmp_path / "reference")
+    drop_weather(tmp_path / "reports", FIRST, DAYS)
     drop_days(tmp_path / "landing", FIRST, DAYS)
     return tmp_path
 
@@ -79,6 +80,29 @@ def test_stretches_of_an_aircraft(folder):
         })  # fmt: skip
     rows = pipeline.read("aircraft_stretches").collect()
     assert {(row.tailnum, row.window_start.replace(tzinfo=UTC)): row.legs for row in rows} == expected
+
+
+def test_flights_that_left_before_their_weather_was_reported(folder):
+    reported = {}
+    for file in (folder / "reports").glob("*.csv"):
+        for row in csv.DictReader(file.open(encoding="utf-8")):
+            reported[row["origin"], row["time_hour"]] = datetime.fromisoformat(row["reported"])
+    expected = set()
+    for file in (folder / "landing").glob("*.csv"):
+        for row in csv.DictReader(file.open(encoding="utf-8")):
+            known, left = reported.get((row["origin"], row["time_hour"])), datetime.fromisoformat(row["sched_dep"])
+            if row["dep_delay"] and known and known > left:
+                expected.add((row["carrier"], int(row["flight"]), left, known))
+    pipeline = build(folder)
+    pipeline.run_until_caught_up()
+    found = {
+        (row.carrier, row.flight, row.sched_dep.replace(tzinfo=UTC), row.reported.replace(tzinfo=UTC), row.hours_late)
+        for row in pipeline.read("late_weather").collect()
+    }
+    assert len(found) > 30
+    assert {flight[:4] for flight in found} == expected
+    assert all(hours == pytest.approx((known - left) / HOUR) for *_, left, known, hours in found)
+    assert {flight[3].date() - flight[2].date() for flight in found} >= {timedelta(days=1)}, "it came with a later day's file"
 
 
 @pytest.mark.parametrize("sizes", [(1,) * 8, (3, 5), (8,)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from dagster_operators.graph.arrow_schema import spark_type
 from dagster_operators.operators.apply import BatchOperator, routing_types
 from dagster_operators.operators.arrow_operator import ArrowOperator
 from dagster_operators.operators.physical import Rows, quoted
-from dagster_operators.runtime.batch.task import MARKER, PORT, REPORT_SCHEMA, SUBTASK, BatchTask, LinkTask
+from dagster_operators.runtime.batch.task import MARKER, PORT, REPORT_SCHEMA, SUBTASK, BatchTask, LinkTask, Routing
 from dagster_operators.runtime.stage_work import StageWork
 from dagster_operators.state.merge_plan import expired_files, plan_merges
 from dagster_operators.state.state_file import StateFile
@@ -138,45 +138,66 @@ class _Chain:
         return not self._shuffled and all(rows is None for rows in self._inputs)
 
     def run(self) -> list[dict[str, Any]]:
-        frame = self._shuffle() if self._shuffled else self._inputs[0]
-        if frame is None:
-            return []
-        shipped, subtasks = _shipped(self._task()), self._parallelism if self._shuffled else 0
-        reports = [json.loads(row.report) for row in frame.mapInArrow(shipped, REPORT_SCHEMA).collect()]
+        """What all subtasks report."""
+        if not self._shuffled:
+            rows = self._inputs[0]
+            return [] if rows is None else self._reports(rows, "none")
+        subtasks = range(self._parallelism)
+        if self._work.engine == "sail":  # it has no repartitionById; the rows of a subtask meet all the same
+            return self._complete(self._reports(self._marked(subtasks).repartition(len(subtasks), SUBTASK), "by column"))
+        rows = self._placed()
+        reports = [] if rows is None else self._reports(rows, "by partition")
+        # Without rows there may be no partitions, and yet time passes in each subtask.
+        silent = set(subtasks) - {report["subtask"] for report in reports}
+        if silent:
+            reports += self._reports(self._marked(silent, with_rows=False).repartition(len(silent), SUBTASK), "by column")
+        return self._complete(reports)
+
+    def _reports(self, rows: DataFrame, routing: Routing) -> list[dict[str, Any]]:
+        reports = [json.loads(row.report) for row in rows.mapInArrow(_shipped(self._task(routing)), REPORT_SCHEMA).collect()]
         for report in reports:
             if "error" in report:
                 raise _error(report)
-        missing = set(range(subtasks)) - {report["subtask"] for report in reports}
+        return reports
+
+    def _complete(self, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        missing = set(range(self._parallelism)) - {report["subtask"] for report in reports}
         if missing:
             raise StageFailedError(f"subtasks {sorted(missing)} gave no report", remedy="see the engine's log")
         return reports
 
     # --- the way there -----------------------------------------------------------------------------------------------
 
-    def _shuffle(self) -> DataFrame:
-        """All inputs as one frame, each row with its subtask, and one marker for each subtask so that all of them run."""
-        session, n = self._work.session, self._parallelism
-        alone = len(self._inputs) == 1
-        frames = [
-            self._tagged(index, rows, keys, alone=alone)
-            for index, (rows, keys) in enumerate(zip(self._inputs, self._first.logical.keys, strict=True))
-        ]
-        markers = session.range(0, n, 1, 1).selectExpr(
-            f"CAST(id AS INT) AS {SUBTASK}",
-            f"{MARKER} AS {PORT}",
-            *(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in self._tagged_types(alone=alone)),
-        )
-        union = markers
-        for frame in frames:
-            if frame is not None:
-                union = union.unionByName(frame)
-        if n == 1:
-            return union.repartition(1)
-        if self._work.engine == "sail":  # it has no repartitionById; the rows of a subtask meet all the same
-            return union.repartition(n, SUBTASK)
+    def _placed(self) -> DataFrame | None:
+        """All inputs as one frame, each row in the partition that is its subtask; None without rows."""
         from pyspark.sql import functions as F
 
-        return union.repartitionById(n, F.col(SUBTASK))
+        rows = self._union()
+        if rows is None:
+            return None
+        n = self._parallelism
+        placed = rows.repartition(1) if n == 1 else rows.repartitionById(n, F.col(SUBTASK))
+        # What a row carries through the shuffle, and then value by value into Arrow, is much of what a stage costs.
+        return placed.drop(SUBTASK, PORT) if len(self._inputs) == 1 else placed.drop(SUBTASK)
+
+    def _marked(self, subtasks: Collection[int], *, with_rows: bool = True) -> DataFrame:
+        """A marker for each of the subtasks, so that they run, and the rows of all inputs if wanted; each with its subtask."""
+        types = self._tagged_types(alone=len(self._inputs) == 1)
+        nulls = [f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in types]
+        chosen = ", ".join(map(str, sorted(subtasks)))
+        one = self._work.session.range(0, 1, 1, 1)
+        markers = one.selectExpr(f"explode(array({chosen})) AS {SUBTASK}", f"{MARKER} AS {PORT}", *nulls)
+        rows = self._union() if with_rows else None
+        return markers if rows is None else markers.unionByName(rows)
+
+    def _union(self) -> DataFrame | None:
+        """The rows of all inputs, each with its subtask and input; None without rows."""
+        alone, union = len(self._inputs) == 1, None
+        for index, (rows, keys) in enumerate(zip(self._inputs, self._first.logical.keys, strict=True)):
+            tagged = self._tagged(index, rows, keys, alone=alone)
+            if tagged is not None:
+                union = tagged if union is None else union.unionByName(tagged)
+        return union
 
     def _tagged_types(self, *, alone: bool) -> list[tuple[str, str]]:
         if alone:
@@ -204,7 +225,7 @@ class _Chain:
         ]
         return rows.selectExpr(*head, *others)
 
-    def _task(self) -> BatchTask:
+    def _task(self, routing: Routing) -> BatchTask:
         work = self._work
         operators = [operator.logical.arrow for operator in self._operators]
         return BatchTask(
@@ -218,7 +239,7 @@ class _Chain:
             parallelism=self._parallelism,
             watermark_begin=self._times.begin[self._names[0]],
             watermark_end=self._times.end,
-            shuffled=self._shuffled,
+            routing=routing,
             cache=work.cache,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from dagster_operators.operators.arrow_operator import ArrowOperator
 
@@ -18,6 +18,9 @@ PORT: Final = "__do_port"
 """The column that says which input a row is of; ``MARKER`` for a row that only makes sure that the subtask runs."""
 
 MARKER: Final = -1
+
+Routing: TypeAlias = Literal["by partition", "by column", "none"]
+"""How a worker knows the subtask of a row: the partition is the subtask; ``SUBTASK`` says it; there are only partitions."""
 
 REPORT_SCHEMA: Final = "report string"
 """What a worker returns to the driver: JSON, one row for each subtask."""
@@ -61,7 +64,7 @@ class BatchTask:
         root: The storage root's path, as ``files`` takes it.
         files: The file system that the root is in.
         inputs: The schema of each input.
-        shuffled: Whether rows carry ``SUBTASK`` and ``PORT``.
+        routing: How a row's subtask is known. ``PORT`` is there with ``by column``, and where there are several inputs.
         cache: Folder for local copies of state files.
     """
 
@@ -75,5 +78,5 @@ class BatchTask:
     parallelism: int
     watermark_begin: int
     watermark_end: int
-    shuffled: bool
+    routing: Routing
     cache: str | None

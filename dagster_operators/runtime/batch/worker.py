@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dagster_operators.errors import OperatorsError, StorageError
@@ -26,6 +27,8 @@ def run_partition(task: BatchTask, partition: int, batches: Iterable[pa.RecordBa
     """Run the subtasks whose rows are in a partition; yields their reports."""
     subtasks: dict[int, _Worker] = {}
     try:
+        if task.routing == "by partition":
+            subtasks[partition] = _Worker(task, partition)
         for batch in batches:
             for subtask, port, rows in _parts(task, partition, batch):
                 if subtask not in subtasks:
@@ -47,10 +50,12 @@ def _parts(task: BatchTask, partition: int, batch: pa.RecordBatch) -> Iterator[t
     """A batch cut by subtask and input; rows of one subtask and input stay in their order."""
     if not batch.num_rows:
         return
-    if not task.shuffled:
-        yield partition, 0, _cast(batch, task.inputs[0])
+    if PORT not in batch.schema.names:
+        yield partition, 0, _input(task, batch, 0)
         return
-    subtasks, ports = (batch.column(name).to_numpy(zero_copy_only=False) for name in (SUBTASK, PORT))
+    ports = batch.column(PORT).to_numpy(zero_copy_only=False)
+    placed = task.routing == "by partition"
+    subtasks = np.full_like(ports, partition) if placed else batch.column(SUBTASK).to_numpy(zero_copy_only=False)
     if subtasks[0] == subtasks[-1] and ports[0] == ports[-1] and (subtasks == subtasks[0]).all() and (ports == ports[0]).all():
         yield int(subtasks[0]), int(ports[0]), _input(task, batch, int(ports[0]))
         return

@@ -82,7 +82,10 @@ def _sessions(events: Events) -> DataFrame:
 
 
 def _last_bids(events: Events) -> DataFrame:
-    newest = _grouped(events["bid"], "bidder", "auction", newest="max(struct(dateTime, price, channel, url, extra))")
+    """Of bids of one moment the one whose other columns are smallest, as with ours."""
+    newest = _grouped(
+        events["bid"], "bidder", "auction", newest="min(struct(-unix_micros(dateTime), price, channel, url, dateTime, extra))"
+    )
     return newest.selectExpr(
         "auction", "bidder", *(f"newest.{name}" for name in ("price", "channel", "url", "dateTime", "extra"))
     )

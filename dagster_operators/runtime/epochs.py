@@ -29,7 +29,7 @@ from dagster_operators.runtime.engine import Engine
 from dagster_operators.runtime.event_time import input_watermark
 from dagster_operators.runtime.sinks import join_sinks
 from dagster_operators.runtime.stage_run import StageRun
-from dagster_operators.runtime.stage_work import StageWork, connector_of
+from dagster_operators.runtime.stage_work import StageWork, cache_folder, connector_of
 from dagster_operators.runtime.staged_files import StagedFiles
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.coordinator import Coordinator
@@ -324,6 +324,6 @@ class Epochs:
         files = self.coordinator.files(dataset, version)
         mark = complete.watermarks
         end = input_watermark(self._dataflow, operator, lambda name: mark.get(name, MIN_WATERMARK))
-        root = self.coordinator.root
-        reader = StateReader(operator, table, physical, files, root.path("").rstrip("/"), root.files, complete.epoch, end)
+        root, cache = self.coordinator.root, cache_folder(self.coordinator.view().pipeline)
+        reader = StateReader(operator, table, physical, files, root.path("").rstrip("/"), root.files, complete.epoch, end, cache)
         return reader.rows(self.session, self.parallelism)

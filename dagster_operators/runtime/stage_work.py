@@ -55,7 +55,7 @@ class StageWork:
     @property
     def cache(self) -> str | None:
         """Where workers keep local copies of state files."""
-        return cache_folder()
+        return cache_folder(self.coordinator.view().pipeline)
 
     def type_of(self, output: Output) -> StreamType:
         """What is known of an output without an engine."""
@@ -91,7 +91,11 @@ def connector_of(dataflow: Dataflow, operator: str) -> Connector | None:
     return None
 
 
-def cache_folder() -> str | None:
-    """Where workers keep local copies of state files; ``DAGSTER_OPERATORS_CACHE`` names another folder, or (empty) none."""
+def cache_folder(pipeline: str) -> str | None:
+    """Where workers keep local copies of a pipeline's state files, apart from those of others, whatever their operators' names.
+
+    ``DAGSTER_OPERATORS_CACHE`` names another folder for all of them, or (empty) none.
+    """
     default = str(Path(tempfile.gettempdir(), f"dagster_operators-{getpass.getuser()}"))
-    return os.environ.get("DAGSTER_OPERATORS_CACHE", default) or None
+    folder = os.environ.get("DAGSTER_OPERATORS_CACHE", default)
+    return f"{folder}/state/{pipeline}" if folder else None

@@ -26,6 +26,10 @@ ROWS_PER_FILE = 500_000
 """A file that would hold more rows than this is split into two key-group ranges."""
 
 
+_SURELY = 16
+"""With so many changed keys for each range, hardly a file is left without one, and looking for it costs a query."""
+
+
 class UpdatingTable:
     """One updating table during an attempt at its stage.
 
@@ -59,7 +63,7 @@ class UpdatingTable:
         if not changed:
             return None
         ranges = self._ranges(changed)
-        touched = self._touched(changes, ranges)
+        touched = self._touched(changes, changed, ranges)
         kept = [changes.filter(f"NOT {DELETED}").drop(DELETED) if DELETED in changes.columns else changes]
         old = self._files.read(self._dataset, touched, self._schema)
         if old is not None:
@@ -84,8 +88,8 @@ class UpdatingTable:
             ranges *= 2
         return ranges
 
-    def _touched(self, changes: DataFrame, ranges: int) -> list[FileEntry]:
-        if self._current_ranges() != ranges or ranges == 1:
+    def _touched(self, changes: DataFrame, changed: int, ranges: int) -> list[FileEntry]:
+        if ranges == 1 or self._current_ranges() != ranges or changed >= ranges * _SURELY:
             return list(self._before)
         labels = {row[0] for row in changes.selectExpr(f"{self._label(ranges)} AS label").distinct().collect()}
         return [

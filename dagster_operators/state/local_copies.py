@@ -69,7 +69,7 @@ class LocalCopies:
         """Make the copy of a file. When the disk is full or may not be written, there is none."""
         temporary = self._folder / f"{uuid.uuid4().hex}.tmp"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_own_folder(self._folder)
             write_mapped(temporary, batch)
             temporary.replace(self._path(name))
         except OSError:
@@ -109,6 +109,12 @@ class LocalCopies:
         _remove(path)
 
 
+def make_own_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone: others must not put a copy there."""
+    for missing in [*(parent for parent in reversed(folder.parents) if not parent.exists()), folder]:
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
 def write_mapped(path: Path, batch: Any) -> None:
     """Write a record batch so that ``read_mapped`` maps it, with a checksum at the end."""
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
@@ -140,6 +146,8 @@ def read_mapped(path: Path, *, check: bool = True) -> Any:
 
 def _checked(path: Path) -> Any | None:
     try:
+        if path.stat().st_uid != os.geteuid():
+            return None
         return read_mapped(path)
     except FileNotFoundError:
         return None

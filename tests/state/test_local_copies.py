@@ -103,3 +103,12 @@ def test_a_folder_that_cannot_be_written_only_costs_speed(world: World) -> None:
     check(world)
     world.commit()
     check(world)
+
+
+def test_a_copy_that_somebody_else_has_put_there_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (copy,) = copies(world)
+    write_mapped(copy, pa.record_batch({"k": [1], "s": ["forged"]}))
+    mine = copy.stat().st_uid
+    monkeypatch.setattr("os.geteuid", lambda: mine + 1)
+    check(world)
+    assert copy.parent.stat().st_mode & 0o077 == 0, "others may not even look"

@@ -82,3 +82,22 @@ def test_state_in_a_pipeline(sail: SparkSession, tmp_path: Path, monkeypatch: py
         path.name for path in tmp_path.glob("state/remember.counts/*/*.parquet") if not path.name.startswith(("e1-1.", "e2-2."))
     ]
     assert any(".L9." in name for name in merged)
+
+
+def test_pipelines_whose_operators_have_the_same_names_keep_their_copies_apart(
+    sail: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sail
+    monkeypatch.setenv("DAGSTER_OPERATORS_CACHE", str(tmp_path / "cache"))
+    pipelines = []
+    for root in ("one", "other"):
+        pipeline = do.Pipeline("same", root=str(tmp_path / root), engine=SAIL, parallelism=1)
+        batches = [[{"k": "a", "t": START, "v": number}] for number in range(3)]
+        rows = pipeline.source("rows", do.MemorySource(batches, schema="k string, t timestamp, v long"))
+        rows.key_by("k").apply(Remember()).to_table("counts")
+        pipelines.append(pipeline)
+    for _ in range(3):
+        for pipeline in pipelines:
+            pipeline.run_epoch()
+    copies = [path.relative_to(tmp_path / "cache" / "state").parts[0] for path in (tmp_path / "cache").rglob("*.counts/*.arrow")]
+    assert sorted(Counter(copies).values()) == [3, 3], "a copy of each epoch's run in each of the two pipelines' folders"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.functions.shipping import pickled
 from dagster_operators.operators.apply import BatchOperator
-from dagster_operators.runtime.stage_work import cache_folder
 from dagster_operators.state.state_file import StateFile
 from dagster_operators.transactions.manifest import FileEntry
 
@@ -30,6 +29,7 @@ class StateReader:
         files: The file system.
         epoch: The epoch.
         watermark: The operator's input watermark at its end, by which rows are expired.
+        cache: Folder for local copies of the pipeline's state files.
     """
 
     operator: str
@@ -40,6 +40,7 @@ class StateReader:
     files: Any
     epoch: int
     watermark: int
+    cache: str | None
 
     def rows(self, session: SparkSession, parallelism: int) -> DataFrame:
         """The rows as a DataFrame of the declared columns."""
@@ -54,7 +55,7 @@ class StateReader:
             "parallelism": 1 if declared.kind == "global" else parallelism,
             "watermark": self.watermark,
             "operator": self.operator,
-            "cache": cache_folder(),
+            "cache": self.cache,
             "stream_key": self.physical.logical.keys[0],
         }
         payload = pickled(task, type(self.physical.logical.arrow).__module__, self.operator)

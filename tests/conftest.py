@@ -1,9 +1,12 @@
-"""Fixtures that all tests share: the engines, each started once when a test first asks for it."""
+"""Fixtures that all tests share: engines and a PostgreSQL server, each started once when a test first asks for it."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -14,6 +17,8 @@ from tests.engines import CONNECT, EMBEDDED, ENGINES, SAIL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.connectors.postgres_server import Database, PostgresServer
 
 
 def _lacks(what: str) -> NoReturn:
@@ -79,3 +84,29 @@ def sail() -> SparkSession:
         _lacks("Sail, the extra sail")
     os.environ.setdefault("RUST_LOG", "off")
     return SAIL.session()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A server on loopback, started once."""
+    if importlib.util.find_spec("psycopg") is None:
+        _lacks("psycopg, the extra postgres")
+    from tests.connectors.postgres_server import PostgresServer, binaries
+
+    programs = binaries()
+    if programs is None:
+        _lacks("the programs of a PostgreSQL server (Debian's package postgresql)")
+    server = PostgresServer(programs, Path(tempfile.mkdtemp(prefix="postgres-")))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> Iterator[Database]:
+    """A new database; nothing prepared may be left in it."""
+    with postgres.database() as made:
+        yield made
+        assert made.prepared() == []

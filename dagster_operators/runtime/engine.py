@@ -165,6 +165,8 @@ def _sail_session() -> SparkSession:
     session = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
     # A server in this process is never lost, so answers need not be kept until released: a call and threads less for each query.
     session.client.disable_reattachable_execute()
+    # Before PySpark's own hook, which asks the server for things that Sail has not, and logs its refusal.
+    atexit.register(session.client.close)
     return session
 
 

@@ -1,4 +1,7 @@
-"""A pipeline whose operator keeps every kind of state, timers and held time; run in a process of its own, to be killed."""
+"""A pipeline whose operator keeps every kind of state, timers and held time, and which writes to PostgreSQL in the same commit.
+
+It is run in a process of its own, to be killed.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,10 @@ class Everything(do.ArrowOperator):
         out.collect(pa.table({"k": keys, "epoch": [ctx.epoch] * count, "kind": [kind] * count, "n": numbers}))
 
 
-def build(root: str, parallelism: int) -> do.Pipeline:
+TABLE = "CREATE TABLE told (k text, epoch bigint, kind text, n bigint)"
+
+
+def build(root: str, dsn: str, parallelism: int) -> do.Pipeline:
     """The pipeline on Sail."""
     batches = [
         [
@@ -69,17 +75,19 @@ def build(root: str, parallelism: int) -> do.Pipeline:
     ]  # fmt: skip
     pipeline = do.Pipeline("killed", root=root, engine=Spark(remote="sail"), parallelism=parallelism)
     rows = pipeline.source("rows", do.MemorySource(batches, schema="k string, v long, t timestamp"), event_time="t")
-    rows.key_by("k").apply(Everything()).to_table("told")
+    told = rows.key_by("k").apply(Everything())
+    told.to_sink(do.PostgresSink(dsn, "told"), name="warehouse")
+    told.to_table("told")
     return pipeline
 
 
-def result(root: str) -> dict[str, Any]:
+def result(root: str, dsn: str) -> dict[str, Any]:
     """All that the pipeline's readers see."""
-    pipeline = build(root, 1)
+    pipeline = build(root, dsn, 1)
     told = sorted((row.k, row.epoch, row.kind, row.n) for row in pipeline.read("told").collect())
     per_subtask = pipeline.state("everything", "rows").collect()
     return {"told": told, "rows": sum(row.n for row in per_subtask), "epochs": [done.epoch for done in pipeline.history()]}
 
 
 if __name__ == "__main__":
-    build(sys.argv[1], int(sys.argv[2])).run_until_caught_up()
+    build(sys.argv[1], sys.argv[2], int(sys.argv[3])).run_until_caught_up()

@@ -1,4 +1,7 @@
-"""A Spark standalone cluster on this machine: a master and two workers, each a process; and a pipeline to run on it."""
+"""A Spark standalone cluster on this machine: a master and two workers, each a process; and a pipeline to run on it.
+
+Dagster's processes share it through a Spark Connect server that is the cluster's application.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -51,7 +55,7 @@ def rows() -> list[list[dict[str, Any]]]:
     ]
 
 
-def pipeline(root: str, engine: Spark, parallelism: int) -> do.Pipeline:
+def pipeline(root: str, engine: Spark | None, parallelism: int) -> do.Pipeline:
     """A table, a window's aggregates, an updating table, and an operator with state in the workers."""
     made = do.Pipeline("spread", root=root, engine=engine, parallelism=parallelism)
     stream = made.source("rows", do.MemorySource(rows(), schema="k string, v long, t timestamp"), event_time="t", finished=True)
@@ -71,22 +75,28 @@ def results(made: do.Pipeline) -> dict[str, list[list[Any]]]:
     }
 
 
-def engine(master: str) -> Spark:
-    """The cluster as an engine, with little memory for each part."""
-    config = {
-        "spark.driver.memory": "512m", "spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "2",
-        "spark.sql.shuffle.partitions": "2", "spark.driver.host": _HOST, "spark.driver.bindAddress": _HOST, "spark.log.level":
-        "OFF",
-    }  # fmt: skip
-    return Spark(master=master, config=config)
+_CONFIG = {
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.cores.max": "2",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.host": _HOST,
+    "spark.driver.bindAddress": _HOST,
+    "spark.log.level": "OFF",
+}
+"""Little memory for each part."""
+
+
+def job(root: str) -> dg.JobDefinition:
+    """The pipeline's Dagster job, a process for each op, on the engine that the environment names."""
+    return do.build_definitions(pipeline(root, None, 3), executor=dg.multiprocess_executor).resolve_job_def("spread_epoch")
 
 
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[str]:
     """A master and two workers; gives the master's address, and ends them all."""
-    with socket.socket() as free:
-        free.bind((_HOST, 0))
-        port = free.getsockname()[1]
+    port = _free_port()
     address = f"spark://{_HOST}:{port}"
     with contextlib.ExitStack() as ends:
         _daemon(ends, folder, "master", "master.Master", "--host", _HOST, "--port", str(port), "--webui-port", "0", until="ALIVE")
@@ -106,7 +116,31 @@ def cluster(folder: Path) -> Iterator[str]:
         yield address
 
 
-def _daemon(ends: contextlib.ExitStack, folder: Path, name: str, kind: str, *arguments: str, until: str) -> None:
+@contextlib.contextmanager
+def connect_server(folder: Path, master: str) -> Iterator[str]:
+    """A Spark Connect server whose work the cluster does; gives its address, and ends it."""
+    port = _free_port()
+    settings = {**_CONFIG, "spark.connect.grpc.binding.address": _HOST, "spark.connect.grpc.binding.port": str(port)}
+    settings["spark.log.level"] = "INFO"
+    given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    with contextlib.ExitStack() as ends:
+        _daemon(
+            ends, folder, "connect", "SparkSubmit", "--master", master, *given, "--class", server, "spark-internal",
+            until="Spark Connect server started", heap="512m",
+        )  # fmt: skip
+        yield f"sc://{_HOST}:{port}"
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind((_HOST, 0))
+        return int(free.getsockname()[1])
+
+
+def _daemon(
+    ends: contextlib.ExitStack, folder: Path, name: str, kind: str, *arguments: str, until: str, heap: str = "256m"
+) -> None:
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -115,7 +149,8 @@ def _daemon(ends: contextlib.ExitStack, folder: Path, name: str, kind: str, *arg
         **os.environ,
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_DIRS": str(folder / "local"),
-        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_MEMORY": heap,
+        "PYTHONPATH": str(REPOSITORY),  # the package and the tests' operators, installed on the workers
     }
     with log.open("wb") as output:
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *arguments]
@@ -140,7 +175,7 @@ def run(root: str, address: str, parallelism: int) -> dict[str, Any]:
 
 def main(root: str, address: str, parallelism: str) -> dict[str, Any]:
     """What the driver's process does."""
-    made = pipeline(root, engine(address), int(parallelism))
+    made = pipeline(root, Spark(master=address, config=_CONFIG), int(parallelism))
     epochs = [result.epoch for result in made.run_until_caught_up()]
     workers = {row.worker for row in made.read("totals").select("worker").distinct().collect()}
     return {"epochs": epochs, "tables": results(made), "workers": len(workers)}

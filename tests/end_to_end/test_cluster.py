@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dagster as dg
 import pytest
 
-from tests.end_to_end.cluster import EPOCHS, cluster, pipeline, results, run
+from dagster_operators.runtime.engine import ENGINE_VARIABLE, Spark
+from tests.end_to_end.cluster import EPOCHS, cluster, connect_server, pipeline, results, run
 from tests.engines import SAIL
 
 
@@ -19,3 +21,21 @@ def test_a_cluster_gives_what_one_process_gives(sail, tmp_path):
     assert there["epochs"] == list(range(1, EPOCHS + 1))
     assert there["tables"] == results(here)
     assert there["workers"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(1000)
+def test_the_processes_of_a_dagster_run_share_a_cluster(sail, tmp_path, monkeypatch):
+    here = pipeline(str(tmp_path / "here"), SAIL, 1)
+    here.run_epoch()
+    root = str(tmp_path / "there")
+    with cluster(tmp_path) as master, connect_server(tmp_path, master) as address, dg.instance_for_test() as instance:
+        monkeypatch.setenv(ENGINE_VARIABLE, address)
+        made = dg.build_reconstructable_job("tests.end_to_end.cluster", "job", (root,))
+        assert dg.execute_job(made, instance).success
+        Spark(remote=address).session().stop()
+    there = pipeline(root, SAIL, 1)
+    (complete,) = there.history()
+    assert complete.owner.kind != "process", "the run owns the epoch, whichever of its processes works on it"
+    assert results(there) == results(here)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from dagster_operators.errors import LedgerError, located
 from dagster_operators.transactions.effects import Conflict
@@ -22,7 +22,7 @@ from dagster_operators.transactions.ledger_files import (
 )
 from dagster_operators.transactions.manifest import FORMAT_VERSION, check_format
 from dagster_operators.transactions.records import Entry, Format, Record
-from dagster_operators.transactions.table_log import LogEntry, TableLog
+from dagster_operators.transactions.table_log import GONE, LogEntry, TableLog
 from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from dagster_operators.transactions.ledger_files import LedgerFile
     from dagster_operators.transactions.storage import Root
     from dagster_operators.transactions.table_log import Stamp
+
+T = TypeVar("T")
 
 _CHECKPOINT_INTERVAL: Final = 20
 """So many entries of the log at most are read when the ledger is opened."""
@@ -76,11 +78,11 @@ class DeltaLedger:
             return Conflict(self.view())
         entry = Entry(known.view.entries[-1].seq + 1, round(time.time(), 6), record)
         file = write_rows(self._root, to_row(entry))
-        if not self._log.append(version, known.stamp, LogEntry((file.logged,))):
+        stamp = self._log.append(version, known.stamp, LogEntry((file.logged,)))
+        if stamp is None:
             return Conflict(self.view())
-        view = known.view.appended(version + 1, entry)
-        self._known = _Known(view, (*known.files, file), self._log.stamp(view.version))
-        return view
+        self._known = _Known(known.view.appended(version + 1, entry), (*known.files, file), stamp)
+        return self._known.view
 
     def scan(self, kinds: Collection[str], after: int = 0) -> Iterator[Entry]:
         """All records of these kinds behind ``after``, oldest first. Its cost follows the number of records."""
@@ -92,6 +94,7 @@ class DeltaLedger:
 
     def fold(self) -> bool:
         """Fold small files into one if there are enough. Returns whether it did."""
+        old = time.time() - _KEPT_SECONDS  # before we look, for then whatever is as old and not active stays so
         known = self._now()
         group = foldable(known.files)
         if not group:
@@ -102,14 +105,15 @@ class DeltaLedger:
             rows = pa.concat_tables(read_rows(self._root, file) for file in group)
         file, version = write_rows(self._root, rows), known.view.version
         entry = LogEntry((file.logged,), tuple(folded.logged for folded in group), data_change=False)
-        if not self._log.append(version, known.stamp, entry):
+        stamp = self._log.append(version, known.stamp, entry)
+        if stamp is None:
             return False
         view = LedgerView(version + 1, known.view.pipeline, known.view.name, known.view.entries)
         kept = (other for other in known.files if other not in group)
         files = tuple(sorted((*kept, file), key=lambda other: other.first))
-        self._known = _Known(view, files, self._log.stamp(view.version))
+        self._known = _Known(view, files, stamp)
         if group[-1].size_class > 0:
-            self._delete_old(files, view.version)
+            self._delete_old(files, view.version, old)
         return True
 
     def _now(self) -> _Known:
@@ -129,17 +133,28 @@ class DeltaLedger:
             if not self._log.is_table():
                 self._create()
         while True:
-            table = self._loaded()
-            try:
-                known = self._tail(table)
-            except FileNotFoundError:  # folded and deleted since this version was loaded
-                continue
+            known = self._read(self._tail)
             if known is not None:
                 return known
             # The format record, by compare-and-set on the empty table: of two runs that create the ledger at once, one writes it.
             first = Entry(1, round(time.time(), 6), Format(FORMAT_VERSION, uuid.uuid4().hex, self._name))
-            file = write_rows(self._root, to_row(first))
-            self._log.append(table.version(), self._log.stamp(table.version()), LogEntry((file.logged,)))
+            self._log.append(0, self._log.stamp(0), LogEntry((write_rows(self._root, to_row(first)).logged,)))
+
+    def _read(self, read: Callable[[DeltaTable], T]) -> T:
+        """What ``read`` makes of the newest version, read again if what it needs was folded or cleaned away meanwhile."""
+        version = -1
+        while True:
+            with self._root.guard("ledger", "the ledger cannot be read"):
+                table = self._log.load()
+            try:
+                return read(table)
+            except FileNotFoundError as error:
+                if table.version() == version:
+                    raise LedgerError(
+                        f"a file of the ledger is missing: {error}", pipeline=self._name, file=self._root.join("ledger"),
+                        remedy="restore it from a backup",
+                    ) from None  # fmt: skip
+                version = table.version()
 
     def _reopen(self, before: LedgerView) -> _Known:
         """Our version is gone from the log: so many came since that it was cleaned out, or this is not our ledger any more."""
@@ -176,8 +191,10 @@ class DeltaLedger:
     def _tail(self, table: DeltaTable) -> _Known | None:
         """The view from the first file and as many of the last ones as it takes; None while the ledger is empty."""
         files, version = active_files(table), table.version()
-        if not files:
+        if not files and version == 0:
             return None
+        if not files:
+            raise LedgerError("the ledger was emptied", pipeline=self._name, file=self._root.join("ledger"))
         first = to_entries(read_rows(self._root, files[0]))[0].record
         if not isinstance(first, Format):
             raise LedgerError("the ledger does not start with its format", pipeline=self._name, file=self._root.join("ledger"))
@@ -192,27 +209,28 @@ class DeltaLedger:
             )
         rows = _last_rows(self._root, files)
         view = LedgerView(version, first.pipeline, first.name, ()).appended(version, *to_entries(rows))
-        return _Known(view, tuple(files), self._log.stamp(version))
+        return _Known(view, tuple(files), self._stamp(version))
+
+    def _stamp(self, version: int) -> Stamp:
+        stamp = self._log.stamp(version)
+        if stamp == GONE:
+            raise FileNotFoundError(f"version {version} of its log")  # cleaned out since it was loaded
+        return stamp
 
     def _catch_up(self, known: _Known) -> _Known:
         last = known.view.entries[-1].seq
-        while True:
-            table = self._loaded()
+
+        def read(table: DeltaTable) -> _Known:
             files, version = active_files(table), table.version()
-            try:
-                new = [entry for file in files if file.last > last for entry in to_entries(read_rows(self._root, file), last)]
-            except FileNotFoundError:  # folded and deleted since this version was loaded
-                continue
+            new = [entry for file in files if file.last > last for entry in to_entries(read_rows(self._root, file), last)]
             view = known.view.appended(version, *sorted(new, key=lambda entry: entry.seq))
-            return _Known(view, tuple(files), self._log.stamp(version))
+            return _Known(view, tuple(files), self._stamp(version))
 
-    def _loaded(self) -> DeltaTable:
-        with self._root.guard("ledger", "the ledger cannot be read"):
-            return self._log.load()
+        return self._read(read)
 
-    def _delete_old(self, files: Collection[LedgerFile], version: int) -> None:
+    def _delete_old(self, files: Collection[LedgerFile], version: int, old: float) -> None:
         """Delete files that were folded a while ago, ones that were written but never committed, and the old part of the log."""
-        active, old = {file.path for file in files}, time.time() - _KEPT_SECONDS
+        active = {file.path for file in files}
         for name in self._root.children("ledger"):
             path = f"ledger/{name}"
             if name.endswith(".parquet") and name not in active:

@@ -85,12 +85,12 @@ def write_rows(root: Root, rows: pa.Table) -> LedgerFile:
     return LedgerFile(path, limits["min"], limits["max"], size)
 
 
-def read_rows(root: Root, file: LedgerFile, columns: Sequence[str] | None = None) -> pa.Table:
+def read_rows(root: Root, file: LedgerFile) -> pa.Table:
     """The rows of one file."""
     import pyarrow.parquet as pq
 
     with root.files.open_input_file(root.path("ledger", file.path)) as stream:
-        return pq.ParquetFile(stream).read(columns=columns)
+        return pq.ParquetFile(stream).read()
 
 
 def to_row(entry: Entry) -> pa.Table:

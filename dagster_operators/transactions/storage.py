@@ -80,25 +80,29 @@ class Root:
             with stream:
                 stream.write(content)
 
-    def create(self, path: str, content: bytes) -> bool:
-        """Write a file of a local root, all of it at once, unless there is one. Returns whether there was none.
+    def create(self, path: str, content: bytes) -> tuple[int, int] | None:
+        """Write a file of a local root, all of it at once, unless there is one.
+
+        Returns:
+            Its modification time (nanoseconds) and size, as they were before anyone could see it; None when there was one.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Root(folder).create("1.json", b"ours"), Root(folder).create("1.json", b"theirs"), Root(folder).read("1.json")
-        (True, False, b'ours')
+        ...     Root(folder).create("1.json", b"ours")[1], Root(folder).create("1.json", b"theirs"), Root(folder).read("1.json")
+        (4, None, b'ours')
         """
         *folders, name = path.split("/")
         scrap = self.path(*folders, f".{name}.{uuid.uuid4().hex[:8]}.tmp")
         with self.guard(path, "a file cannot be written"):
             try:
                 Path(scrap).write_bytes(content)
+                about = Path(scrap).stat()
                 os.link(scrap, self.path(path))
             except FileExistsError:
-                return False
+                return None
             finally:
                 Path(scrap).unlink(missing_ok=True)
-            return True
+            return about.st_mtime_ns, about.st_size
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""

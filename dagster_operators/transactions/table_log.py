@@ -1,8 +1,9 @@
 """The log of one Delta table of ours: an entry is appended if its version is free, without reading the log again.
 
 What a run commits it knows, so on a local root an entry is one small file, made visible by a hard link, which fails if another
-was first. deltalake would read the log again after every commit, and list its folder, which grows with every epoch. On an
-object store deltalake commits, since it knows the conditional writes of each. The format is Delta's transaction log protocol.
+was first. deltalake would read the log again after every commit, and list its folder, which grows with every epoch. It commits
+all the same on an object store, since it knows the conditional writes of each, and to a table whose protocol asks for more than
+our entries have. The format is Delta's transaction log protocol.
 """
 
 from __future__ import annotations
@@ -25,10 +26,16 @@ if TYPE_CHECKING:
 Stamp: TypeAlias = tuple[int, int]
 """When an entry's file was written (nanoseconds) and its size: another entry of the same version has another stamp."""
 
+GONE: Final[Stamp] = (0, 0)
+"""The stamp of an entry that is not there."""
+
 _ENGINE: Final = "dagster_operators"
 
 _PLAIN: Final = "/=:@!$&'()*+,;~"
 """What stands for itself in the path of a URI (RFC 3986), besides letters, digits and ``-._``."""
+
+_PLAIN_WRITERS: Final = frozenset({1, 2, 7})
+_PLAIN_FEATURES: Final = frozenset({"appendOnly", "invariants", "timestampNtz"})
 
 _log = logging.getLogger(__name__)
 
@@ -74,13 +81,14 @@ class TableLog:
         self._root = root
         self._dataset = dataset
         self._interval = checkpoint_interval
+        self._table: DeltaTable | None = None
 
     def has(self, version: int) -> bool:
         """Whether the log has an entry for the version."""
         return self._root.exists(self._file(version))
 
     def stamp(self, version: int) -> Stamp:
-        """The entry's stamp; zeros when there is none."""
+        """The entry's stamp; :data:`GONE` when there is none."""
         with self._root.guard(self._dataset, "a table cannot be looked up"):
             info = self._root.files.get_file_info(self._root.path(self._file(version)))
             return info.mtime_ns or 0, info.size or 0
@@ -98,36 +106,59 @@ class TableLog:
         with self._root.guard(self._dataset, "a table cannot be looked up"):
             return DeltaTable.is_deltatable(self._root.join(self._dataset), self._root.storage_options)
 
-    def append(self, base: int, stamp: Stamp, entry: LogEntry) -> bool:
-        """Commit the entry as version ``base + 1``; False when that is taken, or ``base`` is not what it was.
+    def append(self, base: int, stamp: Stamp, entry: LogEntry, *, plain: bool = True) -> Stamp | None:
+        """Commit the entry as version ``base + 1``; None when that is taken, or ``base`` is not what it was.
 
-        ``stamp`` is that of ``base``, as last seen. A run that was paused for long may find its ``base`` cleaned out of the log,
-        and the next version with it: that one is then free, but it is not the table's next.
+        Args:
+            base: The version to build on.
+            stamp: Its stamp, as last seen. A run that was paused for long may find its ``base`` cleaned out of the log, and the
+                next version with it: that one is then free, but it is not the table's next.
+            entry: What to do.
+            plain: Whether the table is :func:`is_plain`.
+
+        Returns:
+            The stamp of the new version.
 
         Raises:
             StorageError: It could not be written.
         """
-        if not self._write(base, entry):
-            return False
+        if stamp == GONE:
+            return None
+        linked = self._root.is_local and plain
+        written = self._link(base, entry) if linked else self._commit(base, stamp, entry)
+        if written is None:
+            return None
         if self.stamp(base) != stamp:
             self._root.delete_file(self._file(base + 1))
-            return False
-        if self._root.is_local and (base + 1) % self._interval == 0:
+            return None
+        if linked and (base + 1) % self._interval == 0:
             self._checkpoint()
-        return True
+        return written
 
-    def _write(self, base: int, entry: LogEntry) -> bool:
-        if self._root.is_local:
-            lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in _actions(entry))
-            return self._root.create(self._file(base + 1), lines.encode())
+    def _link(self, base: int, entry: LogEntry) -> Stamp | None:
+        lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in _actions(entry))
+        return self._root.create(self._file(base + 1), lines.encode())
+
+    def _commit(self, base: int, stamp: Stamp, entry: LogEntry) -> Stamp | None:
         try:
             with self._root.guard(self._dataset, "a table cannot be committed to"):
-                _commit(self.load(base), entry)
+                _commit(self._at(base), entry)
         except StorageError:
-            if self.has(base + 1):  # someone was first, or it is ours and only the answer was lost
-                return False
+            self._table = None
+            # Someone was first, or it is ours and only the answer was lost; or we slept while the log was cleaned.
+            if self.has(base + 1) or self.stamp(base) != stamp:
+                return None
             raise
-        return True
+        found = self.stamp(base + 1)
+        return None if found == GONE else found
+
+    def _at(self, version: int) -> DeltaTable:
+        """The table at a version, kept from commit to commit."""
+        if self._table is not None and self._table.version() < version:
+            self._table.update_incremental()
+        if self._table is None or self._table.version() != version:
+            self._table = self.load(version)
+        return self._table
 
     def _checkpoint(self) -> None:
         """The commit stands, whatever becomes of the checkpoint."""
@@ -157,6 +188,17 @@ class TableLog:
                     self._root.delete_file(path)
                 elif not is_scrap:
                     return
+
+
+def is_plain(table: DeltaTable) -> bool:
+    """Whether an entry that only adds and removes files, with no more than we write, is all that the table's protocol asks for.
+
+    Ours are, until somebody else upgrades them (in-commit timestamps, row tracking, column mapping).
+    """
+    protocol = table.protocol()
+    features = set(protocol.writer_features or ())
+    plain = protocol.min_writer_version in _PLAIN_WRITERS and features <= _PLAIN_FEATURES
+    return plain and table.metadata().configuration.get("delta.appendOnly", "false") != "true"
 
 
 def _version(name: str) -> int | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dagster_operators.errors import StorageError
 from dagster_operators.transactions.effects import CommitTable, Conflict, CreateTable, RestoreTable, TableStatus
 from dagster_operators.transactions.manifest import FileEntry, key_groups
-from dagster_operators.transactions.table_log import LogEntry, LoggedFile, Stamp, TableLog
+from dagster_operators.transactions.table_log import GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
 
 if TYPE_CHECKING:
     from dagster_operators.transactions.storage import Root
@@ -31,7 +31,17 @@ class _Known:
     status: TableStatus
     stamp: Stamp
     schema_json: str
+    plain: bool
     files: Mapping[str, FileEntry] | None = None
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """A version of a table."""
+
+    version: int
+    schema_json: str
+    files: Mapping[str, FileEntry]
 
 
 class Tables:
@@ -40,12 +50,16 @@ class Tables:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._known: dict[str, _Known] = {}
+        self._snapshots: dict[str, _Snapshot] = {}
+        self._logs: dict[str, TableLog] = {}
 
     def status(self, dataset: str, pipeline: str) -> TableStatus:
         """What the table says now. Cheap when nobody wrote since we last looked."""
         known, log = self._known.get(dataset), self._log(dataset)
-        if known and log.stamp(known.status.version) == known.stamp and not log.has(known.status.version + 1):
-            return known.status
+        if known and known.stamp != GONE:
+            version = known.status.version
+            if log.stamp(version) == known.stamp and not log.has(version + 1):
+                return known.status
         if not log.is_table():
             self._known.pop(dataset, None)
             return TableStatus()
@@ -85,19 +99,20 @@ class Tables:
             return Conflict()
         known, removes = self._known[effect.dataset], effect.change.removes
         if removes and known.files is None:
-            known.files = self._read_files(effect.dataset, effect.base)
+            known.files = self._snapshot(effect.dataset, effect.base).files
+        before = known.files or {}
         entry = LogEntry(
             tuple(LoggedFile(file.path, file.size, _stats(file)) for file in effect.change.adds),
-            tuple(LoggedFile(path, known.files[path].size) for path in removes if known.files),
+            tuple(LoggedFile(path, before[path].size) for path in removes),
             transaction=(effect.pipeline, effect.epoch),
             metadata={"dagster_operators.epoch": str(effect.epoch)},
         )
-        log = self._log(effect.dataset)
-        if not log.append(effect.base, known.stamp, entry):
+        stamp = self._log(effect.dataset).append(effect.base, known.stamp, entry, plain=known.plain)
+        if stamp is None:
             return Conflict()
         version = effect.base + 1
         known.status = replace(known.status, version=version, applied_epoch=effect.epoch)
-        known.stamp = log.stamp(version)
+        known.stamp = stamp
         if known.files is not None:
             gone = set(removes)
             kept = {path: file for path, file in known.files.items() if path not in gone}
@@ -113,7 +128,7 @@ class Tables:
             return Conflict()
         log = self._log(effect.dataset)
         try:
-            log.load().restore(effect.version, commit_properties=CommitProperties(max_commit_retries=0))
+            log.load(effect.found).restore(effect.version, commit_properties=CommitProperties(max_commit_retries=0))
         except (CommitFailedError, DeltaError, OSError) as error:
             if log.has(effect.found + 1):
                 return Conflict()
@@ -124,27 +139,31 @@ class Tables:
         """The active files at a version, by path, with the bounds of their whole-number columns."""
         known = self._known.get(dataset)
         if known is None or known.status.version != version:
-            return _by_path(self._read_files(dataset, version))
+            return _by_path(self._snapshot(dataset, version).files)
         if known.files is None:
-            known.files = self._read_files(dataset, version)
+            known.files = self._snapshot(dataset, version).files
         return _by_path(known.files)
 
     def schema(self, dataset: str, version: int) -> str:
         """The columns at a version, as the JSON of a Spark ``StructType``."""
         known = self._known.get(dataset)
-        if known and known.status.version == version:
-            return known.schema_json
-        with self._root.guard(dataset, f"version {version} of a table cannot be read"):
-            schema: str = self._log(dataset).load(version).schema().to_json()
-            return schema
+        return known.schema_json if known and known.status.version == version else self._snapshot(dataset, version).schema_json
 
-    def _read_files(self, dataset: str, version: int) -> dict[str, FileEntry]:
-        with self._root.guard(dataset, f"version {version} of a table cannot be read"):
-            actions = self._log(dataset).load(version).get_add_actions(flatten=True)
-        return {
-            row["path"]: FileEntry(row["path"], row["size_bytes"], row["num_records"] or 0, _bounds(row), key_groups(row["path"]))
-            for row in actions.to_struct_array().to_pylist()
-        }
+    def _snapshot(self, dataset: str, version: int) -> _Snapshot:
+        """A version as it is read from the log; that of each table which was asked for last is kept."""
+        found = self._snapshots.get(dataset)
+        if found is None or found.version != version:
+            with self._root.guard(dataset, f"version {version} of a table cannot be read"):
+                table = self._log(dataset).load(version)
+                actions, schema_json = table.get_add_actions(flatten=True), table.schema().to_json()
+            files = {
+                row["path"]: FileEntry(
+                    row["path"], row["size_bytes"], row["num_records"] or 0, _bounds(row), key_groups(row["path"])
+                )
+                for row in actions.to_struct_array().to_pylist()
+            }
+            found = self._snapshots[dataset] = _Snapshot(version, schema_json, files)
+        return found
 
     def _load(self, dataset: str, pipeline: str) -> _Known:
         log = self._log(dataset)
@@ -157,11 +176,15 @@ class Tables:
                 table.transaction_version(pipeline) or 0,
                 columns_of(schema_json),
             )
-        known = self._known[dataset] = _Known(status, log.stamp(status.version), schema_json)
+            plain = is_plain(table)
+        self._snapshots.pop(dataset, None)  # it may be another table now
+        known = self._known[dataset] = _Known(status, log.stamp(status.version), schema_json, plain)
         return known
 
     def _log(self, dataset: str) -> TableLog:
-        return TableLog(self._root, dataset, _CHECKPOINT_INTERVAL)
+        if dataset not in self._logs:
+            self._logs[dataset] = TableLog(self._root, dataset, _CHECKPOINT_INTERVAL)
+        return self._logs[dataset]
 
     def _failed(self, dataset: str, problem: str, error: Exception) -> StorageError:
         return StorageError(

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Schema
 
+from dagster_operators.errors import LedgerError
 from dagster_operators.transactions import ledger as ledger_module
 from dagster_operators.transactions.effects import Conflict
 from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.records import Generation
 from dagster_operators.transactions.storage import Root
-from dagster_operators.transactions.table_log import LogEntry, LoggedFile, TableLog
+from dagster_operators.transactions.table_log import GONE, LogEntry, LoggedFile, TableLog, is_plain
 from tests.transactions.flow import SCHEMA
 
 INTERVAL = 5
@@ -49,6 +51,9 @@ class Numbers:
 
     def names(self) -> list[str]:
         return self.root.children("numbers/_delta_log")
+
+
+WAYS = pytest.mark.parametrize("by_deltalake", [False, True], ids=["linked", "by deltalake"])
 
 
 @pytest.fixture(params=[False, True], ids=["linked", "by deltalake"])
@@ -135,21 +140,22 @@ def test_a_commit_stands_though_its_checkpoint_fails(tmp_path, monkeypatch, capl
     assert DeltaTable(numbers.uri).version() == INTERVAL
 
 
-def test_a_writer_whose_version_was_cleaned_away_is_refused(tmp_path):
-    numbers = Numbers(tmp_path)
+def test_a_writer_whose_version_was_cleaned_away_is_refused(numbers):
     assert numbers.append(0, 1)
     stamp = numbers.log.stamp(1)
     for base in range(1, 2 * INTERVAL):
         assert numbers.append(base, base + 1)
     numbers.log.clean(before=2 * INTERVAL, older_than=float("inf"))
     kept = numbers.names()
-    assert kept == [f"{10:020d}.checkpoint.parquet", f"{10:020d}.json", "_last_checkpoint"]
+    assert f"{2:020d}.json" not in kept
 
-    assert not numbers.log.append(1, stamp, LogEntry((numbers.file(77),)))
+    zombie = TableLog(numbers.root, "numbers", INTERVAL)
+    assert not zombie.append(1, stamp, LogEntry((numbers.file(77),)))
     assert numbers.names() == kept, "what it wrote is gone again"
+    assert not zombie.append(1, GONE, LogEntry((numbers.file(77),))), "it looked at its version after that was gone"
     # Nor is it fooled by the entry of another such writer that died before it looked back.
     assert numbers.root.create(f"numbers/_delta_log/{1:020d}.json", b"{}")
-    assert not numbers.log.append(1, stamp, LogEntry((numbers.file(77),)))
+    assert not zombie.append(1, stamp, LogEntry((numbers.file(77),)))
     assert sorted(DeltaTable(numbers.uri).to_pyarrow_table()["n"].to_pylist()) == list(range(1, 2 * INTERVAL + 1))
 
 
@@ -164,11 +170,19 @@ def test_cleaning_keeps_what_is_young_and_what_no_checkpoint_covers(tmp_path):
     assert [name.partition(".")[0].lstrip("0") for name in numbers.names()] == ["10", "10", "11", "12", "_last_checkpoint"]
 
 
-def test_a_run_that_slept_while_the_ledger_was_cleaned_is_told_of_it(tmp_path, monkeypatch):
+@pytest.fixture
+def forgetful(monkeypatch):
+    """A ledger keeps little of its past."""
     monkeypatch.setattr(ledger_module, "_KEPT_SECONDS", -60.0)
     monkeypatch.setattr(ledger_module, "_KEPT_VERSIONS", 10)
+
+
+@pytest.mark.usefixtures("forgetful")
+@WAYS
+def test_a_run_that_slept_while_the_ledger_was_cleaned_is_told_of_it(tmp_path, by_deltalake):
     zombie, ledger = DeltaLedger(Root(str(tmp_path)), "old"), DeltaLedger(Root(str(tmp_path)), "old")
     asleep = zombie.view()
+    zombie._root.is_local = ledger._root.is_local = not by_deltalake
     owner = Owner.of_process()
     for generation in range(1, 400):
         view = ledger.append(Generation(generation, owner), ledger.view().version)
@@ -182,3 +196,68 @@ def test_a_run_that_slept_while_the_ledger_was_cleaned_is_told_of_it(tmp_path, m
     assert isinstance(refused, Conflict)
     assert refused.view == ledger.view() == DeltaLedger(Root(str(tmp_path)), "old").view()
     assert [entry.record.generation for entry in zombie.scan({"generation"})] == list(range(1, 400))
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_a_run_that_slept_before_it_looked_at_its_version_is_told_of_it(tmp_path, monkeypatch):
+    """The log is cleaned between the loading of a version and the look at its entry."""
+    ledger = DeltaLedger(Root(str(tmp_path)), "old")
+    ledger.view()
+    owner, zombie = Owner.of_process(), DeltaLedger(Root(str(tmp_path)), "old")
+    load = zombie._log.load
+
+    def sleep_after_loading(version=None):
+        table = load(version)
+        monkeypatch.undo()
+        monkeypatch.setattr(ledger_module, "_KEPT_SECONDS", -60.0)
+        monkeypatch.setattr(ledger_module, "_KEPT_VERSIONS", 10)
+        for generation in range(1, 400):
+            ledger.append(Generation(generation, owner), ledger.view().version)
+            ledger.fold()
+        return table
+
+    monkeypatch.setattr(zombie._log, "load", sleep_after_loading)
+    assert zombie.view() == ledger.view()
+    assert not isinstance(zombie.append(Generation(400, owner), ledger.view().version), Conflict)
+    assert ledger.view().generation == 400
+
+
+def test_a_fold_that_slept_deletes_nothing_that_came_meanwhile(tmp_path, monkeypatch):
+    """Whoever folds may be paused for longer than files are kept, behind its commit and before it deletes."""
+    root = Root(str(tmp_path))
+    ledger, other, owner = DeltaLedger(root, "old"), DeltaLedger(root, "old"), Owner.of_process()
+    delete = ledger._delete_old
+
+    def sleep_before_deleting(*arguments):
+        for generation in range(1000, 1010):
+            other.append(Generation(generation, owner), other.view().version)
+        monkeypatch.setattr("time.time", lambda now=time.time: now() + 2 * 3600)
+        delete(*arguments)
+        monkeypatch.undo()
+
+    monkeypatch.setattr(ledger, "_delete_old", sleep_before_deleting)
+    folded = 0
+    for generation in range(1, 300):
+        assert not isinstance(ledger.append(Generation(generation, owner), ledger.view().version), Conflict)
+        ledger.fold()
+        folded = max(folded, ledger.view().generation)
+    assert folded >= 1000, "it never came to deleting: this test shows nothing"
+    kept = [entry.record.generation for entry in DeltaLedger(root, "old").scan({"generation"})]
+    assert sorted(kept) == [*range(1, 300), *range(1000, 1010)]
+
+
+def test_a_ledger_that_lost_a_file_says_so(tmp_path):
+    ledger = DeltaLedger(Root(str(tmp_path)), "old")
+    ledger.append(Generation(1, Owner.of_process()), ledger.view().version)
+    newest = max((tmp_path / "ledger").glob("*.parquet"))
+    newest.unlink()
+    with pytest.raises(LedgerError, match=f"a file of the ledger is missing.*{newest.name}"):
+        DeltaLedger(Root(str(tmp_path)), "old").view()
+
+
+def test_a_table_that_asks_for_more_is_not_written_by_hand(tmp_path):
+    numbers = Numbers(tmp_path)
+    assert is_plain(numbers.log.load())
+    for name in ("delta.appendOnly", "delta.enableChangeDataFeed"):
+        table = DeltaTable.create(str(tmp_path / name), Schema.from_json(SCHEMA), configuration={name: "true"})
+        assert not is_plain(table), name

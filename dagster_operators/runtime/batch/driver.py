@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import dagster_operators.errors
+from dagster_operators.connectors.sql_text import literal
 from dagster_operators.errors import OperatorsError, StageFailedError
 from dagster_operators.functions.shipping import pickled
 from dagster_operators.graph.arrow_schema import spark_type
@@ -119,7 +120,7 @@ class _Chain:
             for state in operator.states
         }
         self._expired = {
-            (name, table): expired_files(self._declared(name)[table], files, times.begin[name])
+            (name, table): set(expired_files(self._declared(name)[table], files, times.begin[name]))
             for (name, table), files in self._before.items()
         }
         self._merges = {
@@ -218,7 +219,7 @@ class _Chain:
         names = self._first.inputs[index].names
         if alone:
             return rows.selectExpr(*head, *map(quoted, names))
-        columns = ", ".join(f"'{name}', {quoted(name)}" for name in names)
+        columns = ", ".join(f"{literal(name)}, {quoted(name)}" for name in names)
         others = [
             f"CAST(NULL AS {_struct(schema)}) AS _{other}" if other != index else f"named_struct({columns}) AS _{other}"
             for other, schema in enumerate(self._first.inputs)

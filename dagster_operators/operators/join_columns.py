@@ -95,7 +95,7 @@ def join_columns(
         for name in chosen:
             if name.lower() not in known:
                 raise SchemaError(
-                    f"columns= names {name!r}, which neither side has besides the key", operator=operator.name, column=name,
+                    f"columns= names {name!r}, which the join does not have besides the key", operator=operator.name, column=name,
                     remedy=f"use some of: {', '.join(known.values())}",
                 )  # fmt: skip
         wanted = tuple(known[name.lower()] for name in chosen)

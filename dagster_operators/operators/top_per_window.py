@@ -1,7 +1,7 @@
 """The first n rows of each key and window in an order of the user's, when the window closes.
 
 The state holds runs of the first n rows per key and pane, of each epoch's rows on their own; no other row can be among the first
-of a window. What a window's panes hold is merged when it closes.
+of a window. (With ties, all rows that share the first n places.) What a window's panes hold is merged when it closes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class TopPerWindow(LogicalOperator):
     Attributes:
         keys: The key columns.
         window: The windows.
-        event_time: The input's event time; decides between rows that are equal in ``by``: the earlier one comes first.
+        event_time: The input's event time; decides between rows that are equal in ``by``, unless these are ties: the earlier
+            one comes first.
         n: How many rows of each key and window.
         by: What comes behind ORDER BY.
         rank: The column with the row's place, from 1.

@@ -57,7 +57,8 @@ class WindowedStream:
 
         Args:
             n: How many rows of each key and window.
-            by: What comes behind ORDER BY: ``"price DESC, volume"``. Between equal rows the event time decides, then all columns.
+            by: What comes behind ORDER BY: ``"price DESC, volume"``. Between equal rows the event time decides, then all columns,
+                unless they are ties.
             ties: Let rows that are equal in ``by`` share their place, as SQL's RANK does: there may be more than ``n`` rows then.
             rank: The column with the row's place, from 1.
             name: The operator's name; its state is addressed by it.

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dagster_operators.state.local_copies import read_mapped, write_mapped
+from dagster_operators.state.local_copies import make_own_folder, read_mapped, write_mapped
 from dagster_operators.state.place import Place
 from dagster_operators.state.run import Run
 from dagster_operators.state.run_files import RunFiles, stored_batch
@@ -60,7 +60,7 @@ class Layers:
     def spill(self, run: Run) -> None:
         """Put what the epoch wrote so far aside, in a local file that is gone when the process is."""
         folder = self._spill_folder or tempfile.gettempdir()
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        make_own_folder(Path(folder))
         path = Path(folder) / f"dagster_operators-{uuid.uuid4().hex}.spill"
         try:
             write_mapped(path, stored_batch(run, self.place.declaration.stored_schema))

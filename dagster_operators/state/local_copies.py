@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import struct
 import threading
+import time
 import uuid
 import zlib
 from collections.abc import Collection
@@ -24,9 +26,13 @@ import pyarrow as pa
 
 _TRAILER = struct.Struct("<8sQ")
 _MAGIC = b"DSOPSTA1"
+_KEPT_DAYS = 7.0
+"""Copies of a pipeline that nobody ran for so long are deleted: its root may be gone."""
+
 _LAST_EPOCH = re.compile(r"e\d+-(\d+)\.")
 _OPEN: dict[str, Any] = {}
 _LOCK = threading.Lock()
+_TIDIED: set[str] = set()
 
 
 @cache
@@ -107,6 +113,25 @@ class LocalCopies:
         with _LOCK:
             _OPEN.pop(str(path), None)
         _remove(path)
+
+
+def forget_unused(cache: str) -> None:
+    """Delete the copies of pipelines that were not run for long, and of this one those of before the machine was started.
+
+    Args:
+        cache: The pipeline's folder, beside those of others. A process looks into it once.
+    """
+    with _LOCK:
+        if cache in _TIDIED:
+            return
+        _TIDIED.add(cache)
+    ours, oldest = Path(cache), time.time() - _KEPT_DAYS * 86_400
+    with suppress(OSError):
+        old = [folder for folder in ours.iterdir() if folder.name != boot_id()]
+        others = [folder for folder in ours.parent.iterdir() if folder != ours]
+        old += [folder for folder in others if max(path.stat().st_mtime for path in (folder, *folder.glob("*/*"))) < oldest]
+        for folder in old:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_own_folder(folder: Path) -> None:

@@ -14,7 +14,7 @@ from dagster_operators.state.key_hash import KEY_GROUPS, hash_columns
 from dagster_operators.state.key_list import ListHandle
 from dagster_operators.state.keyed import KeyedHandle
 from dagster_operators.state.layers import Layers
-from dagster_operators.state.local_copies import LocalCopies, boot_id
+from dagster_operators.state.local_copies import LocalCopies, boot_id, forget_unused
 from dagster_operators.state.merge_plan import Merge
 from dagster_operators.state.place import Hasher, Place, Subtask
 from dagster_operators.state.run_files import RunFiles
@@ -152,6 +152,8 @@ class StateStore(Mapping[str, Any]):
         written = {}
         for name, handle in self._handles.items():
             written[name] = self._run_files[name].write(handle.changes(), (epoch, epoch), 0)
+        if self._cache is not None:
+            forget_unused(self._cache)
         for name in self._tables:
             if copies := self._copies(name):
                 copies.evict({file.name for file in self._files[name]}, epoch, self._cache_limit)

@@ -8,14 +8,19 @@ anything is deleted: older epochs are refused to readers from then on.
 from __future__ import annotations
 
 import re
+import time
 from typing import Final
 
 from dagster_operators.transactions.commit import RunContext, Steps, append, fence
 from dagster_operators.transactions.effects import DeleteOutdated, ReadLedger
 from dagster_operators.transactions.records import Clean, Complete
 from dagster_operators.transactions.storage import Root
+from dagster_operators.transactions.table_log import TableLog
 from dagster_operators.transactions.tables import Tables
 from dagster_operators.transactions.view import LedgerView
+
+_SCRAP_SECONDS: Final = 3600.0
+"""What a run that died has left of an entry it was about to write is gone after this."""
 
 _EPOCH: Final = re.compile(r"e(\d+)(?:-|$)")
 
@@ -38,6 +43,7 @@ def delete_outdated(root: Root, tables: Tables, effect: DeleteOutdated) -> int:
         active = {file.path for file in tables.files(dataset, version)} if folders else set()
         for folder in folders:
             deleted += _delete_inactive(root, dataset, folder, active)
+        TableLog(root, dataset).clean(0, time.time() - _SCRAP_SECONDS)
     for kind in ("manifests", *(f"streams/{name}" for name in root.children("streams"))):
         for name in root.children(kind):
             if _is_old(name, effect.epoch):

@@ -77,7 +77,7 @@ class TableLog:
         checkpoint_interval: After so many versions the log is summed up in a checkpoint.
     """
 
-    def __init__(self, root: Root, dataset: str, checkpoint_interval: int) -> None:
+    def __init__(self, root: Root, dataset: str, checkpoint_interval: int = 20) -> None:
         self._root = root
         self._dataset = dataset
         self._interval = checkpoint_interval

@@ -12,7 +12,7 @@ from jobs.feed import drop_days, drop_weather, write_reference
 from tests.end_to_end.dagster_server import dagster_server
 from tests.end_to_end.page import browser
 
-TABLES = 8
+TABLES = 9
 
 
 def take(pictures: Path, scratch: Path) -> None:

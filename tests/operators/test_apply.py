@@ -182,6 +182,15 @@ def test_timers_fire_when_the_watermark_has_passed_even_without_rows(sail, tmp_p
     assert sorted(row.due.second for row in pipeline.read("reminders").collect()) == [0, 1, 2, 3, 4]
 
 
+def test_on_apache_spark_subtasks_without_rows_run_too(spark, tmp_path):
+    """The first epoch's rows go to some of the subtasks, and later no row is left of any partition."""
+    pipeline, rows = source(tmp_path, engine=EMBEDDED, parallelism=7)
+    rows.filter("v < 10").key_by("k").apply(Reminder()).to_table("reminders")
+    counts = [result.rows["reminders"] for result in pipeline.run_until_caught_up()]
+    assert counts == [0, 5, 0, 0]
+    assert sorted(row.due.second for row in pipeline.read("reminders").collect()) == [0, 1, 2, 3, 4]
+
+
 def test_an_error_names_operator_epoch_and_rows(sail, tmp_path):
     pipeline, rows = source(tmp_path)
     rows.key_by("k").apply(Strict("fail"), name="strict").to_table("out")

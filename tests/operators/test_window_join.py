@@ -138,7 +138,7 @@ def test_two_columns_of_one_name_are_refused_with_a_remedy() -> None:
     with pytest.raises(SchemaError, match=r"both sides have a column 'v'.*rename") as caught:
         left.key_by("k").window(window).join(right.key_by("k").window(window))
     assert caught.value.column == "v"
-    with pytest.raises(SchemaError, match="'x', which neither side has"):
+    with pytest.raises(SchemaError, match="'x', which the join does not have"):
         left.key_by("k").window(window).join(right.rename(v="w", ts="at").key_by("k").window(window), columns=["x"])
     with pytest.raises(SchemaError, match="'window_start', which the join's output has too"):
         left.window(window).aggregate(n="count(*)").window(window).join(right.window(window))

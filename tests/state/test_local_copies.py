@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,3 +114,25 @@ def test_a_copy_that_somebody_else_has_put_there_is_not_used(world: World, monke
     monkeypatch.setattr("os.geteuid", lambda: mine + 1)
     check(world)
     assert copy.parent.stat().st_mode & 0o077 == 0, "others may not even look"
+
+
+def test_copies_that_nobody_uses_go(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of pipelines that were not run for days, and those of before the machine was started; what is in use stays."""
+    (copy,) = copies(world)
+    cache = Path(str(world.cache))
+    day = 86_400
+    for folder, age in (("gone", 8 * day), ("resting", 6 * day)):
+        made = cache.parent / folder / "boot" / "op.t"
+        made.mkdir(parents=True)
+        (made / "e1-1.arrow").write_text("")
+        for path in (made, made.parent, made.parent.parent):
+            os.utime(path, (time.time() - age,) * 2)
+    (cache / "last-boot" / "op.t").mkdir(parents=True)
+    monkeypatch.setattr(local_copies, "_TIDIED", set())
+    world.begin(1)
+    world.stores[0]["t"].put(world.rows(ROWS[:1]))
+    world.commit()
+    assert not (cache.parent / "gone").exists()
+    assert (cache.parent / "resting" / "boot" / "op.t" / "e1-1.arrow").exists()
+    assert [folder.name for folder in cache.iterdir()] == [local_copies.boot_id()]
+    assert copy.exists()

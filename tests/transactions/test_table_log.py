@@ -14,12 +14,13 @@ from deltalake import DeltaTable, Schema
 
 from dagster_operators.errors import LedgerError
 from dagster_operators.transactions import ledger as ledger_module
-from dagster_operators.transactions.effects import Conflict
+from dagster_operators.transactions.effects import Conflict, RestoreTable
 from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.records import Generation
 from dagster_operators.transactions.storage import Root
 from dagster_operators.transactions.table_log import GONE, LogEntry, LoggedFile, TableLog, is_plain
+from dagster_operators.transactions.tables import Tables
 from tests.transactions.flow import SCHEMA
 
 INTERVAL = 5
@@ -261,3 +262,16 @@ def test_a_table_that_asks_for_more_is_not_written_by_hand(tmp_path):
     for name in ("delta.appendOnly", "delta.enableChangeDataFeed"):
         table = DeltaTable.create(str(tmp_path / name), Schema.from_json(SCHEMA), configuration={name: "true"})
         assert not is_plain(table), name
+
+
+def test_a_table_that_is_written_while_it_is_restored_is_left_alone(tmp_path, monkeypatch):
+    """Between the look at a table and its repair somebody may write it again."""
+    numbers = Numbers(tmp_path)
+    for base in range(3):
+        assert numbers.append(base, base + 1)
+    tables = Tables(numbers.root)
+    looked = tables.status("numbers", "ours")
+    assert numbers.append(3, 4)
+    monkeypatch.setattr(tables, "status", lambda *_: looked)
+    assert isinstance(tables.restore(RestoreTable("numbers", looked.version, 1, "ours")), Conflict)
+    assert DeltaTable(numbers.uri).version() == 4

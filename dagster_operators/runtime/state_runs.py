@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dagster_operators.operators.physical import RunFile
@@ -15,6 +17,21 @@ if TYPE_CHECKING:
 
     from dagster_operators.runtime.stage_work import StageWork
     from dagster_operators.runtime.staged_files import StagedFiles
+
+
+_ONE_FILE = 100_000
+"""A fold of no more rows is written by one task, into one file."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The files that one write left: the engine decides how many."""
+
+    entries: tuple[FileEntry, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(entry.rows for entry in self.entries)
 
 
 class StagedState:
@@ -53,14 +70,18 @@ class StagedState:
         self._live = {path: entry for path, entry in self._live.items() if not unwanted(self._run(entry))}
 
     def fold(self, merge: Callable[[DataFrame], DataFrame]) -> None:
-        """Replace many small files by one with the same meaning, if there are too many."""
-        folding = choose_fold(list(self._live.values()))
+        """Replace many small runs by one with the same meaning, if there are too many."""
+        runs: dict[str, list[FileEntry]] = defaultdict(list)
+        for path, entry in self._live.items():
+            runs[path.rpartition("/")[0]].append(entry)
+        folding = [entry for run in choose_fold([_Run(tuple(entries)) for entries in runs.values()]) for entry in run.entries]
         rows = self._files.read(self._dataset, folding, self._schema)
         if rows is None:
             return
         gone = {entry.path for entry in folding}
         self._live = {path: entry for path, entry in self._live.items() if path not in gone}
-        self.append(merge(rows).coalesce(1))
+        merged = merge(rows)
+        self.append(merged.coalesce(1) if sum(entry.rows for entry in folding) <= _ONE_FILE else merged)
 
     def change(self) -> Change | None:
         """What this epoch does to the table; None if nothing."""

@@ -8,6 +8,7 @@ per key.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from dagster_operators.operators.physical import quoted
@@ -28,6 +29,10 @@ ROWS_PER_FILE = 500_000
 
 _SURELY = 16
 """With so many changed keys for each range, hardly a file is left without one, and looking for it costs a query."""
+
+
+_AT_ONCE = 16
+"""So many queries for ranges are given to the engine at a time."""
 
 
 class UpdatingTable:
@@ -64,13 +69,11 @@ class UpdatingTable:
             return None
         ranges = self._ranges(changed)
         touched = self._touched(changes, changed, ranges)
-        kept = [changes.filter(f"NOT {DELETED}").drop(DELETED) if DELETED in changes.columns else changes]
-        old = self._files.read(self._dataset, touched, self._schema)
-        if old is not None:
-            kept.append(self._without(old, changes))
-        rows = kept[0] if len(kept) == 1 else kept[0].unionByName(kept[1])
-        adds = self._write(rows, ranges)
-        return Change(self._dataset, adds, tuple(file.path for file in touched))
+        # A query for each range reads its own files only; one query for all would shuffle and sort the whole table.
+        with ThreadPoolExecutor(min(len(touched), _AT_ONCE)) as pool:
+            adds = [entry for entries in pool.map(lambda groups: self._write(changes, groups), touched) for entry in entries]
+        removes = {file.path for file in self._before for groups in touched if _overlaps(file, groups)}
+        return Change(self._dataset, tuple(adds), tuple(sorted(removes)))
 
     def _current_ranges(self) -> int:
         """How many ranges the files are divided into; 0 if a file does not say (someone else has written the table since)."""
@@ -88,13 +91,34 @@ class UpdatingTable:
             ranges *= 2
         return ranges
 
-    def _touched(self, changes: DataFrame, changed: int, ranges: int) -> list[FileEntry]:
+    def _touched(self, changes: DataFrame, changed: int, ranges: int) -> list[tuple[int, int]]:
+        """The ranges of key groups to be written anew: the first and last group of each."""
+        width = GROUPS // ranges
+        every = [(low, low + width - 1) for low in range(0, GROUPS, width)]
         if ranges == 1 or self._current_ranges() != ranges or changed >= ranges * _SURELY:
-            return list(self._before)
-        labels = {row[0] for row in changes.selectExpr(f"{self._label(ranges)} AS label").distinct().collect()}
-        return [
-            file for file in self._before if file.key_groups and f"{file.key_groups[0]:03d}-{file.key_groups[1]:03d}" in labels
-        ]
+            return every
+        found = {row[0] for row in changes.selectExpr(f"CAST({self._group} div {width} AS INT) AS number").distinct().collect()}
+        return [every[number] for number in sorted(found)]
+
+    def _write(self, changes: DataFrame, groups: tuple[int, int]) -> tuple[FileEntry, ...]:
+        """The rows of a range of key groups, in one file."""
+        rows = self._within(changes, groups, GROUPS)
+        kept = rows.filter(f"NOT {DELETED}").drop(DELETED) if DELETED in rows.columns else rows
+        before = [file for file in self._before if _overlaps(file, groups)]
+        old = self._files.read(self._dataset, before, self._schema)
+        if old is not None:
+            widest = max(_width(file.key_groups) for file in before)
+            kept = kept.unionByName(self._without(self._within(old, groups, widest), rows))
+        low, high = groups
+        return self._files.write(kept.coalesce(1), self._dataset, f"{self._directory}/table/{KEY_GROUPS}={low:03d}-{high:03d}")
+
+    def _within(self, rows: DataFrame, groups: tuple[int, int], width: int) -> DataFrame:
+        """The rows of a range, out of those of a range that is ``width`` wide."""
+        return rows if width <= _width(groups) else rows.filter(f"{self._group} BETWEEN {groups[0]} AND {groups[1]}")
+
+    @property
+    def _group(self) -> str:
+        return f"(shiftright(xxhash64({', '.join(self._keys)}), 57) + {GROUPS // 2})" if self._keys else "0"
 
     def _without(self, old: DataFrame, changes: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
@@ -105,13 +129,11 @@ class UpdatingTable:
         same = " AND ".join(f"old.{key} <=> new.{key}" for key in self._keys)
         return old.alias("old").join(keys, F.expr(same), "left_anti")
 
-    def _label(self, ranges: int) -> str:
-        width = GROUPS // ranges
-        labels = ", ".join(f"'{low:03d}-{low + width - 1:03d}'" for low in range(0, GROUPS, width))
-        group = f"CAST((shiftright(xxhash64({', '.join(self._keys)}), 57) + 64) div {width} AS INT)" if self._keys else "0"
-        return f"element_at(array({labels}), {group} + 1)"
 
-    def _write(self, rows: DataFrame, ranges: int) -> tuple[FileEntry, ...]:
-        labelled = rows.selectExpr("*", f"{self._label(ranges)} AS `{KEY_GROUPS}`")
-        spread = labelled.coalesce(1) if ranges == 1 else labelled.repartition(ranges, f"`{KEY_GROUPS}`")
-        return self._files.write(spread, self._dataset, f"{self._directory}/table", by=[KEY_GROUPS])
+def _width(groups: tuple[int, int] | None) -> int:
+    """How many key groups a file may have rows of."""
+    return groups[1] - groups[0] + 1 if groups else GROUPS
+
+
+def _overlaps(file: FileEntry, groups: tuple[int, int]) -> bool:
+    return file.key_groups is None or (file.key_groups[0] <= groups[1] and groups[0] <= file.key_groups[1])

@@ -8,7 +8,8 @@ per key.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dagster_operators.operators.physical import quoted
@@ -70,10 +71,18 @@ class UpdatingTable:
         ranges = self._ranges(changed)
         touched = self._touched(changes, changed, ranges)
         # A query for each range reads its own files only; one query for all would shuffle and sort the whole table.
-        with ThreadPoolExecutor(min(len(touched), _AT_ONCE)) as pool:
-            adds = [entry for entries in pool.map(lambda groups: self._write(changes, groups), touched) for entry in entries]
+        written = [self._write(changes, touched[0])] if len(touched) == 1 else self._write_at_once(changes, touched)
+        adds = [entry for entries in written for entry in entries]
         removes = {file.path for file in self._before for groups in touched if _overlaps(file, groups)}
         return Change(self._dataset, tuple(adds), tuple(sorted(removes)))
+
+    def _write_at_once(self, changes: DataFrame, touched: Sequence[tuple[int, int]]) -> list[tuple[FileEntry, ...]]:
+        running = [_threads().submit(self._write, changes, groups) for groups in touched]
+        wait(running, return_when=FIRST_EXCEPTION)
+        for future in running:
+            future.cancel()
+        wait(running)  # nothing is written any more when the attempt is given up
+        return [future.result() for future in running if not future.cancelled()]
 
     def _current_ranges(self) -> int:
         """How many ranges the files are divided into; 0 if a file does not say (someone else has written the table since)."""
@@ -128,6 +137,12 @@ class UpdatingTable:
         keys = changes.selectExpr(*self._keys).alias("new")
         same = " AND ".join(f"old.{key} <=> new.{key}" for key in self._keys)
         return old.alias("old").join(keys, F.expr(same), "left_anti")
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Kept, because each thread has a connection to the Java process."""
+    return ThreadPoolExecutor(_AT_ONCE, "updating-table")
 
 
 def _width(groups: tuple[int, int] | None) -> int:

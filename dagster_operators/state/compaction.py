@@ -3,7 +3,7 @@
 The policy is size-tiered (as in Apache Paimon's universal compaction, and in LSM stores before it): runs of about the same
 number of rows form a tier, and a tier that has grown to :data:`TIER_LENGTH` runs becomes one run of the next. So an epoch
 rewrites little, and each row is rewritten once per tier, of which there are logarithmically many. Which files are chosen needs no
-order, because the runs hold mergeable partial results.
+order, because they hold mergeable partial results.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import dagster_operators as do
 from dagster_operators.runtime.engine import Spark
 
-EPOCHS, ROWS, KEYS = 4, 40, 9
+EPOCHS, ROWS, KEYS = 8, 40, 9
 SECOND = 1_000_000
 
 

@@ -23,7 +23,7 @@ def take(pictures: Path, scratch: Path) -> None:
     environment = {"FLIGHTS_DATA": str(scratch / "data"), ENGINE_VARIABLE: "sail"}
     with (
         dagster_server("definitions", scratch / "home", environment) as address,
-        browser(address, "2700,2000") as page,
+        browser(address, "2700,2400") as page,
     ):
         page.open("/locations/definitions/jobs/flights_epoch")
         page.click("View as Asset Graph")

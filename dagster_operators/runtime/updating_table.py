@@ -12,25 +12,21 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import cache
 from typing import TYPE_CHECKING
 
+from dagster_operators.graph.key_group import KEY_GROUPS, key_group
 from dagster_operators.operators.physical import quoted
 from dagster_operators.operators.projection import DELETED
 from dagster_operators.runtime.stage_work import StageWork
 from dagster_operators.runtime.staged_files import StagedFiles
-from dagster_operators.transactions.manifest import KEY_GROUPS, Change, FileEntry
+from dagster_operators.transactions.manifest import KEY_GROUPS_FOLDER, Change, FileEntry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-GROUPS = 128
-"""The number of key groups."""
-
 ROWS_PER_FILE = 500_000
 """A file that would hold more rows than this is split into two key-group ranges."""
 
-
 _SURELY = 16
 """With so many changed keys for each range, hardly a file is left without one, and looking for it costs a query."""
-
 
 _AT_ONCE = 16
 """So many queries for ranges are given to the engine at a time."""
@@ -91,27 +87,30 @@ class UpdatingTable:
         if not widths:
             return 1
         width = widths.pop()
-        return 0 if widths or width == 0 else GROUPS // width
+        return 0 if widths or width == 0 else KEY_GROUPS // width
 
     def _ranges(self, changed: int) -> int:
         rows = changed + sum(file.rows for file in self._before)
         ranges = max(self._current_ranges(), 1)
-        while ranges < GROUPS and rows > ranges * ROWS_PER_FILE:
+        while ranges < KEY_GROUPS and rows > ranges * ROWS_PER_FILE:
             ranges *= 2
         return ranges
 
     def _touched(self, changes: DataFrame, changed: int, ranges: int) -> list[tuple[int, int]]:
         """The ranges of key groups to be written anew: the first and last group of each."""
-        width = GROUPS // ranges
-        every = [(low, low + width - 1) for low in range(0, GROUPS, width)]
+        width = KEY_GROUPS // ranges
+        every = [(low, low + width - 1) for low in range(0, KEY_GROUPS, width)]
         if ranges == 1 or self._current_ranges() != ranges or changed >= ranges * _SURELY:
             return every
-        found = {row[0] for row in changes.selectExpr(f"CAST({self._group} div {width} AS INT) AS number").distinct().collect()}
+        found = {
+            row[0]
+            for row in changes.selectExpr(f"CAST({key_group(self._keys)} div {width} AS INT) AS number").distinct().collect()
+        }
         return [every[number] for number in sorted(found)]
 
     def _write(self, changes: DataFrame, groups: tuple[int, int]) -> tuple[FileEntry, ...]:
         """The rows of a range of key groups, in one file."""
-        rows = self._within(changes, groups, GROUPS)
+        rows = self._within(changes, groups, KEY_GROUPS)
         kept = rows.filter(f"NOT {DELETED}").drop(DELETED) if DELETED in rows.columns else rows
         before = [file for file in self._before if _overlaps(file, groups)]
         old = self._files.read(self._dataset, before, self._schema)
@@ -119,15 +118,13 @@ class UpdatingTable:
             widest = max(_width(file.key_groups) for file in before)
             kept = kept.unionByName(self._without(self._within(old, groups, widest), rows))
         low, high = groups
-        return self._files.write(kept.coalesce(1), self._dataset, f"{self._directory}/table/{KEY_GROUPS}={low:03d}-{high:03d}")
+        return self._files.write(
+            kept.coalesce(1), self._dataset, f"{self._directory}/table/{KEY_GROUPS_FOLDER}={low:03d}-{high:03d}"
+        )
 
     def _within(self, rows: DataFrame, groups: tuple[int, int], width: int) -> DataFrame:
         """The rows of a range, out of those of a range that is ``width`` wide."""
-        return rows if width <= _width(groups) else rows.filter(f"{self._group} BETWEEN {groups[0]} AND {groups[1]}")
-
-    @property
-    def _group(self) -> str:
-        return f"(shiftright(xxhash64({', '.join(self._keys)}), 57) + {GROUPS // 2})" if self._keys else "0"
+        return rows if width <= _width(groups) else rows.filter(f"{key_group(self._keys)} BETWEEN {groups[0]} AND {groups[1]}")
 
     def _without(self, old: DataFrame, changes: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
@@ -147,7 +144,7 @@ def _threads() -> ThreadPoolExecutor:
 
 def _width(groups: tuple[int, int] | None) -> int:
     """How many key groups a file may have rows of."""
-    return groups[1] - groups[0] + 1 if groups else GROUPS
+    return groups[1] - groups[0] + 1 if groups else KEY_GROUPS
 
 
 def _overlaps(file: FileEntry, groups: tuple[int, int]) -> bool:

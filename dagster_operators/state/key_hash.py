@@ -15,13 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-KEY_GROUPS = 128
-"""How many key groups there are: the top seven bits of the hash."""
+from dagster_operators.graph.key_group import KEY_GROUPS, SHIFT
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 """The range of the hash."""
 
-_SHIFT = 57
 _SEED = 42
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(prime)
@@ -59,7 +57,7 @@ def key_groups(hashes: np.ndarray) -> np.ndarray:
     >>> key_groups(np.array([LOWEST, -1, 0, HIGHEST])).tolist()
     [0, 63, 64, 127]
     """
-    return (hashes >> _SHIFT) + KEY_GROUPS // 2
+    return (hashes >> SHIFT) + KEY_GROUPS // 2
 
 
 def subtasks(hashes: np.ndarray, parallelism: int) -> np.ndarray:
@@ -92,7 +90,7 @@ def hash_bounds(subtask: int, parallelism: int) -> tuple[int, int]:
 
 def lowest_hash(group: int) -> int:
     """The smallest hash of a key group."""
-    return (group - KEY_GROUPS // 2) << _SHIFT
+    return (group - KEY_GROUPS // 2) << SHIFT
 
 
 def with_group_of(hashes: np.ndarray, placing: np.ndarray) -> np.ndarray:
@@ -101,7 +99,7 @@ def with_group_of(hashes: np.ndarray, placing: np.ndarray) -> np.ndarray:
     >>> key_groups(with_group_of(np.array([1, 2]), np.array([LOWEST, HIGHEST]))).tolist()
     [0, 127]
     """
-    low = np.int64((1 << _SHIFT) - 1)
+    low = np.int64((1 << SHIFT) - 1)
     placed: np.ndarray = (placing & ~low) | (hashes & low)
     return placed
 

@@ -8,9 +8,10 @@ from typing import Any
 from pyarrow import fs
 
 from dagster_operators.errors import PipelineError
+from dagster_operators.graph.key_group import KEY_GROUPS
 from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.state.handle import Handle
-from dagster_operators.state.key_hash import KEY_GROUPS, hash_columns
+from dagster_operators.state.key_hash import hash_columns
 from dagster_operators.state.key_list import ListHandle
 from dagster_operators.state.keyed import KeyedHandle
 from dagster_operators.state.layers import Layers

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dagster_operators.graph.key_group import KEY_GROUPS
 from dagster_operators.graph.state_tables import DELETED
 from dagster_operators.state.handle import Handle
-from dagster_operators.state.key_hash import KEY_GROUPS, group_bounds, key_groups, lowest_hash
+from dagster_operators.state.key_hash import group_bounds, key_groups, lowest_hash
 from dagster_operators.state.layers import Layers
 from dagster_operators.state.ranges import column_times, micros
 from dagster_operators.state.run import Run, joined, rows_of_keys, slices

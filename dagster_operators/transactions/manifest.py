@@ -15,10 +15,10 @@ FORMAT_VERSION: Final = 1
 """The version of the ledger's and the manifests' format that this package writes, and the newest it reads."""
 
 
-KEY_GROUPS: Final = "key-groups"
+KEY_GROUPS_FOLDER: Final = "key-groups"
 """The folder level (no column of the data) that says which key groups a file holds, as ``key-groups=000-127``."""
 
-_RANGE: Final = re.compile(rf"{KEY_GROUPS}=(\d+)-(\d+)/")
+_RANGE: Final = re.compile(rf"{KEY_GROUPS_FOLDER}=(\d+)-(\d+)/")
 
 
 def key_groups(path: str) -> tuple[int, int] | None:

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from dagster_operators.errors import SchemaError
+from dagster_operators.graph.key_group import KEY_GROUPS
 from dagster_operators.graph.state_tables import check_key_type
 from dagster_operators.state.key_hash import (
     HIGHEST,
-    KEY_GROUPS,
     LOWEST,
     group_bounds,
     hash_bounds,

@@ -13,6 +13,7 @@ from dagster_operators.connectors.sql_text import literal
 from dagster_operators.errors import OperatorsError, StageFailedError
 from dagster_operators.functions.shipping import pickled
 from dagster_operators.graph.arrow_schema import spark_type
+from dagster_operators.graph.key_group import KEY_GROUPS, key_group
 from dagster_operators.operators.apply import BatchOperator, routing_types
 from dagster_operators.operators.arrow_operator import ArrowOperator
 from dagster_operators.operators.physical import Rows, quoted
@@ -208,13 +209,10 @@ class _Chain:
     def _tagged(self, index: int, rows: Rows, keys: Sequence[str], *, alone: bool) -> DataFrame | None:
         if rows is None:
             return None
-        from dagster_operators.state.key_hash import KEY_GROUPS
-
         n = self._parallelism
         kinds = routing_types(self._first.logical, self._first.inputs)
-        key = ", ".join(f"CAST({quoted(name)} AS {kind})" for name, kind in zip(keys, kinds, strict=True))
-        group = f"shiftright(xxhash64({key}), 57) + {KEY_GROUPS // 2}"
-        subtask = f"CAST(({group}) * {n} div {KEY_GROUPS} AS INT)" if keys and n > 1 else "0"
+        group = key_group([f"CAST({quoted(name)} AS {kind})" for name, kind in zip(keys, kinds, strict=True)])
+        subtask = f"CAST({group} * {n} div {KEY_GROUPS} AS INT)" if n > 1 else "0"
         head = [f"{subtask} AS {SUBTASK}", f"{index} AS {PORT}"]
         names = self._first.inputs[index].names
         if alone:

@@ -7,7 +7,7 @@ listed after the write instead of being predicted, because engines name them dif
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -40,22 +40,18 @@ class StagedFiles:
         self._session = session
         self._wrote = wrote
 
-    def write(self, frame: DataFrame, dataset: str, directory: str, *, by: Sequence[str] = ()) -> tuple[FileEntry, ...]:
+    def write(self, frame: DataFrame, dataset: str, directory: str) -> tuple[FileEntry, ...]:
         """Write the rows to new files in a folder of the dataset that nothing else uses.
 
         Args:
             frame: The rows.
             dataset: For example ``tables/clean``.
             directory: The folder in it, relative to the dataset.
-            by: Columns to make folder levels of.
 
         Returns:
             The files that hold rows, their paths relative to the dataset.
         """
-        writer = frame.write.mode("append")
-        if by:
-            writer = writer.partitionBy(*by)
-        writer.parquet(self._root.join(dataset, directory))
+        frame.write.mode("append").parquet(self._root.join(dataset, directory))
         self._wrote()
         return self.collect(dataset, directory)
 

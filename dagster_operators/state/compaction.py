@@ -2,7 +2,7 @@
 
 The policy is size-tiered (as in Apache Paimon's universal compaction, and in LSM stores before it): runs of about the same
 number of rows form a tier, and a tier that has grown to :data:`TIER_LENGTH` runs becomes one run of the next. So an epoch
-rewrites little, and each row is rewritten once per tier, of which there are logarithmically many. Which files are chosen needs no
+rewrites little, and each row is rewritten once per tier, of which there are logarithmically many. Which runs are chosen needs no
 order, because they hold mergeable partial results.
 """
 

@@ -22,7 +22,7 @@ from dagster_operators.transactions.ledger_files import (
 )
 from dagster_operators.transactions.manifest import FORMAT_VERSION, check_format
 from dagster_operators.transactions.records import Entry, Format, Record
-from dagster_operators.transactions.table_log import GONE, LogEntry, TableLog
+from dagster_operators.transactions.table_log import CHECKPOINT_INTERVAL, GONE, LogEntry, TableLog
 from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from dagster_operators.transactions.table_log import Stamp
 
 T = TypeVar("T")
-
-_CHECKPOINT_INTERVAL: Final = 20
-"""So many entries of the log at most are read when the ledger is opened."""
 
 _KEPT_VERSIONS: Final = 200
 
@@ -64,7 +61,7 @@ class DeltaLedger:
     def __init__(self, root: Root, name: str) -> None:
         self._root = root
         self._name = name
-        self._log = TableLog(root, "ledger", _CHECKPOINT_INTERVAL)
+        self._log = TableLog(root, "ledger")
         self._known: _Known | None = None
 
     def view(self) -> LedgerView:
@@ -179,7 +176,7 @@ class DeltaLedger:
                 mode="error",
                 name="ledger",
                 description=f"The epochs of the pipeline {self._name}: what began, was prepared, decided and completed",
-                configuration={"delta.checkpointInterval": str(_CHECKPOINT_INTERVAL)},
+                configuration={"delta.checkpointInterval": str(CHECKPOINT_INTERVAL)},
                 storage_options=self._root.storage_options,
             )
         except DeltaError:

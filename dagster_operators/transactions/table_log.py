@@ -29,9 +29,12 @@ Stamp: TypeAlias = tuple[int, int]
 GONE: Final[Stamp] = (0, 0)
 """The stamp of an entry that is not there."""
 
+CHECKPOINT_INTERVAL: Final = 20
+"""So many entries at most are read when a log is opened."""
+
 _ENGINE: Final = "dagster_operators"
 
-_PLAIN: Final = "/=:@!$&'()*+,;~"
+_UNQUOTED: Final = "/=:@!$&'()*+,;~"
 """What stands for itself in the path of a URI (RFC 3986), besides letters, digits and ``-._``."""
 
 _PLAIN_WRITERS: Final = frozenset({1, 2, 7})
@@ -77,7 +80,7 @@ class TableLog:
         checkpoint_interval: After so many versions the log is summed up in a checkpoint.
     """
 
-    def __init__(self, root: Root, dataset: str, checkpoint_interval: int = 20) -> None:
+    def __init__(self, root: Root, dataset: str, checkpoint_interval: int = CHECKPOINT_INTERVAL) -> None:
         self._root = root
         self._dataset = dataset
         self._interval = checkpoint_interval
@@ -97,7 +100,14 @@ class TableLog:
         """The table as deltalake reads it, at a version or as it is now."""
         from deltalake import DeltaTable
 
-        return DeltaTable(self._root.join(self._dataset), version=version, storage_options=self._root.storage_options)
+        self._table = DeltaTable(self._root.join(self._dataset), version=version, storage_options=self._root.storage_options)
+        return self._table
+
+    def at(self, version: int) -> DeltaTable:
+        """The table at a version: as it was loaded last, brought forward if that is enough."""
+        if self._table is not None and self._table.version() < version:
+            self._table.update_incremental()
+        return self._table if self._table is not None and self._table.version() == version else self.load(version)
 
     def is_table(self) -> bool:
         """Whether there is a Delta table."""
@@ -142,7 +152,7 @@ class TableLog:
     def _commit(self, base: int, stamp: Stamp, entry: LogEntry) -> Stamp | None:
         try:
             with self._root.guard(self._dataset, "a table cannot be committed to"):
-                _commit(self._at(base), entry)
+                _commit(self.at(base), entry)
         except StorageError:
             self._table = None
             # Someone was first, or it is ours and only the answer was lost; or we slept while the log was cleaned.
@@ -151,14 +161,6 @@ class TableLog:
             raise
         found = self.stamp(base + 1)
         return None if found == GONE else found
-
-    def _at(self, version: int) -> DeltaTable:
-        """The table at a version, kept from commit to commit."""
-        if self._table is not None and self._table.version() < version:
-            self._table.update_incremental()
-        if self._table is None or self._table.version() != version:
-            self._table = self.load(version)
-        return self._table
 
     def _checkpoint(self) -> None:
         """The commit stands, whatever becomes of the checkpoint."""
@@ -229,7 +231,7 @@ def _actions(entry: LogEntry) -> Iterator[dict[str, Any]]:
     for file in entry.removes:
         yield {
             "remove": {
-                "path": quote(file.path, safe=_PLAIN),
+                "path": quote(file.path, safe=_UNQUOTED),
                 "deletionTimestamp": now,
                 "dataChange": entry.data_change,
                 "extendedFileMetadata": True,
@@ -240,7 +242,7 @@ def _actions(entry: LogEntry) -> Iterator[dict[str, Any]]:
     for file in entry.adds:
         yield {
             "add": {
-                "path": quote(file.path, safe=_PLAIN),
+                "path": quote(file.path, safe=_UNQUOTED),
                 "partitionValues": {},
                 "size": file.size,
                 "modificationTime": now,

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from dagster_operators.errors import StorageError
 from dagster_operators.transactions.effects import CommitTable, Conflict, CreateTable, RestoreTable, TableStatus
 from dagster_operators.transactions.manifest import FileEntry, key_groups
-from dagster_operators.transactions.table_log import GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
+from dagster_operators.transactions.table_log import CHECKPOINT_INTERVAL, GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
 
 if TYPE_CHECKING:
     from dagster_operators.transactions.storage import Root
 
 PIPELINE_PROPERTY: Final = "dagster_operators.pipeline"
 """The table property that says which pipeline's a table is."""
-
-_CHECKPOINT_INTERVAL: Final = 20
 
 _WHOLE_NUMBERS: Final = frozenset({"long", "integer", "short", "byte"})
 
@@ -83,7 +81,7 @@ class Tables:
                 mode="error",
                 name=effect.dataset.rpartition("/")[2],
                 description=effect.record.description or None,
-                configuration={PIPELINE_PROPERTY: effect.pipeline, "delta.checkpointInterval": str(_CHECKPOINT_INTERVAL)},
+                configuration={PIPELINE_PROPERTY: effect.pipeline, "delta.checkpointInterval": str(CHECKPOINT_INTERVAL)},
                 storage_options=self._root.storage_options,
                 raise_if_key_not_exists=False,
             )
@@ -154,7 +152,7 @@ class Tables:
         found = self._snapshots.get(dataset)
         if found is None or found.version != version:
             with self._root.guard(dataset, f"version {version} of a table cannot be read"):
-                table = self._log(dataset).load(version)
+                table = self._log(dataset).at(version)
                 actions, schema_json = table.get_add_actions(flatten=True), table.schema().to_json()
             files = {
                 row["path"]: FileEntry(
@@ -183,7 +181,7 @@ class Tables:
 
     def _log(self, dataset: str) -> TableLog:
         if dataset not in self._logs:
-            self._logs[dataset] = TableLog(self._root, dataset, _CHECKPOINT_INTERVAL)
+            self._logs[dataset] = TableLog(self._root, dataset)
         return self._logs[dataset]
 
     def _failed(self, dataset: str, problem: str, error: Exception) -> StorageError:

@@ -39,7 +39,7 @@ import os
 import time
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import cache, partial
 from importlib.util import find_spec
@@ -99,15 +99,7 @@ def drop_days(landing: Path, first: date, days: int) -> list[Path]:
     for day in wanted:
         if day not in flights:
             raise ValueError(f"there are no flights of {day}: the data are those of 2013")
-    landing.mkdir(parents=True, exist_ok=True)
-    written = []
-    for day in wanted:
-        file = landing / f"flights-{day}.csv"
-        if not file.exists():
-            midnight = datetime(day.year, day.month, day.day, tzinfo=_NEW_YORK) + timedelta(days=1)
-            _write_whole(file, partial(_write_flights, flights[day]), modified=midnight.timestamp())
-            written.append(file)
-    return written
+    return _drop(landing, "flights", {day: partial(_write_flights, flights[day]) for day in wanted})
 
 
 def drop_weather(landing: Path, first: date, days: int) -> list[Path]:
@@ -115,13 +107,19 @@ def drop_weather(landing: Path, first: date, days: int) -> list[Path]:
     if first.year != _YEAR or (first + timedelta(days=days - 1)).year != _YEAR:
         raise ValueError(f"there is no weather of {days} days from {first}: the data are those of {_YEAR}")
     reports = _reports()
+    wanted = [first + timedelta(days=offset) for offset in range(days)]
+    return _drop(landing, "weather", {day: partial(_write_reports, reports.get(day, [])) for day in wanted})
+
+
+def _drop(landing: Path, what: str, writers: Mapping[date, Callable[[Path], None]]) -> list[Path]:
+    """Writes the files of days that are not there yet, each dated the end of its day."""
     landing.mkdir(parents=True, exist_ok=True)
     written = []
-    for day in (first + timedelta(days=offset) for offset in range(days)):
-        file = landing / f"weather-{day}.csv"
+    for day, write in writers.items():
+        file = landing / f"{what}-{day}.csv"
         if not file.exists():
             midnight = datetime(day.year, day.month, day.day, tzinfo=_NEW_YORK) + timedelta(days=1)
-            _write_whole(file, partial(_write_reports, reports.get(day, [])), modified=midnight.timestamp())
+            _write_whole(file, write, modified=midnight.timestamp())
             written.append(file)
     return written
 

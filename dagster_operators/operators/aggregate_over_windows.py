@@ -1,18 +1,15 @@
-"""What all aggregates over windows have in common, whatever their windows are: settings, columns, lineage, late rows."""
+"""What all aggregates over windows have in common, whatever their windows are: columns, late rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from typing_extensions import override
 
-from dagster_operators.errors import SchemaError
-from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
-from dagster_operators.operators.aggregates import Decomposition, decompose
-from dagster_operators.operators.projection import from_columns
+from dagster_operators.graph.operator import Lineage, StreamType
+from dagster_operators.operators.aggregation import Aggregation
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 
@@ -25,7 +22,7 @@ class Configured(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AggregateOverWindows(LogicalOperator):
+class AggregateOverWindows(Aggregation):
     """One row per key and window, with aggregates of the rows in it.
 
     Attributes:
@@ -35,16 +32,8 @@ class AggregateOverWindows(LogicalOperator):
         aggregates: Output column and Spark SQL aggregate.
     """
 
-    stateful: ClassVar[bool] = True
-    keys: tuple[str, ...]
     window: Configured
     event_time: str
-    aggregates: tuple[tuple[str, str], ...]
-
-    @cached_property
-    def parts(self) -> Decomposition:
-        """The aggregates as partial results, how they merge, and how they end."""
-        return decompose(dict(self.aggregates), event_time=self.event_time)
 
     @property
     def output_time(self) -> str:
@@ -62,20 +51,12 @@ class AggregateOverWindows(LogicalOperator):
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        stream = inputs[0]
-        if stream.updating:
-            raise SchemaError("windows need an append stream, and this one is updating", operator=self.name)
-        self.require(stream, self.keys, "key_by")
-        for name, expression in self.aggregates:
-            self.require(stream, self.parts.columns[name], f"aggregate {name!r} = {expression!r}")
+        self.check(inputs[0], "windows")
         return StreamType((*self.keys, WINDOW_START, WINDOW_END, *dict(self.aggregates)), self.output_time)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        time = frozenset({(0, self.event_time)})
-        keys = {key: frozenset({(0, key)}) for key in self.keys}
-        values = {name: from_columns(inputs[0], expression) for name, expression in self.aggregates}
-        return {**keys, WINDOW_START: time, WINDOW_END: time, **values}
+        return {**super().lineage(inputs), **dict.fromkeys((WINDOW_START, WINDOW_END), frozenset({(0, self.event_time)}))}
 
     @override
     def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:

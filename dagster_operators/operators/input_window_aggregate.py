@@ -15,7 +15,6 @@ from typing_extensions import override
 from dagster_operators.graph.operator import Lineage, StreamType
 from dagster_operators.operators.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
-from dagster_operators.operators.projection import from_columns
 from dagster_operators.operators.window_aggregate import PANE
 from dagster_operators.operators.window_rows import CarriedRows, InputWindow
 
@@ -44,8 +43,7 @@ class InputWindowAggregate(AggregateOverWindows):
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        grouped = {column: frozenset({(0, column)}) for column in (*self.keys, WINDOW_START, WINDOW_END)}
-        return {**grouped, **{name: from_columns(inputs[0], expression) for name, expression in self.aggregates}}
+        return {**super().lineage(inputs), **{column: frozenset({(0, column)}) for column in (WINDOW_START, WINDOW_END)}}
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:

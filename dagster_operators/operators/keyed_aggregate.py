@@ -8,35 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.errors import SchemaError
-from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
-from dagster_operators.operators.aggregates import Decomposition, decompose
+from dagster_operators.graph.operator import StreamType
+from dagster_operators.operators.aggregation import Aggregation
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
-from dagster_operators.operators.projection import from_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyedAggregate(LogicalOperator):
+class KeyedAggregate(Aggregation):
     """One row per key, brought up to date by every epoch that has rows of the key."""
 
     kind: ClassVar[str] = "keyed_aggregate"
-    stateful: ClassVar[bool] = True
-    keys: tuple[str, ...]
-    event_time: str | None
-    aggregates: tuple[tuple[str, str], ...]
-
-    @cached_property
-    def parts(self) -> Decomposition:
-        """The aggregates as partial results, how they merge, and how they end."""
-        return decompose(dict(self.aggregates), event_time=self.event_time)
 
     @override
     def config(self) -> dict[str, Any]:
@@ -44,18 +32,8 @@ class KeyedAggregate(LogicalOperator):
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        stream = inputs[0]
-        if stream.updating:
-            raise SchemaError("aggregates need an append stream, and this one is updating", operator=self.name)
-        self.require(stream, self.keys, "key_by")
-        for name, expression in self.aggregates:
-            self.require(stream, self.parts.columns[name], f"aggregate {name!r} = {expression!r}")
+        self.check(inputs[0], "aggregates")
         return StreamType((*self.keys, *dict(self.aggregates)), keys=self.keys)
-
-    @override
-    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        keys = {key: frozenset({(0, key)}) for key in self.keys}
-        return {**keys, **{name: from_columns(inputs[0], expression) for name, expression in self.aggregates}}
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:

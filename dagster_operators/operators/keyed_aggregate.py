@@ -64,7 +64,7 @@ class AggregateKeys(RelationalOperator):
         state = context.state(self.logical.name, "partials")
         state.append(self._partials(inputs[0]))
         new = state.read(lambda file: file.fresh)
-        old = state.read(lambda file: not file.fresh)
+        old = state.read_with_keys_of_fresh(self.logical.keys)
         state.fold(self._merge)
         if new is None:
             return None

@@ -72,6 +72,9 @@ class StateRuns(Protocol):
     def read(self, wanted: Callable[[RunFile], bool]) -> Rows:
         """The rows of the files that are wanted, this epoch's runs included."""
 
+    def read_with_keys_of_fresh(self, keys: Sequence[str]) -> Rows:
+        """The rows of earlier epochs, at least those that have the keys of this epoch's rows."""
+
     def drop(self, unwanted: Callable[[RunFile], bool]) -> None:
         """Take files out of the state."""
 
@@ -115,6 +118,21 @@ class StageContext(Protocol):
     def state(self, operator: str, table: str) -> StateRuns:
         """One of the operator's state tables."""
 
+    def is_kept(self, operator: str) -> bool:
+        """Whether the operator's state is the table that its rows go to."""
+
+    def beside_kept(self, operator: str, keys: Sequence[str], rows: DataFrame) -> tuple[Rows, Rows]:
+        """The current rows of an operator whose state is its table.
+
+        Args:
+            operator: Its name.
+            keys: The columns by which its rows belong together.
+            rows: New rows.
+
+        Returns:
+            The new rows, to be used in place of those given, and the current rows with their keys.
+        """
+
 
 @dataclass(frozen=True)
 class StateTable:
@@ -150,7 +168,13 @@ class PhysicalOperator(ABC):
 
 
 class RelationalOperator(PhysicalOperator):
-    """A physical operator of the relational kind: from DataFrames to a DataFrame, compiled by the engine."""
+    """A physical operator of the relational kind: from DataFrames to a DataFrame, compiled by the engine.
+
+    Attributes:
+        output_is_state: Whether its output tells all that its state does, so that a table of these rows takes the state's place.
+    """
+
+    output_is_state: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:

@@ -1,7 +1,8 @@
 """The first n rows of each key in an order of the user's: an updating table that is keyed by the key and the rank.
 
-The state holds runs of the first n rows per key, of each epoch's rows on their own; no other row can ever come to be among the
-first. An epoch merges, for the keys it touched only, what the state holds of them.
+No other row can ever come to be among the first, so a table that takes the rows as they are holds all that is to be remembered:
+an epoch merges its rows with the table's of the same keys. Where the rows go elsewhere, the state holds runs of the first n rows
+per key, of each epoch's rows on their own.
 """
 
 from __future__ import annotations
@@ -111,6 +112,7 @@ class FirstRowsOfKeys(RelationalOperator):
     """
 
     states: ClassVar[tuple[StateTable, ...]] = (StateTable("rows"),)
+    output_is_state: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -123,6 +125,7 @@ class FirstRowsOfKeys(RelationalOperator):
         rank: str | None = None,
     ) -> None:
         self._name = name
+        self._key_columns = tuple(keys)
         self._keys = list(map(quoted, keys))
         self._order = order
         self._n = n
@@ -137,10 +140,15 @@ class FirstRowsOfKeys(RelationalOperator):
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
         if inputs[0] is None:
             return None
+        if context.is_kept(self._name):
+            rows, kept = context.beside_kept(self._name, self._key_columns, inputs[0])
+            if rows is None or kept is None:
+                return None if rows is None else self._finish(rows)
+            return self._finish(rows.unionByName(kept if self._rank is None else kept.drop(self._rank)))
         state = context.state(self._name, "rows")
         state.append(self._first(inputs[0]).drop(NUMBER))
         new = state.read(lambda file: file.fresh)
-        old = state.read(lambda file: not file.fresh)
+        old = state.read_with_keys_of_fresh(self._key_columns)
         state.fold(lambda frame: self._first(frame).drop(NUMBER))
         if new is None:
             return None

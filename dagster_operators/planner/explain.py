@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.operators.physical import PhysicalOperator
 from dagster_operators.operators.source import SourceOperator
 from dagster_operators.planner.lineage import column_lineage
-from dagster_operators.planner.plan import lower
+from dagster_operators.planner.plan import kept_in, lower
 from dagster_operators.planner.stages import Stage, cut_stages
 from dagster_operators.time.watermark import format_duration
 
@@ -23,8 +23,9 @@ def explain(dataflow: Dataflow) -> str:
     stages = cut_stages(dataflow)
     physical = lower(dataflow)
     lines = [f"pipeline {dataflow.name}: {len(stages)} stages, {len(dataflow.tables)} tables"]
+    kept = kept_in(stages, physical)
     for stage in stages:
-        lines += _stage(dataflow, stage, physical)
+        lines += _stage(dataflow, stage, physical, kept)
     lines.append("column lineage")
     for table in dataflow.tables.values():
         lines.append(f"  {table.name}")
@@ -33,14 +34,15 @@ def explain(dataflow: Dataflow) -> str:
     return "\n".join(lines)
 
 
-def _stage(dataflow: Dataflow, stage: Stage, physical: dict[str, PhysicalOperator]) -> Iterator[str]:
+def _stage(dataflow: Dataflow, stage: Stage, physical: Mapping[str, PhysicalOperator], kept: Mapping[str, str]) -> Iterator[str]:
     yield f"stage {stage.name}" + (f" (reads {', '.join(stage.upstream)})" if stage.upstream else "")
     yield f"  chain: {' -> '.join(stage.operators)}"
     for name in stage.operators:
         node = dataflow.nodes[name]
         yield f"  {name}: {_operator(node)}"
         for state in physical[name].states if name in physical else ():
-            yield f"    shuffle by {', '.join(_keys(node)) or 'nothing (one group)'}; state table state/{name}.{state.name}"
+            where = f"its state is {kept[name]}" if name in kept else f"state table state/{name}.{state.name}"
+            yield f"    shuffle by {', '.join(_keys(node)) or 'nothing (one group)'}; {where}"
     for output in stage.outputs:
         node = dataflow.nodes[output.node]
         if output.table is None:

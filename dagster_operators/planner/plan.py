@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.side_output import SideOutput
-from dagster_operators.operators.physical import PhysicalOperator
+from dagster_operators.operators.physical import PhysicalOperator, RelationalOperator
 from dagster_operators.operators.projection import DELETED
 from dagster_operators.planner.analysis import analyse, analyse_checks
 from dagster_operators.planner.stages import Stage, cut_stages
@@ -35,6 +35,7 @@ class Plan:
         physical: What each logical operator lowers to.
         schemas: The output schema of each operator, as Spark's StructType JSON.
         states: The schema of each state table, by ``operator.table``.
+        kept_in: The operators whose state is the table that their rows go to, and that dataset.
         sources: The names of the source operators in use.
         lookups: The names of the lookup operators in use.
     """
@@ -44,6 +45,7 @@ class Plan:
     physical: Mapping[str, PhysicalOperator]
     schemas: Mapping[str, str]
     states: Mapping[str, str]
+    kept_in: Mapping[str, str]
     sources: tuple[str, ...]
     lookups: tuple[str, ...]
 
@@ -64,6 +66,16 @@ def lower(dataflow: Dataflow) -> dict[str, PhysicalOperator]:
     return {name: operator for name, operator in lowered.items() if isinstance(operator, PhysicalOperator)}
 
 
+def kept_in(stages: Iterable[Stage], physical: Mapping[str, PhysicalOperator]) -> dict[str, str]:
+    """The operators whose state is the table that their rows go to, and that dataset."""
+    return {
+        output.node: output.dataset
+        for stage in stages
+        for output in stage.outputs
+        if output.table and isinstance(found := physical.get(output.node), RelationalOperator) and found.output_is_state
+    }
+
+
 def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -> Plan:
     """Analyse a dataflow on an engine.
 
@@ -78,6 +90,7 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     stages = cut_stages(dataflow)
     used = {name for stage in stages for name in stage.operators}
     physical = {name: operator for name, operator in lower(dataflow).items() if name in used}
+    kept = kept_in(stages, physical)
     frames: dict[str, DataFrame] = {}
     states: dict[str, str] = {}
     for node in dataflow:
@@ -90,7 +103,8 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
         for side in dataflow.consumers(node.name):
             if isinstance(side.operator, SideOutput):
                 frames[side.name] = analysis.sides[side.operator.port]
-        states.update({f"{node.name}.{table}": frame.schema.json() for table, frame in analysis.states.items()})
+        if node.name not in kept:
+            states.update({f"{node.name}.{table}": frame.schema.json() for table, frame in analysis.states.items()})
     for table in dataflow.tables.values():
         analyse_checks(dataflow, table, frames[table.node])
     kinds = {
@@ -98,7 +112,7 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
         for kind in ("source", "lookup")
     }
     schemas = {name: frame.schema.json() for name, frame in frames.items()}
-    return Plan(dataflow.name, stages, physical, schemas, states, kinds["source"], kinds["lookup"])
+    return Plan(dataflow.name, stages, physical, schemas, states, kept, kinds["source"], kinds["lookup"])
 
 
 def empty(session: SparkSession, schema_json: str) -> DataFrame:

@@ -36,7 +36,7 @@ from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.manifest import Manifest
 from dagster_operators.transactions.owner import Owner
-from dagster_operators.transactions.plan import DatasetRecord, EpochHandle, PlanRecord, Slices, StageRecord
+from dagster_operators.transactions.plan import STATE_OF, DatasetRecord, EpochHandle, PlanRecord, Slices, StageRecord
 from dagster_operators.transactions.records import Complete
 from dagster_operators.transactions.view import LedgerView
 
@@ -140,8 +140,10 @@ class Epochs:
                 node = self._dataflow.nodes[output.node]
                 schema = without_marks(made.schemas[output.node])
                 kind: Literal["append", "updating"] = "updating" if node.type.updating else "append"
-                fingerprint = json.dumps({"table": kind, "keys": list(node.type.keys or ())})
-                yield output.dataset, DatasetRecord(schema, kind, output.table.description, fingerprint)
+                meaning: dict[str, Any] = {"table": kind, "keys": list(node.type.keys or ())}
+                if output.node in made.kept_in:
+                    meaning |= {STATE_OF: output.node, "state": self._meaning(output.node)}
+                yield output.dataset, DatasetRecord(schema, kind, output.table.description, json.dumps(meaning))
         for name in made.sources:
             connector = self._connector(name)
             if connector is not None and connector.on_corrupt == "reject":
@@ -160,10 +162,8 @@ class Epochs:
 
     def _states(self, made: Plan, name: str) -> Iterator[tuple[str, DatasetRecord]]:
         physical, operator = made.physical.get(name), self._dataflow.nodes[name].operator
-        for state in physical.states if physical else ():
-            meaning: dict[str, Any] = {"operator": operator.kind, **operator.config()}
-            if functions := contents_of(operator.config()):
-                meaning["functions"] = functions
+        for state in physical.states if physical and name not in made.kept_in else ():
+            meaning = self._meaning(name)
             if evolves := isinstance(physical, BatchOperator):  # its code may change; its state knows what fits
                 declared = physical.declared[state.name]
                 keys = list(physical.logical.keys[0])  # rows lie where the stream's key puts them
@@ -171,6 +171,12 @@ class Epochs:
             schema = without_marks(made.states[f"{name}.{state.name}"])
             fingerprint = json.dumps(meaning, sort_keys=True)
             yield f"state/{name}.{state.name}", DatasetRecord(schema, "state", f"State of {name}", fingerprint, evolves)
+
+    def _meaning(self, name: str) -> dict[str, Any]:
+        """What an operator's state depends on."""
+        operator = self._dataflow.nodes[name].operator
+        functions = contents_of(operator.config())
+        return {"operator": operator.kind, **operator.config(), **({"functions": functions} if functions else {})}
 
     # --- the steps ---------------------------------------------------------------------------------------------------
 
@@ -307,17 +313,16 @@ class Epochs:
 
     def read_state(self, operator: str, table: str, complete: Complete) -> DataFrame:
         """The rows of one of an operator's state tables as of a completed epoch."""
-        physical = self.plan().physical.get(operator)
-        names = [state.name for state in physical.states] if physical else []
-        dataset = f"state/{operator}.{table}"
-        if table not in names:
-            known = ", ".join(f"{name}.{state.name}" for name, found in self.plan().physical.items() for state in found.states)
+        made, dataset = self.plan(), f"state/{operator}.{table}"
+        if f"{operator}.{table}" not in made.states:
+            kept = made.kept_in.get(operator)
             raise PipelineError(
                 f"there is no state table {table!r}",
                 pipeline=self._dataflow.name,
                 operator=operator,
-                remedy=f"there are: {known}",
+                remedy=f"its state is {kept}: read that" if kept else f"there are: {', '.join(made.states)}",
             )
+        physical = made.physical[operator]
         version = complete.versions.get(dataset, 0)
         if not isinstance(physical, BatchOperator):
             return self.read(dataset, version)

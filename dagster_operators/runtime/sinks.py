@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
 from dagster_operators.errors import NotPreparedError, OperatorsError, SinkError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.operators.projection import DELETED
+from dagster_operators.runtime.staged_rows import arrow_schema, read_batches
 from dagster_operators.transactions.codec import decode, encode
 from dagster_operators.transactions.failpoints import reach
-from dagster_operators.transactions.manifest import CheckOutcome, FileEntry
+from dagster_operators.transactions.manifest import CheckOutcome
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dagster_operators.runtime.stage_outputs import StageOutputs
     from dagster_operators.runtime.stage_work import StageWork
     from dagster_operators.transactions.coordinator import Coordinator
@@ -28,8 +27,6 @@ _log = logging.getLogger(__name__)
 
 BATCH_ROWS = 16_384
 """At most so many rows are handed over at once."""
-
-_MAY_BE_NULL = frozenset({"nullable", "containsNull", "valueContainsNull"})
 
 
 @dataclass(frozen=True)
@@ -145,8 +142,8 @@ def write_to_sinks(work: StageWork, outputs: StageOutputs, checks: Sequence[Chec
         return {}
     given: dict[str, Any] = {}
     for output in work.stage.outputs:
-        place = outputs.place(output)
-        files: tuple[FileEntry, ...] = next((change.adds for change in outputs.changes if change.dataset == place), ())
+        place = work.place_of(output)
+        files = outputs.staged(output)
         for sink in work.dataflow.sinks_of(output.node) if files else ():
             staged = StagedForSink(
                 work.attempt.attempt,
@@ -176,34 +173,5 @@ def rows_of(root: Root, staged: StagedForSink) -> SinkRows:
     """The staged rows, read from their files a batch at a time."""
     schema = arrow_schema(staged.schema)
     deleted = DELETED if DELETED in schema.names else None
-    return SinkRows(schema, lambda: _batches(root, staged, schema), staged.rows, staged.keys, deleted)
-
-
-def _batches(root: Root, staged: StagedForSink, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    for path in staged.files:
-        place = f"{staged.dataset}/{path}"
-        with (
-            root.guard(place, "a staged file cannot be read back"),
-            root.files.open_input_file(root.path(place)) as source,
-            pq.ParquetFile(source, pre_buffer=False) as file,  # of each column only the page at hand is decoded
-        ):
-            for batch in file.iter_batches(BATCH_ROWS, columns=schema.names, use_threads=False):
-                columns = [batch.column(field.name).cast(field.type) for field in schema]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def arrow_schema(schema_json: str) -> pa.Schema:
-    """The Arrow schema of a Spark ``StructType`` in JSON: what rows are handed over in, whatever engine wrote them.
-
-    What an engine thinks may be null is left out, for it differs between engines.
-    """
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
-
-    def nullable(part: dict[str, Any]) -> dict[str, Any]:
-        return {name: True if name in _MAY_BE_NULL else value for name, value in part.items()}
-
-    return to_arrow_schema(StructType.fromJson(json.loads(schema_json, object_hook=nullable)), timezone="UTC")
+    batches = partial(read_batches, root, staged.dataset, staged.files, schema, BATCH_ROWS)
+    return SinkRows(schema, batches, staged.rows, staged.keys, deleted)

@@ -42,9 +42,9 @@ class StageInputs:
         """The rows that another stage staged in this epoch (of an updating table: those that changed)."""
         work = self._work
         stage, output = next((stage, output) for stage in work.plan.stages if (output := stage.output(operator)))
-        dataset = output.stream if work.dataflow.nodes[operator].type.updating else output.dataset
+        dataset = work.place_of(output)
         change = work.attempt.upstream[stage.name].change(dataset)
-        return self._files.read(dataset, change.adds, work.plan.schemas[operator]) if change else None
+        return self._files.read(dataset, change.rows_of_epoch, work.plan.schemas[operator]) if change else None
 
     def source(self, operator: str) -> Rows:
         """The slice of a source that the epoch reads."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from dagster_operators.operators.projection import DELETED
 from dagster_operators.planner.plan import without_marks
 from dagster_operators.planner.stages import Output
+from dagster_operators.runtime.changed_keys import ChangedKeys
 from dagster_operators.runtime.stage_work import StageWork
 from dagster_operators.runtime.staged_files import StagedFiles
 from dagster_operators.runtime.updating_table import UpdatingTable
@@ -35,21 +36,23 @@ class StageOutputs:
         self.rows: dict[str, int] = {output.name: 0 for output in work.stage.outputs}
         self.changes: list[Change] = []
 
-    def place(self, output: Output) -> str:
-        """The dataset that an output's rows are staged in: of an updating table its stream of changes."""
-        return output.stream if self._work.type_of(output).updating else output.dataset
-
     def write(self, output: Output, rows: DataFrame) -> None:
         """Stage an output's rows."""
-        place = self.place(output)
-        self.adopt(output, self._files.write(rows, place, self._work.directory(place)))
+        place = self._work.place_of(output)
+        in_table = place == output.dataset and self._work.type_of(output).updating
+        write = self._table(output).write if in_table else self._write_to(place)
+        self.adopt(output, write(rows))
 
     def adopt(self, output: Output, entries: tuple[FileEntry, ...]) -> None:
         """Take files that hold an output's rows, written in its place."""
-        self._add(output.name, self.place(output), entries)
-        # The changed rows of an updating table come first, as a stream: they are read twice, here and by later stages.
+        self._add(output.name, self._work.place_of(output), entries)
         if entries and output.table is not None and self._work.type_of(output).updating:
             self._bring_up_to_date(output, entries)
+
+    def staged(self, output: Output) -> tuple[FileEntry, ...]:
+        """The files with an output's rows of this epoch, in its place."""
+        place = self._work.place_of(output)
+        return next((change.rows_of_epoch for change in self.changes if change.dataset == place), ())
 
     def write_rejects(self, source: str, rows: DataFrame) -> int:
         """Stage the records of a source that could not be parsed; returns how many."""
@@ -83,17 +86,28 @@ class StageOutputs:
         if entries:
             self.changes.append(Change(dataset, entries))
 
+    def _write_to(self, dataset: str) -> Callable[[DataFrame], tuple[FileEntry, ...]]:
+        return lambda rows: self._files.write(rows, dataset, self._work.directory(dataset))
+
+    def _table(self, output: Output) -> UpdatingTable:
+        schema, keys = without_marks(self._work.schema_of(output)), self._work.type_of(output).keys or ()
+        return UpdatingTable(self._files, self._work, output.dataset, schema, keys)
+
     def _bring_up_to_date(self, output: Output, entries: tuple[FileEntry, ...]) -> None:
-        schema = self._work.schema_of(output)
-        changed = self._files.read(output.stream, entries, schema)
-        keys = self._work.type_of(output).keys or ()
-        table = UpdatingTable(self._files, self._work, output.dataset, without_marks(schema), keys)
-        change = None if changed is None else table.apply(changed, entries)
-        if change is not None:
-            self.changes.append(change)
+        """Bring the changed rows into the table, in place of their keys' old rows."""
+        work, place, dataset, table = self._work, self._work.place_of(output), output.dataset, self._table(output)
+        schema, keys = work.schema_of(output), work.type_of(output).keys or ()
+        rows = self._files.read(place, entries, schema)
+        if rows is None:
+            return
+        kept, removes = table.without(ChangedKeys(work.coordinator.root, place, entries, schema, keys), rows)
+        if place == dataset:
+            self.changes = [change for change in self.changes if change.dataset != dataset]
+        else:
+            entries = table.write(rows.filter(f"NOT {DELETED}").drop(DELETED))
+        if entries or kept or removes:
+            self.changes.append(Change(dataset, (*entries, *kept), removes))
 
     def _staged_rows(self, output: Output) -> DataFrame | None:
-        place = self.place(output)
-        adds: tuple[FileEntry, ...] = next((change.adds for change in self.changes if change.dataset == place), ())
-        rows = self._files.read(place, adds, self._work.schema_of(output))
+        rows = self._files.read(self._work.place_of(output), self.staged(output), self._work.schema_of(output))
         return rows.filter(f"NOT {DELETED}") if rows is not None and DELETED in rows.columns else rows

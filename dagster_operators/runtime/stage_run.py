@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from dagster_operators.operators.arrow_operator import MAIN
 from dagster_operators.operators.physical import RelationalOperator, Rows, constant
 from dagster_operators.runtime.batch.committing import commit_data_of
 from dagster_operators.runtime.batch.driver import BatchResult, ChainTimes, run_chain
+from dagster_operators.runtime.current_rows import CurrentRows
 from dagster_operators.runtime.event_time import at_beginning
 from dagster_operators.runtime.observed import Observed
 from dagster_operators.runtime.sinks import write_to_sinks
@@ -50,6 +51,7 @@ class StageRun:
         self._observed = Observed(work.engine)
         self._files = StagedFiles(work.coordinator.root, work.session, self._wrote)
         self._states: dict[str, StagedState] = {}
+        self._current: dict[str, CurrentRows] = {}
         self._sides: dict[tuple[str, str], DataFrame] = {}
         self._profile: dict[str, float] = {}
         self._outputs = StageOutputs(work, self._files)
@@ -93,6 +95,15 @@ class StageRun:
             self._states[name] = StagedState(self._files, self._work, f"state/{name}", declared.range_column)
         return self._states[name]
 
+    def is_kept(self, operator: str) -> bool:
+        """Whether the operator's state is the table that its rows go to."""
+        return operator in self._work.plan.kept_in
+
+    def beside_kept(self, operator: str, keys: Sequence[str], rows: DataFrame) -> tuple[Rows, Rows]:
+        """The new rows, to be used in place of those given, and the current rows with their keys."""
+        self._current[operator] = CurrentRows(self._files, self._work, operator, keys)
+        return self._current[operator].beside(rows)
+
     def run(self) -> Manifest:
         """Run the stage and describe what it staged.
 
@@ -118,6 +129,8 @@ class StageRun:
             if rows is not None:
                 with self._step("write" if output is work.stage.main else f"write {output.name}"):
                     outputs.write(output, rows)
+                if output.node in self._current:
+                    self._current[output.node].check(outputs.staged(output))
         with self._step("rejects"):
             rejected = {source: outputs.write_rejects(source, records) for source, records in self._inputs.rejected.items()}
         with self._step("checks"):

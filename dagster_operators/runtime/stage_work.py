@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from dagster_operators.connectors.connector import Connector
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.lookup import Lookup
+from dagster_operators.operators.projection import DELETED
 from dagster_operators.operators.source import SourceOperator
 from dagster_operators.planner.plan import Plan
 from dagster_operators.planner.stages import Output, Stage
@@ -65,6 +67,15 @@ class StageWork:
         """An output's schema as the engine sees it."""
         return self.plan.schemas[output.node]
 
+    def place_of(self, output: Output) -> str:
+        """The dataset that an output's rows are staged in, where later stages and sinks find them.
+
+        The changed rows of an updating table are files of the table, unless some of them are marks of deleted rows.
+        """
+        if not self.type_of(output).updating:
+            return output.dataset
+        return output.stream if output.table is None or DELETED in columns(self.schema_of(output)) else output.dataset
+
     def directory(self, dataset: str) -> str:
         """The attempt's own folder in a dataset."""
         return self.attempt.directory(dataset)
@@ -89,6 +100,11 @@ def connector_of(dataflow: Dataflow, operator: str) -> Connector | None:
     if isinstance(node, SourceOperator | Lookup) and isinstance(node.connector, Connector):
         return node.connector
     return None
+
+
+def columns(schema_json: str) -> list[str]:
+    """The names of a schema's columns."""
+    return [field["name"] for field in json.loads(schema_json)["fields"]]
 
 
 def cache_folder(pipeline: str) -> str | None:

@@ -12,9 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from dagster_operators.runtime.parquet_stats import delta_stats
-from dagster_operators.transactions.manifest import FileEntry, key_groups
+from dagster_operators.runtime.staged_rows import write_batches
+from dagster_operators.transactions.manifest import FileEntry
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -40,18 +42,27 @@ class StagedFiles:
         self._session = session
         self._wrote = wrote
 
-    def write(self, frame: DataFrame, dataset: str, directory: str) -> tuple[FileEntry, ...]:
+    def write(self, frame: DataFrame, dataset: str, directory: str, *, longest: int = 0) -> tuple[FileEntry, ...]:
         """Write the rows to new files in a folder of the dataset that nothing else uses.
 
         Args:
             frame: The rows.
             dataset: For example ``tables/clean``.
             directory: The folder in it, relative to the dataset.
+            longest: Of so many rows a file is to have no more; 0 for any number. Sail pays no heed to it.
 
         Returns:
             The files that hold rows, their paths relative to the dataset.
         """
-        frame.write.mode("append").parquet(self._root.join(dataset, directory))
+        frame.write.mode("append").option("maxRecordsPerFile", longest).parquet(self._root.join(dataset, directory))
+        self._wrote()
+        return self.collect(dataset, directory)
+
+    def write_here(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, dataset: str, directory: str
+    ) -> tuple[FileEntry, ...]:
+        """The same for rows that are in this process: one file of them, in a folder that nothing else uses."""
+        write_batches(self._root, f"{dataset}/{directory}/part-0.parquet", batches, schema)
         self._wrote()
         return self.collect(dataset, directory)
 
@@ -75,7 +86,7 @@ class StagedFiles:
 
         with self._root.guard(f"{dataset}/{path}", "a staged file cannot be read back"):
             footer = pq.read_metadata(self._root.path(dataset, path), filesystem=self._root.files)
-        return FileEntry(path, size, footer.num_rows, delta_stats(footer), key_groups(path))
+        return FileEntry(path, size, footer.num_rows, delta_stats(footer))
 
     def read(self, dataset: str, files: Iterable[FileEntry], schema_json: str) -> DataFrame | None:
         """The rows of some files of a dataset, in one partition if they are few; None without files."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dagster_operators.operators.physical import RunFile
+from dagster_operators.runtime.changed_keys import ChangedKeys, Held
 from dagster_operators.runtime.parquet_stats import bounds
+from dagster_operators.runtime.runs import runs_of
 from dagster_operators.state.compaction import choose_fold
 from dagster_operators.transactions.manifest import Change, FileEntry
 
@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 
 _ONE_FILE = 100_000
 """A fold of no more rows is written by one task, into one file."""
-
-
-@dataclass(frozen=True)
-class _Run:
-    """The files that one write left: the engine decides how many."""
-
-    entries: tuple[FileEntry, ...]
-
-    @property
-    def rows(self) -> int:
-        return sum(entry.rows for entry in self.entries)
 
 
 class StagedState:
@@ -50,6 +39,7 @@ class StagedState:
         self._directory = work.directory(dataset)
         self._schema = work.plan.states[dataset.removeprefix("state/")]
         self._range_column = range_column
+        self._root = work.coordinator.root
         before = work.before(dataset)
         self._before = {entry.path for entry in before}
         self._live = {entry.path: entry for entry in before}
@@ -65,16 +55,20 @@ class StagedState:
         """The rows of the files that are wanted, this epoch's runs included."""
         return self._files.read(self._dataset, [entry for entry in self._live.values() if wanted(self._run(entry))], self._schema)
 
+    def read_with_keys_of_fresh(self, keys: Sequence[str]) -> DataFrame | None:
+        """The rows of earlier epochs, at least those with keys of this epoch's rows."""
+        fresh = [entry for path, entry in self._live.items() if path not in self._before]
+        old = [entry for path, entry in self._live.items() if path in self._before]
+        held = ChangedKeys(self._root, self._dataset, fresh, self._schema, keys).held_by(self._dataset, old)
+        return self._files.read(self._dataset, [entry for entry in old if held[entry.path] is not Held.NONE], self._schema)
+
     def drop(self, unwanted: Callable[[RunFile], bool]) -> None:
         """Take files out of the state."""
         self._live = {path: entry for path, entry in self._live.items() if not unwanted(self._run(entry))}
 
     def fold(self, merge: Callable[[DataFrame], DataFrame]) -> None:
         """Replace many small runs by one with the same meaning, if there are too many."""
-        runs: dict[str, list[FileEntry]] = defaultdict(list)
-        for path, entry in self._live.items():
-            runs[path.rpartition("/")[0]].append(entry)
-        folding = [entry for run in choose_fold([_Run(tuple(entries)) for entries in runs.values()]) for entry in run.entries]
+        folding = [entry for run in choose_fold(runs_of(self._live.values())) for entry in run.entries]
         rows = self._files.read(self._dataset, folding, self._schema)
         if rows is None:
             return

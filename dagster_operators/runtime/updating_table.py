@@ -1,39 +1,49 @@
-"""Bringing an updating table up to date: only the files that hold changed keys are written anew.
+"""Bringing an updating table up to date: the changed rows come in files of their own, and leave the files that had their keys.
 
-Files are clustered by key group (the top seven bits of Spark's ``xxhash64`` of the key), so that the keys of one file are never
-in another. A changed file is replaced as a whole (copy-on-write), which keeps the table plain: every Delta reader sees one row
-per key.
+Each key is in one file only, so the table is plain: every Delta reader sees one row per key. A file that holds a changed key is
+replaced as a whole (copy-on-write); one that holds nothing else goes without a query. Small files are joined on the way, and a
+tier of them that has grown long is joined for its own sake, as the state's runs are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, TypeAlias
 
-from dagster_operators.graph.key_group import KEY_GROUPS, key_group
 from dagster_operators.operators.physical import quoted
-from dagster_operators.operators.projection import DELETED
+from dagster_operators.runtime.changed_keys import AT_ONCE, ChangedKeys, Held
+from dagster_operators.runtime.runs import runs_of
 from dagster_operators.runtime.stage_work import StageWork
 from dagster_operators.runtime.staged_files import StagedFiles
-from dagster_operators.transactions.manifest import KEY_GROUPS_FOLDER, Change, FileEntry
+from dagster_operators.runtime.staged_rows import arrow_schema, is_flat, read_batches
+from dagster_operators.state.compaction import choose_fold
+from dagster_operators.transactions.manifest import KEPT_FOLDER, FileEntry
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 ROWS_PER_FILE = 500_000
-"""A file that would hold more rows than this is split into two key-group ranges."""
+"""Files are not joined to one of more rows than this."""
 
-_SURELY = 16
-"""With so many changed keys for each range, hardly a file is left without one, and looking for it costs a query."""
+BROADCAST = 1_000_000
+"""So many changed keys every task of the engine holds in memory, instead of sending all old rows to where their keys are."""
+
+HERE = 32 * 1024 * 1024
+"""Files of no more bytes than this are written anew by this process: the engine would take longer to begin."""
 
 _AT_ONCE = 16
-"""So many queries for ranges are given to the engine at a time."""
+"""So many queries are given to the engine at a time."""
+
+
+_Group: TypeAlias = "list[FileEntry]"
 
 
 class UpdatingTable:
-    """One updating table during an attempt at its stage.
+    """The files of one updating table during an attempt at its stage.
 
     Args:
         files: Reads and writes below the root.
@@ -49,103 +59,107 @@ class UpdatingTable:
         self._directory = work.directory(dataset)
         self._schema = schema_json
         self._keys = list(map(quoted, keys))
+        self._root = work.coordinator.root
         self._before = work.before(dataset)
 
-    def apply(self, changes: DataFrame, entries: Sequence[FileEntry]) -> Change | None:
-        """Stage the table with the changed rows in place of their keys' old rows.
+    def write(self, rows: DataFrame) -> tuple[FileEntry, ...]:
+        """Stage changed rows, as they are to be in the table."""
+        return self._files.write(rows, self._dataset, f"{self._directory}/changed", longest=ROWS_PER_FILE)
+
+    def without(self, changed: ChangedKeys, rows: DataFrame) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
+        """Stage what stays of the files that hold changed keys.
 
         Args:
-            changes: The changed rows, one per key, with the mark of deleted rows if any may be.
-            entries: The files that hold these rows, for their number.
+            changed: The keys.
+            rows: Rows with these keys, one of each.
 
         Returns:
-            The files to add and remove; None if no row changed.
+            The new files, and the paths of those they replace.
         """
-        changed = sum(entry.rows for entry in entries)
-        if not changed:
-            return None
-        ranges = self._ranges(changed)
-        touched = self._touched(changes, changed, ranges)
-        # A query for each range reads its own files only; one query for all would shuffle and sort the whole table.
-        written = [self._write(changes, touched[0])] if len(touched) == 1 else self._write_at_once(changes, touched)
-        adds = [entry for entries in written for entry in entries]
-        removes = {file.path for file in self._before for groups in touched if _overlaps(file, groups)}
-        return Change(self._dataset, tuple(adds), tuple(sorted(removes)))
+        held = changed.held_by(self._dataset, self._before)
+        replaced = [file for file in self._before if held[file.path] is not Held.NONE]
+        partly = [file for file in replaced if held[file.path] is Held.SOME]
+        small = [file for file in self._before if held[file.path] is Held.NONE and file.rows < ROWS_PER_FILE // 2]
+        joined = [file for run in choose_fold(runs_of(small)) for file in run.entries]
+        kept = self._write_at_once(list(_grouped(partly)), list(_grouped(joined)), changed, rows)
+        removes = tuple(sorted(file.path for file in (*replaced, *joined)))
+        return tuple(entry for entries in kept for entry in entries), removes
 
-    def _write_at_once(self, changes: DataFrame, touched: Sequence[tuple[int, int]]) -> list[tuple[FileEntry, ...]]:
-        running = [_threads().submit(self._write, changes, groups) for groups in touched]
+    def _write_at_once(
+        self, partly: Sequence[_Group], joined: Sequence[_Group], changed: ChangedKeys, rows: DataFrame
+    ) -> list[tuple[FileEntry, ...]]:
+        """What stays of each group of files: of the first ones the rows of other keys, of the others all."""
+        without = changed if changed.are_exact else None
+        writes: list[Callable[[], tuple[FileEntry, ...]]] = []
+        for number, group in enumerate([*partly, *joined]):
+            whole = number >= len(partly)
+            if self._is_small(group) and (whole or without):
+                writes.append(partial(self._write_here, number, group, None if whole else without))
+            else:
+                writes.append(partial(self._write, number, group, None if whole else self._keys_of(rows, changed.rows)))
+        if len(writes) <= 1:
+            return [write() for write in writes]
+        running = [_threads().submit(write) for write in writes]
         wait(running, return_when=FIRST_EXCEPTION)
         for future in running:
             future.cancel()
         wait(running)  # nothing is written any more when the attempt is given up
         return [future.result() for future in running if not future.cancelled()]
 
-    def _current_ranges(self) -> int:
-        """How many ranges the files are divided into; 0 if a file does not say (someone else has written the table since)."""
-        found = {file.key_groups for file in self._before}
-        widths = {groups[1] - groups[0] + 1 if groups else 0 for groups in found}
-        if not widths:
-            return 1
-        width = widths.pop()
-        return 0 if widths or width == 0 else KEY_GROUPS // width
+    @cached_property
+    def _columns(self) -> pa.Schema:
+        return arrow_schema(self._schema)
 
-    def _ranges(self, changed: int) -> int:
-        rows = changed + sum(file.rows for file in self._before)
-        ranges = max(self._current_ranges(), 1)
-        while ranges < KEY_GROUPS and rows > ranges * ROWS_PER_FILE:
-            ranges *= 2
-        return ranges
+    def _is_small(self, group: _Group) -> bool:
+        plain = all(file.is_ours for file in group) and is_flat(json.loads(self._schema)["fields"])
+        return plain and sum(file.size for file in group) <= HERE
 
-    def _touched(self, changes: DataFrame, changed: int, ranges: int) -> list[tuple[int, int]]:
-        """The ranges of key groups to be written anew: the first and last group of each."""
-        width = KEY_GROUPS // ranges
-        every = [(low, low + width - 1) for low in range(0, KEY_GROUPS, width)]
-        if ranges == 1 or self._current_ranges() != ranges or changed >= ranges * _SURELY:
-            return every
-        found = {
-            row[0]
-            for row in changes.selectExpr(f"CAST({key_group(self._keys)} div {width} AS INT) AS number").distinct().collect()
-        }
-        return [every[number] for number in sorted(found)]
-
-    def _write(self, changes: DataFrame, groups: tuple[int, int]) -> tuple[FileEntry, ...]:
-        """The rows of a range of key groups, in one file."""
-        rows = self._within(changes, groups, KEY_GROUPS)
-        kept = rows.filter(f"NOT {DELETED}").drop(DELETED) if DELETED in rows.columns else rows
-        before = [file for file in self._before if _overlaps(file, groups)]
-        old = self._files.read(self._dataset, before, self._schema)
-        if old is not None:
-            widest = max(_width(file.key_groups) for file in before)
-            kept = kept.unionByName(self._without(self._within(old, groups, widest), rows))
-        low, high = groups
-        return self._files.write(
-            kept.coalesce(1), self._dataset, f"{self._directory}/table/{KEY_GROUPS_FOLDER}={low:03d}-{high:03d}"
-        )
-
-    def _within(self, rows: DataFrame, groups: tuple[int, int], width: int) -> DataFrame:
-        """The rows of a range, out of those of a range that is ``width`` wide."""
-        return rows if width <= _width(groups) else rows.filter(f"{key_group(self._keys)} BETWEEN {groups[0]} AND {groups[1]}")
-
-    def _without(self, old: DataFrame, changes: DataFrame) -> DataFrame:
+    def _keys_of(self, rows: DataFrame, count: int) -> DataFrame:
         from pyspark.sql import functions as F
 
-        if not self._keys:
-            return old.filter("false")
-        keys = changes.selectExpr(*self._keys).alias("new")
-        same = " AND ".join(f"old.{key} <=> new.{key}" for key in self._keys)
-        return old.alias("old").join(keys, F.expr(same), "left_anti")
+        keys = rows.selectExpr(*self._keys)
+        return F.broadcast(keys) if count <= BROADCAST else keys
+
+    def _folder(self, number: int) -> str:
+        return f"{self._directory}/{KEPT_FOLDER}/{number}"
+
+    def _write_here(self, number: int, group: _Group, without: ChangedKeys | None) -> tuple[FileEntry, ...]:
+        """The rows of small files, but for those of some keys, in one file, without a query."""
+        paths = [file.path for file in group]
+        batches = read_batches(self._root, self._dataset, paths, self._columns, AT_ONCE)
+        kept = batches if without is None else (batch.filter(~without.among(batch)) for batch in batches)
+        return self._files.write_here(kept, self._columns, self._dataset, self._folder(number))
+
+    def _write(self, number: int, group: _Group, without: DataFrame | None) -> tuple[FileEntry, ...]:
+        """The same by the engine: in one file, or several if they are larger than that."""
+        from pyspark.sql import functions as F
+
+        kept = self._files.read(self._dataset, group, self._schema)
+        if kept is None:
+            return ()
+        if without is not None:
+            same = " AND ".join(f"old.{key} <=> new.{key}" for key in self._keys)
+            kept = kept.alias("old").join(without.alias("new"), F.expr(same), "left_anti")
+        if sum(file.rows for file in group) <= ROWS_PER_FILE:
+            kept = kept.coalesce(1)
+        return self._files.write(kept, self._dataset, self._folder(number), longest=ROWS_PER_FILE)
+
+
+def _grouped(files: Iterable[FileEntry]) -> Iterator[_Group]:
+    """Files that are written anew together, small ones with each other."""
+    group: list[FileEntry] = []
+    rows = 0
+    for file in sorted(files, key=lambda file: (file.rows, file.path)):
+        if group and rows + file.rows > ROWS_PER_FILE:
+            yield group
+            group, rows = [], 0
+        group.append(file)
+        rows += file.rows
+    if group:
+        yield group
 
 
 @cache
 def _threads() -> ThreadPoolExecutor:
     """Kept, because each thread has a connection to the Java process."""
     return ThreadPoolExecutor(_AT_ONCE, "updating-table")
-
-
-def _width(groups: tuple[int, int] | None) -> int:
-    """How many key groups a file may have rows of."""
-    return groups[1] - groups[0] + 1 if groups else KEY_GROUPS
-
-
-def _overlaps(file: FileEntry, groups: tuple[int, int]) -> bool:
-    return file.key_groups is None or (file.key_groups[0] <= groups[1] and groups[0] <= file.key_groups[1])

@@ -15,20 +15,10 @@ FORMAT_VERSION: Final = 1
 """The version of the ledger's and the manifests' format that this package writes, and the newest it reads."""
 
 
-KEY_GROUPS_FOLDER: Final = "key-groups"
-"""The folder level (no column of the data) that says which key groups a file holds, as ``key-groups=000-127``."""
+_ATTEMPT: Final = re.compile(r"e\d+-g\d+-")
 
-_RANGE: Final = re.compile(rf"{KEY_GROUPS_FOLDER}=(\d+)-(\d+)/")
-
-
-def key_groups(path: str) -> tuple[int, int] | None:
-    """The key groups that a file of an updating table holds, from its path.
-
-    >>> key_groups("e3-g1-0a/key-groups=064-127/part-0.parquet")
-    (64, 127)
-    """
-    found = _RANGE.search(path)
-    return (int(found[1]), int(found[2])) if found else None
+KEPT_FOLDER: Final = "kept"
+"""The folder in an attempt's own for files whose rows were there before, written anew because of rows that went."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +30,21 @@ class FileEntry:
         size: In bytes.
         rows: How many rows it has.
         stats: Delta's statistics as JSON; empty when unknown.
-        key_groups: The smallest and largest key group in it; None when it is not by key.
     """
 
     path: str
     size: int
     rows: int
     stats: str = ""
-    key_groups: tuple[int, int] | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether an attempt at a stage wrote it, and not somebody else whose content was accepted.
+
+        >>> FileEntry("e1-g1-0a/part-0.parquet", 9, 1).is_ours, FileEntry("part-0.parquet", 9, 1).is_ours
+        (True, False)
+        """
+        return _ATTEMPT.match(self.path) is not None
 
 
 @dataclass(frozen=True)
@@ -62,6 +59,15 @@ class Change:
     def is_stream(self) -> bool:
         """Streams are read by the next stages and thrown away; they are no tables."""
         return self.dataset.startswith("streams/")
+
+    @property
+    def rows_of_epoch(self) -> tuple[FileEntry, ...]:
+        """The files with the rows that the epoch brought, without those of rows that were there before.
+
+        >>> Change("tables/x", (FileEntry("e2-g1-0a/changed/a", 9, 1), FileEntry("e2-g1-0a/kept/b", 9, 1))).rows_of_epoch
+        (FileEntry(path='e2-g1-0a/changed/a', size=9, rows=1, stats=''),)
+        """
+        return tuple(entry for entry in self.adds if f"/{KEPT_FOLDER}/" not in entry.path)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ from dagster_operators.transactions.codec import from_json, to_json
 EPOCH_FOLDER = "e{epoch}-{attempt}"
 """The folder of an attempt's files inside each dataset it writes."""
 
+STATE_OF = "state_of"
+"""In the fingerprint of a table that is the state of an operator: the operator's name."""
+
 
 @dataclass(frozen=True)
 class StageRecord:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from dagster_operators.errors import ChangedPipelineError, ForeignWriteError, LedgerError, RestoredTableError
 from dagster_operators.transactions.effects import TableStatus
-from dagster_operators.transactions.plan import PlanRecord, Slices
+from dagster_operators.transactions.plan import STATE_OF, PlanRecord, Slices
 from dagster_operators.transactions.records import Begin, Prepared
 from dagster_operators.transactions.tables import columns_of
 from dagster_operators.transactions.view import LedgerView
@@ -136,6 +136,7 @@ def check_table(view: LedgerView, dataset: str, status: TableStatus, version: in
 def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> None:
     """The plan fits the stored tables and state."""
     stored = view.last_complete.fingerprints if view.last_complete else {}
+    _check_homes(view.name, stored, {dataset: record.fingerprint for dataset, record in plan.datasets.items()})
     for dataset, record in plan.datasets.items():
         place = {"pipeline": view.name, "table": dataset}
         if stored.get(dataset) and record.fingerprint and stored[dataset] != record.fingerprint:
@@ -153,6 +154,26 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
                 remedy="change them back, write to a table of another name, or use another storage root",
                 **place,
             )
+
+
+def _check_homes(pipeline: str, stored: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """An operator whose state is a table keeps it there, and one that has state tables does not come to have it in a table."""
+    before, now = _homes(stored), _homes(wanted)
+    for operator in before.keys() & now.keys():
+        if before[operator] != now[operator] and any(home.startswith("tables/") for home in (before[operator], now[operator])):
+            raise ChangedPipelineError(
+                f"the operator's state is in {before[operator]}, and would be in {now[operator]}",
+                pipeline=pipeline,
+                operator=operator,
+                remedy="let its rows go where they went, or give the operator another name to start it afresh",
+            )
+
+
+def _homes(fingerprints: Mapping[str, str]) -> dict[str, str]:
+    """Where each operator has its state."""
+    found = {operator: "state tables" for dataset in fingerprints if (operator := _operator(dataset))}
+    kept = {name: dataset for dataset, text in fingerprints.items() if (name := json.loads(text or "{}").get(STATE_OF))}
+    return {**found, **kept}
 
 
 def _operator(dataset: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import StorageError
 from dagster_operators.transactions.effects import CommitTable, Conflict, CreateTable, RestoreTable, TableStatus
-from dagster_operators.transactions.manifest import FileEntry, key_groups
+from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.transactions.table_log import CHECKPOINT_INTERVAL, GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
 
 if TYPE_CHECKING:
@@ -155,9 +155,7 @@ class Tables:
                 table = self._log(dataset).at(version)
                 actions, schema_json = table.get_add_actions(flatten=True), table.schema().to_json()
             files = {
-                row["path"]: FileEntry(
-                    row["path"], row["size_bytes"], row["num_records"] or 0, _bounds(row), key_groups(row["path"])
-                )
+                row["path"]: FileEntry(row["path"], row["size_bytes"], row["num_records"] or 0, _bounds(row))
                 for row in actions.to_struct_array().to_pylist()
             }
             found = self._snapshots[dataset] = _Snapshot(version, schema_json, files)
@@ -243,7 +241,7 @@ def _as_read(file: FileEntry, status: TableStatus) -> FileEntry:
         kind: {name: value for name, value in (stats.get(f"{kind}Values") or {}).items() if name in whole and value is not None}
         for kind in ("min", "max")
     }
-    return FileEntry(file.path, file.size, file.rows, _to_stats(file.rows, bounds), key_groups(file.path))
+    return FileEntry(file.path, file.size, file.rows, _to_stats(file.rows, bounds))
 
 
 def _bounds(row: Mapping[str, Any]) -> str:

@@ -48,7 +48,8 @@ class Scenario:
         slide: Of the sliding ones.
         offset: Of all windows.
         partitions: How many ways rows are spread and shuffled, epoch by epoch, over and over.
-        rows_per_file: How many rows of an updating table make it be split by key groups.
+        rows_per_file: Up to how many rows files of an updating table are joined.
+        here: Up to how many bytes they are written anew without the engine.
         tier_length: How many files of state make it be folded.
         restart: Whether every epoch runs in a pipeline object of its own.
     """
@@ -61,6 +62,7 @@ class Scenario:
     offset: int
     partitions: tuple[int, ...]
     rows_per_file: int
+    here: int
     tier_length: int
     restart: bool
 

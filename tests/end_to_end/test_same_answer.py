@@ -94,6 +94,7 @@ def scenarios(draw: st.DrawFn, *, epochs: int = 5, rows: int = 12) -> Scenario:
         offset=draw(st.sampled_from([0, 3, -7])),
         partitions=tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))),
         rows_per_file=draw(st.sampled_from([1, 3, 500_000])),
+        here=draw(st.sampled_from([0, 32 * 1024 * 1024])),
         tier_length=draw(st.sampled_from([2, 8])),
         restart=draw(st.booleans()),
     )
@@ -118,6 +119,7 @@ def dense(key_type: str, base: int, seed: int) -> Scenario:
         offset=3,
         partitions=(3, 1, 4),
         rows_per_file=2,
+        here=0,
         tier_length=2,
         restart=True,
     )
@@ -169,7 +171,7 @@ def spread(engine: Spark, scenario: Scenario) -> Iterator[None]:
     before = conf.get(name, None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(updating_table, "ROWS_PER_FILE", scenario.rows_per_file)
-        patch.setattr(updating_table, "_SURELY", 2)  # of a few rows in a few ranges, so that both ways are gone
+        patch.setattr(updating_table, "HERE", scenario.here)
         patch.setattr(compaction, "TIER_LENGTH", scenario.tier_length)
         yield
     if before is None:

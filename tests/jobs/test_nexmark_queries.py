@@ -119,7 +119,7 @@ def test_killed_in_the_middle(tmp_path):
     command += ["--events", "4000", "--rate", "20", "--epochs", "4"]
     repository = Path(__file__).parents[2]
     pipeline = build(tmp_path, queries, finished=True, engine=SAIL)
-    for failpoint, completed in (("stage:half_files#14", 1), ("before:commit_table:2#2", 2)):
+    for failpoint, completed in (("stage:half_files#11", 1), ("before:commit_table:2#2", 2)):
         environment = {**os.environ, "DAGSTER_OPERATORS_ENGINE": "sail", VARIABLE: failpoint}
         died = subprocess.run(command, env=environment, cwd=repository, capture_output=True, text=True, check=False)
         assert died.returncode == -signal.SIGKILL, died.stderr

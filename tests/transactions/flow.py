@@ -27,7 +27,7 @@ def plan_of(
     clean: str = "c1",
     sums: str = "s1",
     source: str = "numbers1",
-    state: str = "t1",
+    state: str = '{"tables": 1}',
     schema: str = SCHEMA,
 ) -> PlanRecord:
     """Two stages, ``clean`` (an append table and a stream) and ``sums`` (an updating table and a state table)."""

@@ -34,6 +34,9 @@ def _engines_of(item: pytest.Item) -> list[str]:
     return [engine for engine in ENGINES if engine in asked]
 
 
+# Sail's and Connect's client would run its own hooks in the child that becomes Spark's Java process, which at times ends it.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 SLOW = ("tests/crash/", "tests/end_to_end/test_same_answer", "tests/end_to_end/test_browser", "tests/transactions/test_crash")
 """Tests that are slow as a whole."""
 

@@ -1,6 +1,6 @@
 """Key groups: which of 128 a key belongs to, as an expression that the engine computes.
 
-State, updating tables and subtasks are divided by them alike; ``state/key_hash.py`` computes the same in the workers.
+State and subtasks are divided by them alike; ``state/key_hash.py`` computes the same in the workers.
 """
 
 from __future__ import annotations

@@ -134,15 +134,15 @@ def _extreme_kind(function: str) -> PartialKind:
     )
 
 
-def _one_zero_one_nan(value: str, kind: str | None) -> str:
-    """The value with -0.0 as 0.0, which Spark's collect_set does by itself and Sail's does not."""
+def one_zero_one_nan(value: str, kind: str | None) -> str:
+    """The value with -0.0 as 0.0, as Spark's collect_set and windows take it by themselves and Sail's do not."""
     if kind not in ("float", "double"):
         return value
     return f"CASE WHEN isnan({value}) THEN CAST('NaN' AS {kind}) ELSE ({value}) + CAST(0 AS {kind}) END"
 
 
 def _set_of(call: Call, types: Types) -> str:
-    values = [_one_zero_one_nan(argument, types.get(argument)) for argument in call.arguments]
+    values = [one_zero_one_nan(argument, types.get(argument)) for argument in call.arguments]
     if len(values) == 1:
         return f"collect_set({call.kept(values[0])})"
     fields = ", ".join(f"'_{number}', {value}" for number, value in enumerate(values, 1))
@@ -151,7 +151,7 @@ def _set_of(call: Call, types: Types) -> str:
 
 def _sketch_of(call: Call, types: Types) -> str:
     value, kind = call.arguments[0], types.get(call.arguments[0])
-    hashed = f"CAST({value} AS STRING)" if decimals_in(kind) else _one_zero_one_nan(value, kind)
+    hashed = f"CAST({value} AS STRING)" if decimals_in(kind) else one_zero_one_nan(value, kind)
     return f"collect_set({call.kept(pair_of(hashed, sketch_buckets(call)), f'({value}) IS NOT NULL')})"
 
 

@@ -121,13 +121,16 @@ class StageContext(Protocol):
     def is_kept(self, operator: str) -> bool:
         """Whether the operator's state is the table that its rows go to."""
 
-    def beside_kept(self, operator: str, keys: Sequence[str], rows: DataFrame) -> tuple[Rows, Rows]:
-        """The current rows of an operator whose state is its table.
+    def beside_kept(
+        self, operator: str, keys: Sequence[str], rows: DataFrame, reduced: Callable[[DataFrame], DataFrame]
+    ) -> tuple[Rows, Rows]:
+        """The current rows of an operator whose state is its table; all rows of these keys must be put out anew.
 
         Args:
             operator: Its name.
             keys: The columns by which its rows belong together.
             rows: New rows.
+            reduced: Takes out of new rows what the operator will not need, should they be stored.
 
         Returns:
             The new rows, to be used in place of those given, and the current rows with their keys.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import parse_alias, tokens_of
+from dagster_operators.operators.partial_results import one_zero_one_nan
 from dagster_operators.operators.physical import quoted
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ def first_rows(
     kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     rest = sorted(kinds, key=lambda name: name != event_time)  # the event time first, the others as they are
     items = [*map(str, order), *(() if ties else (_comparable(name, kinds[name]) for name in rest))]
-    partition = f"PARTITION BY {', '.join(groups)} " if groups else ""
+    types = {quoted(name): kind for name, kind in kinds.items()}
+    same = [one_zero_one_nan(group, types.get(group)) for group in groups]
+    partition = f"PARTITION BY {', '.join(same)} " if groups else ""
     place = "rank" if ties else "row_number"
     ranked = frame.selectExpr("*", f"{place}() OVER ({partition}ORDER BY {', '.join(items)}) AS {NUMBER}")
     return ranked.filter(f"{NUMBER} <= {n}")

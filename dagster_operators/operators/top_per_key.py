@@ -71,7 +71,7 @@ class TopPerKey(LogicalOperator):
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
-        """Two jobs: the first new rows into the state, then the merge of the keys that changed."""
+        """The new rows' keys, or first rows, and then the merge with the current rows of these keys."""
         return FirstRowsOfKeys(self.name, keys=self.keys, order=self.order, n=self.n, event_time=self.event_time, rank=self.rank)
 
 
@@ -134,28 +134,31 @@ class FirstRowsOfKeys(RelationalOperator):
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        return Analysis(self._finish(inputs[0]), {"rows": self._first(inputs[0]).drop(NUMBER)})
+        return Analysis(self._finish(inputs[0]), {"rows": self._reduced(inputs[0])})
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
         if inputs[0] is None:
             return None
         if context.is_kept(self._name):
-            rows, kept = context.beside_kept(self._name, self._key_columns, inputs[0])
+            rows, kept = context.beside_kept(self._name, self._key_columns, inputs[0], self._reduced)
             if rows is None or kept is None:
                 return None if rows is None else self._finish(rows)
             return self._finish(rows.unionByName(kept if self._rank is None else kept.drop(self._rank)))
         state = context.state(self._name, "rows")
-        state.append(self._first(inputs[0]).drop(NUMBER))
+        state.append(self._reduced(inputs[0]))
         new = state.read(lambda file: file.fresh)
         old = state.read_with_keys_of_fresh(self._key_columns)
-        state.fold(lambda frame: self._first(frame).drop(NUMBER))
+        state.fold(self._reduced)
         if new is None:
             return None
         return self._finish(new if old is None else new.unionByName(self._of_keys(old, new)))
 
     def _first(self, frame: DataFrame) -> DataFrame:
         return first_rows(frame, self._keys, self._order, self._event_time, self._n)
+
+    def _reduced(self, frame: DataFrame) -> DataFrame:
+        return self._first(frame).drop(NUMBER)
 
     def _of_keys(self, old: DataFrame, new: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F

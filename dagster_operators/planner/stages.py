@@ -39,7 +39,7 @@ class Output:
 
     @property
     def stream(self) -> str:
-        """Where the changed rows of an updating table go, for the stages that read them."""
+        """Where its rows go if it is no table, or if some of them are marks of deleted rows."""
         return f"streams/{self.name}"
 
 

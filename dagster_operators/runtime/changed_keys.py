@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 MOST = 2_000_000
 """Of more changed rows the keys are not kept in memory, and every file within their bounds is taken to hold some of them."""
+
+_MOST_BYTES = 256 * 1024 * 1024
+"""Nor of more bytes of keys."""
 
 AT_ONCE = 65_536
 """So many rows of a file are read at once."""
@@ -52,25 +56,33 @@ class ChangedKeys:
         dataset: Where the rows are staged.
         entries: Their files.
         schema_json: Columns that have at least the keys, as the JSON of a Spark ``StructType``.
-        keys: The key columns; without any all rows are of one key.
+        keys: The key columns; without any all rows are of one key. Several rows may have the same key.
+
+    Attributes:
+        names: The key columns.
     """
 
     def __init__(self, root: Root, dataset: str, entries: Sequence[FileEntry], schema_json: str, keys: Sequence[str]) -> None:
         self._root = root
         self._dataset = dataset
         self._entries = entries
-        self._keys = tuple(keys)
+        self.names = tuple(keys)
         fields = {field["name"]: field for field in json.loads(schema_json)["fields"]}
-        self._fields = [fields[key] for key in self._keys]
+        self._fields = [fields[key] for key in self.names]
 
     @property
     def rows(self) -> int:
         """How many rows have these keys."""
         return sum(entry.rows for entry in self._entries)
 
+    @property
+    def size(self) -> int:
+        """How many bytes the files of these rows have."""
+        return sum(entry.size for entry in self._entries)
+
     def held_by(self, dataset: str, files: Sequence[FileEntry]) -> dict[str, Held]:
         """What each file of a dataset, by its path, holds of these keys."""
-        if not self._entries or not self._keys:
+        if not self._entries or not self.names:
             return {file.path: Held.ALL if self._entries else Held.NONE for file in files}
         within = [file for file in files if self._within(file)]
         found = dict.fromkeys((file.path for file in files), Held.NONE) | dict.fromkeys((file.path for file in within), Held.SOME)
@@ -81,12 +93,12 @@ class ChangedKeys:
             return found | dict(zip(looked_up, pool.map(lambda path: self._look_up(dataset, path), looked_up), strict=True))
 
     def covers(self, others: ChangedKeys) -> bool:
-        """Whether these are all the others' keys too, as far as their hashes tell."""
-        if not self._keys or self._sorted is None or others._sorted is None:
-            return True
+        """Whether these are all the others' keys too, as far as their hashes tell; both must be known."""
         import numpy as np
 
-        return bool(np.isin(others._sorted[0], self._sorted[0]).all())
+        if self._sorted is None or others._sorted is None:
+            raise TypeError("the keys cannot be looked up")
+        return bool(np.isin(others._sorted.hashes, self._sorted.hashes).all())
 
     def _within(self, file: FileEntry) -> bool:
         """Whether the bounds of the keys and those of the file have anything in common."""
@@ -114,25 +126,23 @@ class ChangedKeys:
     def _schema(self) -> pa.Schema | None:
         """The key columns; None if a key cannot be hashed here as the engine compares it."""
         collated = any(_COLLATION in (field.get("metadata") or {}) for field in self._fields)
-        if collated or any("." in key for key in self._keys) or not is_flat(self._fields):
+        if collated or any("." in key for key in self.names) or not is_flat(self._fields):
             return None
         return arrow_schema(json.dumps({"type": "struct", "fields": self._fields}))
 
     @cached_property
-    def _sorted(self) -> tuple[Any, list[Any]] | None:
-        """The hashes of the keys in order, and the key columns likewise; None if they are too many or cannot be hashed."""
-        import numpy as np
-        import pyarrow as pa
-
+    def _sorted(self) -> _Sorted | None:
+        """The keys by their hash; None if they are too many or cannot be hashed."""
         if self._schema is None or self.rows > MOST:
             return None
         paths = [entry.path for entry in self._entries]
-        batches = list(read_batches(self._root, self._dataset, paths, self._schema, AT_ONCE))
-        table = pa.Table.from_batches(batches, self._schema).combine_chunks()
-        columns = [_plain(column.combine_chunks()) for column in table.columns]
-        hashes = _hashes(columns) if table.num_rows else np.array([], np.int64)
-        order = np.argsort(hashes, kind="stable")
-        return hashes[order], [column.take(pa.array(order)) for column in columns]
+        batches, size = [], 0
+        for batch in read_batches(self._root, self._dataset, paths, self._schema, AT_ONCE):
+            batches.append(batch)
+            size += batch.nbytes
+            if size > _MOST_BYTES:
+                return None
+        return _Sorted.of(batches, self._schema)
 
     def _look_up(self, dataset: str, path: str) -> Held:
         """What a file holds, read until it is clear."""
@@ -146,13 +156,18 @@ class ChangedKeys:
         return Held.ALL if some else Held.NONE
 
     @property
+    def are_known(self) -> bool:
+        """Whether they are few enough, and of types, to be looked up here."""
+        return self._sorted is not None
+
+    @property
     def are_exact(self) -> bool:
         """Whether :meth:`among` can tell rows with these keys from all others."""
-        return self._sorted is not None and bool((self._sorted[0][1:] != self._sorted[0][:-1]).all())
+        return self._sorted is not None and self._sorted.exact
 
     def among(self, batch: pa.RecordBatch) -> np.ndarray:
         """For each row whether it has one of these keys, if they are exact."""
-        return self._find(batch.select(list(self._keys)))[1]
+        return self._find(batch.select(list(self.names)))[1]
 
     def _find(self, batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
         """For each row whether the hash of its key is among the hashes, and whether its key itself is found there."""
@@ -160,13 +175,40 @@ class ChangedKeys:
 
         if self._sorted is None:
             raise TypeError("the keys cannot be looked up")
-        hashes, columns = self._sorted
+        hashes = self._sorted.hashes
         rows = [_plain(column) for column in batch.columns]
         wanted = _hashes(rows)
         places = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
         hit = hashes[places] == wanted
         # Equal hashes may be of different keys, and a row must not be lost for that.
-        return hit, hit & _equal(rows, columns, places)
+        return hit, hit & _equal(rows, self._sorted.columns, places)
+
+
+@dataclass(frozen=True)
+class _Sorted:
+    """Different keys in the order of their hashes; ``exact`` if the hashes are different too."""
+
+    hashes: np.ndarray
+    columns: Sequence[Any]
+    exact: bool
+
+    @classmethod
+    def of(cls, batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> _Sorted:
+        """The keys in some batches, whose rows may repeat them."""
+        import numpy as np
+        import pyarrow as pa
+
+        if not any(batch.num_rows for batch in batches):
+            return cls(np.array([], np.int64), [_plain(pa.array([], field.type)) for field in schema], exact=True)
+        columns = [_plain(pa.concat_arrays([batch.column(n) for batch in batches])) for n in range(len(schema))]
+        hashes = _hashes(columns)
+        order = np.argsort(hashes, kind="stable")
+        hashes, columns = hashes[order], [column.take(pa.array(order)) for column in columns]
+        again = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1
+        before = [column.take(pa.array(again - 1)) for column in columns]
+        repeats = _equal(before, columns, again)
+        kept = np.delete(np.arange(len(hashes)), again[repeats])
+        return cls(hashes[kept], [column.take(pa.array(kept)) for column in columns], exact=bool(repeats.all()))
 
 
 def _hashes(columns: Sequence[Any]) -> np.ndarray:

@@ -17,6 +17,8 @@ from dagster_operators.transactions.manifest import Change, CheckOutcome, FileEn
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from dagster_operators.runtime.current_rows import CurrentRows
+
 
 class StageOutputs:
     """The outputs of one attempt at a stage.
@@ -36,18 +38,24 @@ class StageOutputs:
         self.rows: dict[str, int] = {output.name: 0 for output in work.stage.outputs}
         self.changes: list[Change] = []
 
-    def write(self, output: Output, rows: DataFrame) -> None:
-        """Stage an output's rows."""
-        place = self._work.place_of(output)
-        in_table = place == output.dataset and self._work.type_of(output).updating
-        write = self._table(output).write if in_table else self._write_to(place)
-        self.adopt(output, write(rows))
+    def write(self, output: Output, rows: DataFrame, current: CurrentRows | None = None) -> None:
+        """Stage an output's rows.
 
-    def adopt(self, output: Output, entries: tuple[FileEntry, ...]) -> None:
+        Args:
+            output: The output.
+            rows: Its rows.
+            current: Where the operator whose state is this table has looked for the rows that these replace.
+        """
+        place = self._work.place_of(output)
+        in_table = output.table is not None and place == output.dataset and self._work.type_of(output).updating
+        write = self._table(output).write if in_table else self._write_to(place)
+        self.adopt(output, write(rows), current)
+
+    def adopt(self, output: Output, entries: tuple[FileEntry, ...], current: CurrentRows | None = None) -> None:
         """Take files that hold an output's rows, written in its place."""
         self._add(output.name, self._work.place_of(output), entries)
         if entries and output.table is not None and self._work.type_of(output).updating:
-            self._bring_up_to_date(output, entries)
+            self._bring_up_to_date(output, entries, current)
 
     def staged(self, output: Output) -> tuple[FileEntry, ...]:
         """The files with an output's rows of this epoch, in its place."""
@@ -90,17 +98,20 @@ class StageOutputs:
         return lambda rows: self._files.write(rows, dataset, self._work.directory(dataset))
 
     def _table(self, output: Output) -> UpdatingTable:
-        schema, keys = without_marks(self._work.schema_of(output)), self._work.type_of(output).keys or ()
-        return UpdatingTable(self._files, self._work, output.dataset, schema, keys)
+        return UpdatingTable(self._files, self._work, output.dataset, without_marks(self._work.schema_of(output)))
 
-    def _bring_up_to_date(self, output: Output, entries: tuple[FileEntry, ...]) -> None:
+    def _bring_up_to_date(self, output: Output, entries: tuple[FileEntry, ...], current: CurrentRows | None) -> None:
         """Bring the changed rows into the table, in place of their keys' old rows."""
         work, place, dataset, table = self._work, self._work.place_of(output), output.dataset, self._table(output)
-        schema, keys = work.schema_of(output), work.type_of(output).keys or ()
-        rows = self._files.read(place, entries, schema)
+        rows = self._files.read(place, entries, work.schema_of(output))
         if rows is None:
             return
-        kept, removes = table.without(ChangedKeys(work.coordinator.root, place, entries, schema, keys), rows)
+        # Who looks up all rows of a key gives all of them anew: also those that have no successor of the same rank.
+        keys = current.keys if current else work.type_of(output).keys or ()
+        changed = ChangedKeys(work.coordinator.root, place, entries, work.schema_of(output), keys)
+        if current:
+            current.check(changed)
+        kept, removes = table.without(changed, rows)
         if place == dataset:
             self.changes = [change for change in self.changes if change.dataset != dataset]
         else:

@@ -99,10 +99,12 @@ class StageRun:
         """Whether the operator's state is the table that its rows go to."""
         return operator in self._work.plan.kept_in
 
-    def beside_kept(self, operator: str, keys: Sequence[str], rows: DataFrame) -> tuple[Rows, Rows]:
+    def beside_kept(
+        self, operator: str, keys: Sequence[str], rows: DataFrame, reduced: Callable[[DataFrame], DataFrame]
+    ) -> tuple[Rows, Rows]:
         """The new rows, to be used in place of those given, and the current rows with their keys."""
         self._current[operator] = CurrentRows(self._files, self._work, operator, keys)
-        return self._current[operator].beside(rows)
+        return self._current[operator].beside(rows, reduced)
 
     def run(self) -> Manifest:
         """Run the stage and describe what it staged.
@@ -128,9 +130,7 @@ class StageRun:
             rows = computed.get(output.node)
             if rows is not None:
                 with self._step("write" if output is work.stage.main else f"write {output.name}"):
-                    outputs.write(output, rows)
-                if output.node in self._current:
-                    self._current[output.node].check(outputs.staged(output))
+                    outputs.write(output, rows, self._current.get(output.node))
         with self._step("rejects"):
             rejected = {source: outputs.write_rejects(source, records) for source, records in self._inputs.rejected.items()}
         with self._step("checks"):

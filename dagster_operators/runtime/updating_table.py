@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dagster_operators.operators.physical import quoted
 from dagster_operators.runtime.changed_keys import AT_ONCE, ChangedKeys, Held
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 ROWS_PER_FILE = 500_000
 """Files are not joined to one of more rows than this."""
 
-BROADCAST = 1_000_000
+HERE = 64 * 1024 * 1024
+"""Files of no more bytes than this, all together, are written anew by this process: the engine would take longer to begin."""
+
+_BROADCAST_ROWS, _BROADCAST_BYTES = 1_000_000, 64 * 1024 * 1024
 """So many changed keys every task of the engine holds in memory, instead of sending all old rows to where their keys are."""
 
-HERE = 32 * 1024 * 1024
-"""Files of no more bytes than this are written anew by this process: the engine would take longer to begin."""
-
-_AT_ONCE = 16
+_AT_ONCE = 8
 """So many queries are given to the engine at a time."""
 
 
@@ -50,15 +50,13 @@ class UpdatingTable:
         work: The attempt.
         dataset: For example ``tables/routes``.
         schema_json: The table's schema.
-        keys: The key columns.
     """
 
-    def __init__(self, files: StagedFiles, work: StageWork, dataset: str, schema_json: str, keys: Sequence[str]) -> None:
+    def __init__(self, files: StagedFiles, work: StageWork, dataset: str, schema_json: str) -> None:
         self._files = files
         self._dataset = dataset
         self._directory = work.directory(dataset)
         self._schema = schema_json
-        self._keys = list(map(quoted, keys))
         self._root = work.coordinator.root
         self._before = work.before(dataset)
 
@@ -71,7 +69,7 @@ class UpdatingTable:
 
         Args:
             changed: The keys.
-            rows: Rows with these keys, one of each.
+            rows: The rows with these keys.
 
         Returns:
             The new files, and the paths of those they replace.
@@ -89,14 +87,14 @@ class UpdatingTable:
         self, partly: Sequence[_Group], joined: Sequence[_Group], changed: ChangedKeys, rows: DataFrame
     ) -> list[tuple[FileEntry, ...]]:
         """What stays of each group of files: of the first ones the rows of other keys, of the others all."""
-        without = changed if changed.are_exact else None
+        few = sum(file.size for group in (*partly, *joined) for file in group) <= HERE
         writes: list[Callable[[], tuple[FileEntry, ...]]] = []
         for number, group in enumerate([*partly, *joined]):
-            whole = number >= len(partly)
-            if self._is_small(group) and (whole or without):
-                writes.append(partial(self._write_here, number, group, None if whole else without))
+            without = changed if number < len(partly) else None
+            if few and self._is_plain(group) and (without is None or without.are_exact):
+                writes.append(partial(self._write_here, number, group, without))
             else:
-                writes.append(partial(self._write, number, group, None if whole else self._keys_of(rows, changed.rows)))
+                writes.append(partial(self._write, number, group, without, rows))
         if len(writes) <= 1:
             return [write() for write in writes]
         running = [_threads().submit(write) for write in writes]
@@ -110,15 +108,9 @@ class UpdatingTable:
     def _columns(self) -> pa.Schema:
         return arrow_schema(self._schema)
 
-    def _is_small(self, group: _Group) -> bool:
-        plain = all(file.is_ours for file in group) and is_flat(json.loads(self._schema)["fields"])
-        return plain and sum(file.size for file in group) <= HERE
-
-    def _keys_of(self, rows: DataFrame, count: int) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        keys = rows.selectExpr(*self._keys)
-        return F.broadcast(keys) if count <= BROADCAST else keys
+    def _is_plain(self, group: _Group) -> bool:
+        """Whether this process writes them as any engine does."""
+        return all(file.is_ours for file in group) and is_flat(json.loads(self._schema)["fields"])
 
     def _folder(self, number: int) -> str:
         return f"{self._directory}/{KEPT_FOLDER}/{number}"
@@ -130,19 +122,28 @@ class UpdatingTable:
         kept = batches if without is None else (batch.filter(~without.among(batch)) for batch in batches)
         return self._files.write_here(kept, self._columns, self._dataset, self._folder(number))
 
-    def _write(self, number: int, group: _Group, without: DataFrame | None) -> tuple[FileEntry, ...]:
+    def _write(self, number: int, group: _Group, without: ChangedKeys | None, rows: DataFrame) -> tuple[FileEntry, ...]:
         """The same by the engine: in one file, or several if they are larger than that."""
-        from pyspark.sql import functions as F
-
         kept = self._files.read(self._dataset, group, self._schema)
         if kept is None:
             return ()
         if without is not None:
-            same = " AND ".join(f"old.{key} <=> new.{key}" for key in self._keys)
-            kept = kept.alias("old").join(without.alias("new"), F.expr(same), "left_anti")
+            kept = with_keys(kept, rows, without, "left_anti")
         if sum(file.rows for file in group) <= ROWS_PER_FILE:
             kept = kept.coalesce(1)
         return self._files.write(kept, self._dataset, self._folder(number), longest=ROWS_PER_FILE)
+
+
+def with_keys(old: DataFrame, new: DataFrame, keys: ChangedKeys, how: Literal["left_semi", "left_anti"]) -> DataFrame:
+    """The old rows that have a key of the new ones, or those that have none."""
+    from pyspark.sql import functions as F
+
+    names = list(map(quoted, keys.names))
+    wanted = new.selectExpr(*names)
+    if keys.rows <= _BROADCAST_ROWS and keys.size <= _BROADCAST_BYTES:
+        wanted = F.broadcast(wanted)
+    same = " AND ".join(f"old.{name} <=> new.{name}" for name in names)
+    return old.alias("old").join(wanted.alias("new"), F.expr(same), how)
 
 
 def _grouped(files: Iterable[FileEntry]) -> Iterator[_Group]:

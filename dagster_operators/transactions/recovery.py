@@ -143,7 +143,7 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
             raise ChangedPipelineError(
                 f"what the stored data depends on has changed: {_changes(stored[dataset], record.fingerprint)}",
                 operator=_operator(dataset),
-                remedy="change it back, give the operator or table another name to start it afresh, or use another storage root",
+                remedy="change it back, give the operator and its table other names to start afresh, or use another storage root",
                 **place,
             )
         status = tables[dataset]
@@ -165,7 +165,10 @@ def _check_homes(pipeline: str, stored: Mapping[str, str], wanted: Mapping[str, 
                 f"the operator's state is in {before[operator]}, and would be in {now[operator]}",
                 pipeline=pipeline,
                 operator=operator,
-                remedy="let its rows go where they went, or give the operator another name to start it afresh",
+                remedy=(
+                    "let its rows go where they went (behind a select(...) its state is apart from the table); "
+                    "to start afresh, give the operator and the table other names"
+                ),
             )
 
 

@@ -130,6 +130,15 @@ def test_a_file_without_bounds_is_looked_into(tmp_path: Path) -> None:
     assert list(keys_of(tmp_path, [changed]).held_by("tables/t", unknown).values()) == [Held.NONE, Held.ALL]
 
 
+def test_keys_that_come_again_and_again(tmp_path: Path) -> None:
+    schema = arrow_schema(schema_of(("long",)))
+    changed = write(tmp_path, "new", [(1,), (2,), (None,), (1,), (None,), (1,)], schema)
+    keys = keys_of(tmp_path, [changed])
+    assert keys.are_exact
+    same, more = (write(tmp_path, f"old-{n}", rows, schema) for n, rows in enumerate([[(2,), (None,), (1,)], [(1,), (0,)]]))
+    assert list(keys.held_by("tables/t", [same, more]).values()) == [Held.ALL, Held.SOME]
+
+
 def test_files_of_others_are_not_looked_into(tmp_path: Path) -> None:
     changed, file = numbers(tmp_path, range(10, 20), range(12, 14))
     theirs = FileEntry("part-0.parquet", file.size, file.rows, file.stats)
@@ -141,7 +150,10 @@ def test_too_many_keys_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     changed, low, within, same = numbers(tmp_path, range(10, 20), range(10), range(12, 14), range(10, 20))
     keys = keys_of(tmp_path, [changed])
     assert list(keys.held_by("tables/t", [low, within, same]).values()) == [Held.NONE, Held.SOME, Held.SOME]
-    assert not keys.are_exact
+    assert not keys.are_known
+    monkeypatch.undo()
+    monkeypatch.setattr(changed_keys, "_MOST_BYTES", 79)
+    assert not keys_of(tmp_path, [changed]).are_known
 
 
 def test_equal_hashes_of_different_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +174,8 @@ def test_what_cannot_be_hashed_here(tmp_path: Path) -> None:
     for field in ({"name": "k0", "type": nested, "nullable": True, "metadata": {}}, collated, {**collated, "name": "k.0"}):
         schema = json.dumps({"type": "struct", "fields": [field]})
         keys = ChangedKeys(Root(str(tmp_path)), "tables/t", [FileEntry("new", 1, 1)], schema, [field["name"]])
-        assert keys.held_by("tables/t", [FileEntry("old", 1, 1)]) == {"old": Held.SOME}
+        assert keys.held_by("tables/t", [FileEntry("e1-g1-0a/old", 1, 1)]) == {"e1-g1-0a/old": Held.SOME}
+        assert not keys.are_known
         assert not keys.are_exact
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,53 @@ def test_the_table_is_the_state(tmp_path: Path, engine: str) -> None:
     assert "its state is tables/newest" in pipeline.explain()
     with pytest.raises(PipelineError, match="its state is tables/newest"):
         pipeline.state("newest", "rows")
+
+
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+@pytest.mark.usefixtures("sail", "spark")
+def test_without_keys_all_rows_are_one_group(tmp_path: Path, engine: str) -> None:
+    def build(rows: do.Stream) -> None:
+        rows.key_by().top(2, by="ts DESC").to_table("newest")
+
+    pipeline = pipeline_of(tmp_path, build, engine)
+    found = []
+    for _ in EPOCHS:
+        pipeline.run_epoch()
+        found.append([row.v for row in pipeline.read("newest").orderBy("rank").collect()])
+    assert found == [["b", "a"], ["b", "c"], ["d", "b"]]
+
+
+@pytest.mark.usefixtures("sail")
+def test_rows_that_somebody_deleted_do_not_come_twice(tmp_path: Path) -> None:
+    """Fewer rows of a key than there were ranks: those of higher ranks go too when the key's rows are put out anew."""
+    from deltalake import DeltaTable
+
+    epochs = [[{"k": 1, "v": v} for v in values] for values in ([30, 20, 10], [5], [7])]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=ENGINES["sail"])
+    rows = pipeline.source("rows", do.MemorySource(epochs, schema="k long, v long"))
+    rows.key_by("k").top(3, by="v DESC").to_table("best")
+    pipeline.run_epoch()
+    DeltaTable(pipeline.snapshot().uri("best")).delete("v > 15")
+    pipeline.repair("best", keep="theirs")
+    found = []
+    for _ in epochs[1:]:
+        pipeline.run_epoch()
+        found.append(sorted((row["rank"], row.v) for row in pipeline.read("best").collect()))
+    assert found == [[(1, 10), (2, 5)], [(1, 10), (2, 7), (3, 5)]]
+
+
+@pytest.mark.usefixtures("sail")
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_keys_that_are_equal_in_different_bits(tmp_path: Path, spark: object, engine: str) -> None:
+    assert spark
+    epochs = [[{"k": k, "v": n} for k in keys] for n, keys in enumerate([[0.0, math.nan, None], [-0.0, -math.nan, None], [1.0]])]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=ENGINES[engine])
+    rows = pipeline.source("rows", do.MemorySource(epochs, schema="k double, v long"))
+    rows.key_by("k").top(1, by="v DESC").to_table("best")
+    pipeline.run_until_caught_up()
+    assert sorted((str(row.k), row.v) for row in pipeline.read("best").selectExpr("k + 0.0D AS k", "v").collect()) == [
+        ("0.0", 1), ("1.0", 2), ("None", 1), ("nan", 1),
+    ]  # fmt: skip
 
 
 @pytest.mark.usefixtures("sail")

@@ -94,6 +94,18 @@ def test_files_are_joined_up_to_a_size_only(tmp_path: Path, monkeypatch: pytest.
     assert counts(pipeline) == dict.fromkeys(range(120), 1)
 
 
+@pytest.mark.usefixtures("sail")
+def test_an_updating_stream_that_is_no_table(tmp_path: Path) -> None:
+    """Two tables are made of it, so its rows are a stream between stages."""
+    pipeline = Pipeline("p", root=str(tmp_path), engine=ENGINES["sail"])
+    totals = pipeline.source("rows", MemorySource([of([1, 2]), of([2, 3])], schema=SCHEMA)).key_by("k").aggregate(n="count(*)")
+    totals.filter("n > 1").to_table("several")
+    totals.select("k", "n").to_table("counts")
+    pipeline.run_until_caught_up()
+    assert counts(pipeline) == {1: 1, 2: 2, 3: 1}
+    assert [(row.k, row.n) for row in pipeline.read("several").collect()] == [(2, 2)]
+
+
 @pytest.mark.usefixtures("small", "sail")
 def test_rows_that_a_filter_takes_back(tmp_path: Path) -> None:
     """A changed row that no longer passes leaves the table, and the file it was in."""

@@ -28,11 +28,14 @@ class StreamType:
         columns: The column names in order; None when they are only known once the pipeline is planned on an engine.
         event_time: The column that holds the event time, if the stream has one.
         keys: For an updating stream (one current row per key) the key columns; None for an append stream.
+        settled: Whether the watermark passes the event time of each row in the very epoch in which the row comes out. So a window
+            that the rows carry has all of them at once.
     """
 
     columns: tuple[str, ...] | None
     event_time: str | None = None
     keys: tuple[str, ...] | None = None
+    settled: bool = False
 
     @property
     def updating(self) -> bool:
@@ -91,6 +94,10 @@ class LogicalOperator(ABC):
     def chains_after(self, before: LogicalOperator) -> bool:
         """Whether it may share a stage with the operator before it, whatever the user wants."""
         return not before.batch
+
+    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:  # noqa: ARG002
+        """Whether it remembers anything between epochs, for inputs of these types."""
+        return self.stateful
 
     @abstractmethod
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

@@ -52,7 +52,7 @@ class AggregateOverWindows(Aggregation):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         self.check(inputs[0], "windows")
-        return StreamType((*self.keys, WINDOW_START, WINDOW_END, *dict(self.aggregates)), self.output_time)
+        return StreamType((*self.keys, WINDOW_START, WINDOW_END, *dict(self.aggregates)), self.output_time, settled=True)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

@@ -8,7 +8,7 @@ within ``within`` can still be a duplicate of them. (Flink's keep-first by row t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
@@ -65,7 +65,7 @@ class DeduplicateFirst(LogicalOperator):
             )  # fmt: skip
         if self.within is not None and self.event_time is None:
             raise SchemaError("within= needs an event time, and the stream has none", operator=self.name, remedy=_TIMELESS)
-        return inputs[0]
+        return replace(inputs[0], settled=False)  # with within=, rows come out that the watermark has passed long ago
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

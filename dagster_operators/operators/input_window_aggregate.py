@@ -7,7 +7,7 @@ empty; it is needed where the watermark of the rows is behind, as after a union 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
@@ -47,8 +47,12 @@ class InputWindowAggregate(AggregateOverWindows):
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
-        """Two jobs: partial results per window into the state, then the merge of what closes."""
-        return AggregateInputWindows(self)
+        """Two jobs: partial results per window into the state, then the merge of what closes; one if windows come whole."""
+        return AggregateInputWindows(self) if self.keeps_state(inputs) else AggregateWholeWindows(self)
+
+    @override
+    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:
+        return not inputs[0].settled
 
 
 class AggregateInputWindows(RelationalOperator):
@@ -89,5 +93,22 @@ class AggregateInputWindows(RelationalOperator):
         return frame.groupBy(*self._groups, PANE).agg(*values)
 
     def _finish(self, panes: DataFrame) -> DataFrame:
+        return self._finals(self._grouped(panes, update=False))
+
+    def _finals(self, grouped: DataFrame) -> DataFrame:
         finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
-        return self._grouped(panes, update=False).selectExpr(*self._groups, *finals)
+        return grouped.selectExpr(*self._groups, *finals)
+
+
+class AggregateWholeWindows(AggregateInputWindows):
+    """The same for windows all of whose rows come in one epoch: nothing is remembered, and no row is late."""
+
+    states: ClassVar[tuple[StateTable, ...]] = ()
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        return replace(super().analyse(inputs), states={})
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        return None if inputs[0] is None else self._finals(self._grouped(self._waiting.panes(inputs[0]), update=True))

@@ -119,7 +119,7 @@ class Select(LogicalOperator):
                     remedy="add it to the selection",
                 )  # fmt: skip
         new_keys = tuple(dict(keys)[position] for position in range(len(stream.keys))) if stream.keys is not None else None
-        return StreamType(tuple(names), time, new_keys)
+        return StreamType(tuple(names), time, new_keys, settled=stream.settled and time is not None)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
@@ -235,7 +235,7 @@ class Rename(LogicalOperator):
         change = self._change(stream)
         columns = None if stream.columns is None else tuple(map(change, stream.columns))
         keys = None if stream.keys is None else tuple(map(change, stream.keys))
-        return StreamType(columns, change(stream.event_time) if stream.event_time else None, keys)
+        return StreamType(columns, change(stream.event_time) if stream.event_time else None, keys, stream.settled)
 
     def _change(self, stream: StreamType) -> Callable[[str], str]:
         new = {stream.resolve(old): name for old, name in self.names}

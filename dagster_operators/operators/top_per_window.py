@@ -79,9 +79,9 @@ class TopPerWindow(LogicalOperator):
         self.require(stream, self.keys, "key_by")
         time = WINDOW_START if isinstance(self.window, Window) else self.event_time
         if stream.columns is None:
-            return StreamType(None, time)
+            return StreamType(None, time, settled=True)
         check_rank(self, self.rank, stream.columns)
-        return StreamType((*self.keys, *_BOUNDS, self.rank, *self.rest(stream.columns)), time)
+        return StreamType((*self.keys, *_BOUNDS, self.rank, *self.rest(stream.columns)), time, settled=True)
 
     def rest(self, columns: Sequence[str]) -> tuple[str, ...]:
         """The input's columns behind the rank.
@@ -109,8 +109,12 @@ class TopPerWindow(LogicalOperator):
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
-        """Two jobs: the first new rows per pane into the state, then the merge of what closes."""
-        return FirstRowsOfWindows(self)
+        """Two jobs: the first new rows per pane into the state, then the merge of what closes; one if windows come whole."""
+        return FirstRowsOfWindows(self) if self.keeps_state(inputs) else FirstRowsOfWholeWindows(self)
+
+    @override
+    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:
+        return not (isinstance(self.window, InputWindow) and inputs[0].settled)
 
 
 class FirstRowsOfWindows(RelationalOperator):
@@ -155,3 +159,17 @@ class FirstRowsOfWindows(RelationalOperator):
         rest = self.logical.rest([column for column in rows.columns if column not in _BOUNDS])
         rank = f"CAST({NUMBER} AS INT) AS {quoted(self.logical.rank)}"
         return ranked.selectExpr(*self._keys, *_BOUNDS, rank, *map(quoted, rest))
+
+
+class FirstRowsOfWholeWindows(FirstRowsOfWindows):
+    """The same for windows all of whose rows come in one epoch: nothing is remembered, and no row is late."""
+
+    states: ClassVar[tuple[StateTable, ...]] = ()
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        return Analysis(self._finish(inputs[0]), {}, {"late": inputs[0]})
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        return None if inputs[0] is None else self._finish(inputs[0])

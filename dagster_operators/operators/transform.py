@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
@@ -52,7 +52,7 @@ class Transform(LogicalOperator):
                 operator=self.name,
                 remedy="use filter, select or with_columns after an aggregate without a window",
             )
-        return inputs[0].with_columns(self.columns)
+        return replace(inputs[0].with_columns(self.columns), settled=False)  # it may change the times
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

@@ -83,8 +83,8 @@ class WindowJoin(LogicalOperator):
             )  # fmt: skip
         left, right = (stream.columns for stream in inputs)
         if left is None or right is None:
-            return StreamType(None, self._event_time)
-        return StreamType(self.joined((left, right)).output, self._event_time)
+            return StreamType(None, self._event_time, settled=True)
+        return StreamType(self.joined((left, right)).output, self._event_time, settled=True)
 
     @property
     def _event_time(self) -> str:

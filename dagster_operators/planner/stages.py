@@ -128,14 +128,15 @@ def _chains(dataflow: Dataflow, needed: set[str], node: Node, before: str) -> bo
 
 
 def _two_states(dataflow: Dataflow, node: Node, before: tuple[str, ...], members: tuple[str, ...]) -> bool:
-    """Whether the stage would shuffle twice."""
+    """Whether the stage would keep two states."""
     if node.operator.batch and dataflow.nodes[_main(dataflow, before)].operator.batch:
         return False
     return _stateful(dataflow, members) and _stateful(dataflow, before)
 
 
 def _stateful(dataflow: Dataflow, names: tuple[str, ...]) -> bool:
-    return any(dataflow.nodes[name].operator.stateful for name in names)
+    nodes = [dataflow.nodes[name] for name in names]
+    return any(node.operator.keeps_state([dataflow.nodes[name].type for name in node.inputs]) for node in nodes)
 
 
 def _main(dataflow: Dataflow, members: tuple[str, ...]) -> str:

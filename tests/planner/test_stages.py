@@ -49,6 +49,27 @@ def test_two_stateful_operators_do_not_share_a_stage() -> None:
     assert chains(pipeline) == {"fine": ("rows", "fine"), "coarse_counts": ("coarse",)}
 
 
+def test_windows_that_come_whole_are_not_waited_for() -> None:
+    """A window comes out of an aggregate in one epoch, so what works on its rows needs no state, and no stage of its own."""
+    pipeline, rows = flow()
+    counts = rows.key_by("k").window(Tumbling("1 s")).aggregate(n="count(*)", name="counts")
+    best = counts.select("k", "n", "window_start", "window_end").window().top(1, by="n DESC", name="best")
+    best.window().aggregate(all="sum(n)", name="total").to_table("totals")
+    assert chains(pipeline) == {"totals": ("rows", "counts", "select", "best", "total")}
+    assert "state/best" not in pipeline.explain()
+
+
+def test_windows_that_may_come_in_pieces_are_waited_for() -> None:
+    pipeline, rows = flow()
+    parts = [rows.filter(f"v % 2 = {n}").key_by("k").window(Tumbling("1 s")).aggregate(n="count(*)") for n in (0, 1)]
+    parts[0].union(parts[1]).window().top(1, by="n DESC", name="best").to_table("best")
+    moved = parts[0].transform(lambda frame: frame, columns=("k", "window_start", "window_end", "n"))
+    moved.window().aggregate(n="sum(n)", name="sums").to_table("sums")
+    explained = pipeline.explain()
+    assert "state table state/best.panes" in explained
+    assert "state table state/sums.panes" in explained
+
+
 def test_a_union_chains_with_all_its_inputs() -> None:
     pipeline, rows = flow()
     other = pipeline.source("others", MemorySource([], schema="k string, v long, t timestamp"), event_time="t")

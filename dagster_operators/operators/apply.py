@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -116,7 +116,7 @@ class Apply(LogicalOperator):
             columns = {port: _names(schema) for port, schema in by_port(declared, self.name).items()}
         time = self.arrow.event_time or inputs[0].event_time
         types = {port: _with_time(names, time) for port, names in columns.items()}
-        return {**types, LATE: inputs[0], REJECTS: StreamType(("record", "reason"))}
+        return {**types, LATE: replace(inputs[0], settled=False), REJECTS: StreamType(("record", "reason"))}
 
     @override
     def chains_after(self, before: LogicalOperator) -> bool:

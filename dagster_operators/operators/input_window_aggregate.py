@@ -93,11 +93,8 @@ class AggregateInputWindows(RelationalOperator):
         return frame.groupBy(*self._groups, PANE).agg(*values)
 
     def _finish(self, panes: DataFrame) -> DataFrame:
-        return self._finals(self._grouped(panes, update=False))
-
-    def _finals(self, grouped: DataFrame) -> DataFrame:
         finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
-        return grouped.selectExpr(*self._groups, *finals)
+        return self._grouped(panes, update=False).selectExpr(*self._groups, *finals)
 
 
 class AggregateWholeWindows(AggregateInputWindows):
@@ -111,4 +108,5 @@ class AggregateWholeWindows(AggregateInputWindows):
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
-        return None if inputs[0] is None else self._finals(self._grouped(self._waiting.panes(inputs[0]), update=True))
+        # Merged too, though there is nothing to merge: a function of the user's own may count on it.
+        return None if inputs[0] is None else self._finish(self._grouped(self._waiting.panes(inputs[0]), update=True))

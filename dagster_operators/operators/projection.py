@@ -180,8 +180,9 @@ class WithColumns(LogicalOperator):
             if columns is not None and stream.resolve(name) is None:
                 columns.append(name)
         self._check_names(stream)
-        replaced = {stream.resolve(name) for name, _ in self.expressions}
-        return replace(stream.with_columns(columns), event_time=None if stream.event_time in replaced else stream.event_time)
+        replaced = {name.lower() for name, _ in self.expressions}
+        time = stream.event_time
+        return replace(stream.with_columns(columns), event_time=None if time is None or time.lower() in replaced else time)
 
     def _check_names(self, stream: StreamType) -> None:
         counts = Counter(name.lower() for name, _ in self.expressions)
@@ -232,18 +233,18 @@ class Rename(LogicalOperator):
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         self.require(stream, [old for old, _ in self.names], "rename")
-        change = self._change(stream)
+        change = self._change()
         columns = None if stream.columns is None else tuple(map(change, stream.columns))
         keys = None if stream.keys is None else tuple(map(change, stream.keys))
         return StreamType(columns, change(stream.event_time) if stream.event_time else None, keys, stream.settled)
 
-    def _change(self, stream: StreamType) -> Callable[[str], str]:
-        new = {stream.resolve(old): name for old, name in self.names}
-        return lambda column: new.get(column, column)
+    def _change(self) -> Callable[[str], str]:
+        new = {old.lower(): name for old, name in self.names}
+        return lambda column: new.get(column.lower(), column)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        return same_columns(inputs[0], self._change(inputs[0]))
+        return same_columns(inputs[0], self._change())
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:

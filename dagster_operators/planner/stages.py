@@ -97,8 +97,9 @@ def cut_stages(dataflow: Dataflow) -> tuple[Stage, ...]:
                 members = (*group[name], *members)
         ordered = tuple(other for other in dataflow.nodes if other in members)
         group.update(dict.fromkeys(ordered, ordered))
-    finished = dict.fromkeys(group[name] for name in dataflow.nodes if name in needed)
-    return tuple(_stage(dataflow, group, members) for members in finished if group[members[-1]] == members)
+    # By their last operators: the first one of a stage may come before what a later one reads of another stage.
+    finished = {_main(dataflow, members): members for members in group.values()}
+    return tuple(_stage(dataflow, group, finished[name]) for name in dataflow.nodes if name in finished)
 
 
 def _needed(dataflow: Dataflow) -> set[str]:

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 MOST = 2_000_000
 """Of more changed rows the keys are not kept in memory, and every file within their bounds is taken to hold some of them."""
 
-_MOST_BYTES = 256 * 1024 * 1024
-"""Nor of more bytes of keys."""
+_MOST_BYTES = 48 * 1024 * 1024
+"""Nor more bytes of keys: while they are sorted there are two copies of them, and keys may be long."""
 
-AT_ONCE = 65_536
+AT_ONCE = 8_192
 """So many rows of a file are read at once."""
 
-_READERS = 4
+_READERS = 2
 _WHOLE_NUMBERS = ("long", "integer", "short", "byte")
 _COLLATION = "__COLLATIONS"
 
@@ -76,9 +76,9 @@ class ChangedKeys:
         return sum(entry.rows for entry in self._entries)
 
     @property
-    def size(self) -> int:
-        """How many bytes the files of these rows have."""
-        return sum(entry.size for entry in self._entries)
+    def kinds(self) -> Mapping[str, Any]:
+        """The types of the key columns, as in a ``StructType`` in JSON."""
+        return {field["name"]: field["type"] for field in self._fields}
 
     def held_by(self, dataset: str, files: Sequence[FileEntry]) -> dict[str, Held]:
         """What each file of a dataset, by its path, holds of these keys."""
@@ -181,6 +181,8 @@ class ChangedKeys:
         places = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
         hit = hashes[places] == wanted
         # Equal hashes may be of different keys, and a row must not be lost for that.
+        if not hit.any():
+            return hit, hit
         return hit, hit & _equal(rows, self._sorted.columns, places)
 
 
@@ -193,14 +195,15 @@ class _Sorted:
     exact: bool
 
     @classmethod
-    def of(cls, batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> _Sorted:
-        """The keys in some batches, whose rows may repeat them."""
+    def of(cls, batches: list[pa.RecordBatch], schema: pa.Schema) -> _Sorted:
+        """The keys in some batches, whose rows may repeat them; they are let go of on the way."""
         import numpy as np
         import pyarrow as pa
 
         if not any(batch.num_rows for batch in batches):
             return cls(np.array([], np.int64), [_plain(pa.array([], field.type)) for field in schema], exact=True)
         columns = [_plain(pa.concat_arrays([batch.column(n) for batch in batches])) for n in range(len(schema))]
+        batches.clear()
         hashes = _hashes(columns)
         order = np.argsort(hashes, kind="stable")
         hashes, columns = hashes[order], [column.take(pa.array(order)) for column in columns]

@@ -128,7 +128,10 @@ class Epochs:
         # A lookup counts as a source: an epoch that was begun without it has not pinned it.
         read = (*made.sources, *made.lookups)
         sources = {name: connector.fingerprint() for name in read if (connector := self._connector(name))}
-        return PlanRecord(made.fingerprint, stages, sources, dict(self._datasets(made)), schemas=dict(self.input_schemas()))
+        return PlanRecord(
+            made.fingerprint, stages, sources, dict(self._datasets(made)),
+            schemas=dict(self.input_schemas()), operators=tuple(name for stage in made.stages for name in stage.operators),
+        )  # fmt: skip
 
     def _datasets(self, made: Plan) -> Iterator[tuple[str, DatasetRecord]]:
         for stage in made.stages:

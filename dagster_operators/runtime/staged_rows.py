@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dagster_operators.transactions.storage import Root
 
-_ROW_GROUP = 131_072
+_ROW_GROUP, _ROW_GROUP_BYTES = 131_072, 16 * 1024 * 1024
 _PLAIN = frozenset({
     "string", "binary", "boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz",
 })  # fmt: skip
@@ -83,6 +83,6 @@ def write_batches(root: Root, path: str, batches: Iterable[pa.RecordBatch], sche
 
         for batch in batches:
             waiting.append(batch)
-            if sum(part.num_rows for part in waiting) >= _ROW_GROUP:
+            if sum(part.num_rows for part in waiting) >= _ROW_GROUP or sum(part.nbytes for part in waiting) >= _ROW_GROUP_BYTES:
                 flush()
         flush()

@@ -13,6 +13,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from dagster_operators.operators.partial_results import one_zero_one_nan
 from dagster_operators.operators.physical import quoted
 from dagster_operators.runtime.changed_keys import AT_ONCE, ChangedKeys, Held
 from dagster_operators.runtime.runs import runs_of
@@ -32,11 +33,11 @@ ROWS_PER_FILE = 500_000
 HERE = 64 * 1024 * 1024
 """Files of no more bytes than this, all together, are written anew by this process: the engine would take longer to begin."""
 
-_BROADCAST_ROWS, _BROADCAST_BYTES = 1_000_000, 64 * 1024 * 1024
+_BROADCAST = 1_000_000
 """So many changed keys every task of the engine holds in memory, instead of sending all old rows to where their keys are."""
 
-_AT_ONCE = 8
-"""So many queries are given to the engine at a time."""
+_AT_ONCE, _HERE_AT_ONCE = 8, 2
+"""So many queries are given to the engine at a time, and so many files written by this process."""
 
 
 _Group: TypeAlias = "list[FileEntry]"
@@ -97,7 +98,7 @@ class UpdatingTable:
                 writes.append(partial(self._write, number, group, without, rows))
         if len(writes) <= 1:
             return [write() for write in writes]
-        running = [_threads().submit(write) for write in writes]
+        running = [_threads(_HERE_AT_ONCE if few else _AT_ONCE).submit(write) for write in writes]
         wait(running, return_when=FIRST_EXCEPTION)
         for future in running:
             future.cancel()
@@ -138,11 +139,11 @@ def with_keys(old: DataFrame, new: DataFrame, keys: ChangedKeys, how: Literal["l
     """The old rows that have a key of the new ones, or those that have none."""
     from pyspark.sql import functions as F
 
-    names = list(map(quoted, keys.names))
-    wanted = new.selectExpr(*names)
-    if keys.rows <= _BROADCAST_ROWS and keys.size <= _BROADCAST_BYTES:
+    wanted = new.selectExpr(*map(quoted, keys.names))
+    if keys.are_known and keys.rows <= _BROADCAST:  # else they may be long: the engine knows best
         wanted = F.broadcast(wanted)
-    same = " AND ".join(f"old.{name} <=> new.{name}" for name in names)
+    pairs = [[one_zero_one_nan(f"{side}.{quoted(name)}", keys.kinds[name]) for side in ("old", "new")] for name in keys.names]
+    same = " AND ".join(f"{one} <=> {other}" for one, other in pairs)
     return old.alias("old").join(wanted.alias("new"), F.expr(same), how)
 
 
@@ -161,6 +162,6 @@ def _grouped(files: Iterable[FileEntry]) -> Iterator[_Group]:
 
 
 @cache
-def _threads() -> ThreadPoolExecutor:
+def _threads(count: int) -> ThreadPoolExecutor:
     """Kept, because each thread has a connection to the Java process."""
-    return ThreadPoolExecutor(_AT_ONCE, "updating-table")
+    return ThreadPoolExecutor(count, "updating-table")

@@ -55,6 +55,7 @@ class PlanRecord:
         sources: The fingerprint of each source: what gives its offsets their meaning.
         datasets: By dataset name, ``tables/<table>`` or ``state/<operator>.<state>``.
         schemas: The schema of each source and lookup table, pinned once it was inferred, as the JSON of a Spark ``StructType``.
+        operators: The names of all operators.
     """
 
     fingerprint: str
@@ -62,6 +63,7 @@ class PlanRecord:
     sources: Mapping[str, str] = field(default_factory=dict)
     datasets: Mapping[str, DatasetRecord] = field(default_factory=dict)
     schemas: Mapping[str, str] = field(default_factory=dict)
+    operators: tuple[str, ...] = ()
 
     def stage(self, name: str) -> StageRecord:
         """The stage of that name (KeyError when there is none)."""

@@ -137,6 +137,7 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
     """The plan fits the stored tables and state."""
     stored = view.last_complete.fingerprints if view.last_complete else {}
     _check_homes(view.name, stored, {dataset: record.fingerprint for dataset, record in plan.datasets.items()})
+    _check_forgotten(view, tables, plan)
     for dataset, record in plan.datasets.items():
         place = {"pipeline": view.name, "table": dataset}
         if stored.get(dataset) and record.fingerprint and stored[dataset] != record.fingerprint:
@@ -169,6 +170,20 @@ def _check_homes(pipeline: str, stored: Mapping[str, str], wanted: Mapping[str, 
                     "let its rows go where they went (behind a select(...) its state is apart from the table); "
                     "to start afresh, give the operator and the table other names"
                 ),
+            )
+
+
+def _check_forgotten(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> None:
+    """No operator goes on without what it remembers: rows that wait there would never come out."""
+    remembering = {_operator(dataset) for dataset in plan.datasets}
+    for dataset in view.versions:
+        operator = _operator(dataset)
+        if operator in plan.operators and operator not in remembering and tables[dataset].version > 0:
+            raise ChangedPipelineError(
+                f"the operator would keep no state any more, and has some in {dataset}",
+                pipeline=view.name,
+                operator=operator,
+                remedy="change what comes before it back, or give the operator another name to let go of what it remembers",
             )
 
 

@@ -70,8 +70,9 @@ BASES = [1_700_000_000, -30]  # the second one straddles 1970
 
 
 @st.composite
-def scenarios(draw: st.DrawFn, *, epochs: int = 5, rows: int = 12) -> Scenario:
+def scenarios(draw: st.DrawFn, *, epochs: int = 5, rows: int = 12, nan: bool = True) -> Scenario:
     key_type = draw(st.sampled_from(sorted(KEYS)))
+    keys = [key for key in KEYS[key_type] if nan or not (isinstance(key, float) and math.isnan(key))]
     base = draw(st.sampled_from(BASES)) * SECOND
     times = st.one_of(
         st.integers(0, 90).map(lambda second: base + second * SECOND),
@@ -79,7 +80,7 @@ def scenarios(draw: st.DrawFn, *, epochs: int = 5, rows: int = 12) -> Scenario:
     )
     row = st.builds(
         Row,
-        k=st.sampled_from(KEYS[key_type]),
+        k=st.sampled_from(keys),
         v=st.none() | st.integers(-9, 9),
         s=st.sampled_from(LETTERS),
         ts=times,
@@ -221,7 +222,7 @@ def test_the_dense_examples_have_something_in_every_table_and_late_rows() -> Non
 @settings(QUICK, max_examples=20)
 @example(DOUBLES)
 @example(STRINGS)
-@given(scenario=scenarios())
+@given(scenario=scenarios(nan=False))  # in a file with one other number it reads NaN as that: docs/engines.md
 def test_any_cut_gives_the_full_computation_on_sail(scenario: Scenario) -> None:
     check(scenario, SAIL)
 

@@ -70,11 +70,30 @@ def test_windows_that_may_come_in_pieces_are_waited_for() -> None:
     assert "state table state/sums.panes" in explained
 
 
+def test_what_may_change_the_time_does_not_give_whole_windows() -> None:
+    _, rows = flow()
+    counts = rows.key_by("k").window(Tumbling("1 s")).top(1, by="v")
+    assert counts._type.settled
+    assert counts.filter("v > 1").select("v", "window_start AS s", "window_end").rename({"s": "window_start"})._type.settled
+    assert not counts.with_columns(WINDOW_START="current_timestamp()")._type.event_time
+    assert not counts.key_by("k").deduplicate(within="1 day")._type.settled
+    assert not counts.transform(lambda frame: frame)._type.settled
+
+
 def test_a_union_chains_with_all_its_inputs() -> None:
     pipeline, rows = flow()
     other = pipeline.source("others", MemorySource([], schema="k string, v long, t timestamp"), event_time="t")
     rows.filter("v > 0").union(other.filter("v < 0")).to_table("both")
     assert chains(pipeline) == {"both": ("rows", "others", "filter", "filter_2", "union")}
+
+
+def test_a_stage_comes_after_those_that_it_reads() -> None:
+    """The union shares a stage with the first sums, and reads the second ones of another."""
+    pipeline, rows = flow()
+    first, second = (rows.key_by("k").window(Tumbling(size)).aggregate(n="count(*)", name=size[2:]) for size in ("1 s", "2 min"))
+    first.union(second).to_table("both")
+    assert list(chains(pipeline)) == ["rows", "min", "both"]
+    assert chains(pipeline)["both"] == ("s", "union")
 
 
 def test_a_stream_united_with_itself_is_computed_once() -> None:

@@ -84,6 +84,7 @@ def plainly(changed: Keys, keys: Keys) -> Held:
 
 @SETTINGS
 @example((("long",), [(None,)], [[(None,)], [(1,)], [(1,), (None,)]]))
+@example((("long",), [(None,), (7,), (8,), (9,)], [[(None,), (0,)], [(0,), (1,)]]))  # null lies within no bounds
 @example((("double", "string"), [(-0.0, None), (math.nan, "a")], [[(0.0, None)], [(math.nan, "a")], [(0.0, "a")]]))
 @given(cases())
 def test_files_hold_what_a_comparison_finds(case: tuple[tuple[str, ...], Keys, list[Keys]]) -> None:
@@ -159,12 +160,16 @@ def test_too_many_keys_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_equal_hashes_of_different_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file may be read for nothing, but no row is taken for one that changed."""
     hash_columns = key_hash.hash_columns
-    monkeypatch.setattr(key_hash, "hash_columns", lambda columns: hash_columns(columns) % 2)
-    changed, other, touched = numbers(tmp_path, range(10, 11), range(10, 30), range(11, 12))
+    monkeypatch.setattr(key_hash, "hash_columns", lambda columns: hash_columns(columns) * 0)
+    changed, same, others = numbers(tmp_path, range(10, 11), range(10, 11), range(10, 30))
+    other = write(tmp_path, "other", [(11,), (10**6,)], arrow_schema(schema_of(("long",))))
+    unbounded = FileEntry(other.path, other.size, other.rows)
     keys = keys_of(tmp_path, [changed])
     assert keys.are_exact
-    assert keys.held_by("tables/t", [other])[other.path] is Held.SOME
-    assert keys.held_by("tables/t", [touched])[touched.path] is not Held.ALL
+    held = keys.held_by("tables/t", [same, others, unbounded])
+    assert list(held.values()) == [Held.ALL, Held.SOME, Held.SOME]
+    batch = pa.record_batch([pa.array([10, 11, 12])], names=["k0"])
+    assert keys.among(batch).tolist() == [True, False, False]
     assert not keys_of(tmp_path, numbers(tmp_path, range(40, 50))).are_exact
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dagster_operators import MemorySource, Pipeline, Stream, Tumbling
+from dagster_operators import ArrowOperator, MemorySource, Pipeline, Stream, Tumbling
 from dagster_operators.errors import PipelineError
 from dagster_operators.planner.stages import cut_stages
 
@@ -78,6 +78,16 @@ def test_what_may_change_the_time_does_not_give_whole_windows() -> None:
     assert not counts.with_columns(WINDOW_START="current_timestamp()")._type.event_time
     assert not counts.key_by("k").deduplicate(within="1 day")._type.settled
     assert not counts.transform(lambda frame: frame)._type.settled
+    assert not counts.key_by("k").apply(Keeper()).late()._type.settled
+
+
+class Keeper(ArrowOperator):
+    """May give any row it has been given as late, in any epoch."""
+
+    name = "keeper"
+
+    def output_schema(self, *inputs: object) -> str:
+        return "k string"
 
 
 def test_a_union_chains_with_all_its_inputs() -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.runtime.parquet_stats import bounds
 from dagster_operators.runtime.staged_rows import arrow_schema, is_flat, read_batches
+from dagster_operators.transactions.tables import WHOLE_NUMBERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +37,6 @@ AT_ONCE = 8_192
 """So many rows of a file are read at once."""
 
 _READERS = 2
-_WHOLE_NUMBERS = ("long", "integer", "short", "byte")
 _COLLATION = "__COLLATIONS"
 
 
@@ -115,7 +115,7 @@ class ChangedKeys:
         found = {}
         for field in self._fields:
             name = field["name"]
-            if field["type"] not in _WHOLE_NUMBERS or any(one.get("nullCount", {}).get(name) != 0 for one in stats):
+            if field["type"] not in WHOLE_NUMBERS or any(one.get("nullCount", {}).get(name) != 0 for one in stats):
                 continue
             ends = [(one.get("minValues", {}).get(name), one.get("maxValues", {}).get(name)) for one in stats]
             if ends and all(low is not None and high is not None for low, high in ends):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from dagster_operators.planner.plan import Plan
 from dagster_operators.planner.stages import Output, Stage
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.manifest import FileEntry
+from dagster_operators.transactions.tables import columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +74,7 @@ class StageWork:
         """
         if not self.type_of(output).updating:
             return output.dataset
-        return output.stream if output.table is None or DELETED in columns(self.schema_of(output)) else output.dataset
+        return output.stream if output.table is None or DELETED in dict(columns_of(self.schema_of(output))) else output.dataset
 
     def directory(self, dataset: str) -> str:
         """The attempt's own folder in a dataset."""
@@ -100,11 +100,6 @@ def connector_of(dataflow: Dataflow, operator: str) -> Connector | None:
     if isinstance(node, SourceOperator | Lookup) and isinstance(node.connector, Connector):
         return node.connector
     return None
-
-
-def columns(schema_json: str) -> list[str]:
-    """The names of a schema's columns."""
-    return [field["name"] for field in json.loads(schema_json)["fields"]]
 
 
 def cache_folder(pipeline: str) -> str | None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 PIPELINE_PROPERTY: Final = "dagster_operators.pipeline"
 """The table property that says which pipeline's a table is."""
 
-_WHOLE_NUMBERS: Final = frozenset({"long", "integer", "short", "byte"})
+WHOLE_NUMBERS: Final = ("long", "integer", "short", "byte")
+"""The types of columns whose bounds are known of every file."""
 
 
 @dataclass
@@ -236,7 +237,7 @@ def _by_path(files: Mapping[str, FileEntry]) -> list[FileEntry]:
 def _as_read(file: FileEntry, status: TableStatus) -> FileEntry:
     """A file as it was staged, as it would be read back from the log."""
     stats = json.loads(_stats(file))
-    whole = {name for name, kind in status.columns if kind in _WHOLE_NUMBERS}
+    whole = {name for name, kind in status.columns if kind in WHOLE_NUMBERS}
     bounds = {
         kind: {name: value for name, value in (stats.get(f"{kind}Values") or {}).items() if name in whole and value is not None}
         for kind in ("min", "max")

@@ -11,6 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dagster_operators.api.applying import apply
+    from dagster_operators.api.keyed_stream import KeyedStream
+    from dagster_operators.api.pipeline import Pipeline, Snapshot
+    from dagster_operators.api.stream import Stream
+    from dagster_operators.api.windowed_stream import WindowedStream
     from dagster_operators.connectors.delta_source import DeltaSource
     from dagster_operators.connectors.file_source import FileSource
     from dagster_operators.connectors.memory_source import MemorySource
@@ -23,54 +28,49 @@ if TYPE_CHECKING:
     from dagster_operators.functions.table import udtf
     from dagster_operators.graph.dataflow import Check
     from dagster_operators.graph.state_tables import GlobalState, KeyedState, ListState, TimeState
-    from dagster_operators.operators.applying import apply
-    from dagster_operators.operators.arrow_operator import ArrowOperator
-    from dagster_operators.operators.keyed_stream import KeyedStream
-    from dagster_operators.operators.operator_context import Collector, OperatorContext
-    from dagster_operators.operators.registry import OperatorConstructor, Registry, registry
-    from dagster_operators.operators.session import Session
-    from dagster_operators.operators.stream import Stream
-    from dagster_operators.operators.windowed_stream import WindowedStream
-    from dagster_operators.operators.windows import Sliding, Tumbling, Window
+    from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
+    from dagster_operators.operators.arrow.operator_context import Collector, OperatorContext
+    from dagster_operators.operators.arrow.registry import OperatorConstructor, Registry, registry
+    from dagster_operators.operators.windows.session import Session
+    from dagster_operators.operators.windows.windows import Sliding, Tumbling, Window
     from dagster_operators.orchestration.definitions import build_definitions
     from dagster_operators.orchestration.engine import SparkEngine
-    from dagster_operators.runtime.pipeline import Pipeline, Snapshot
     from dagster_operators.runtime.results import EpochResult
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "ArrowOperator": "operators.arrow_operator",
+    "ArrowOperator": "operators.arrow.arrow_operator",
     "Check": "graph.dataflow",
-    "Collector": "operators.operator_context",
+    "Collector": "operators.arrow.operator_context",
     "DeltaSource": "connectors.delta_source",
     "EpochResult": "runtime.results",
     "FileSource": "connectors.file_source",
     "GlobalState": "graph.state_tables",
     "KeyedState": "graph.state_tables",
-    "KeyedStream": "operators.keyed_stream",
+    "KeyedStream": "api.keyed_stream",
     "ListState": "graph.state_tables",
     "MemorySource": "connectors.memory_source",
-    "OperatorContext": "operators.operator_context",
-    "OperatorConstructor": "operators.registry",
-    "Pipeline": "runtime.pipeline",
+    "OperatorContext": "operators.arrow.operator_context",
+    "OperatorConstructor": "operators.arrow.registry",
+    "Pipeline": "api.pipeline",
     "PostgresSink": "connectors.postgres_sink",
-    "Session": "operators.session",
+    "Session": "operators.windows.session",
     "Sink": "connectors.sink",
     "SinkAttempt": "connectors.sink",
     "SinkRows": "connectors.sink",
-    "Sliding": "operators.windows",
-    "Snapshot": "runtime.pipeline",
-    "Registry": "operators.registry",
+    "Sliding": "operators.windows.windows",
+    "Snapshot": "api.pipeline",
+    "Registry": "operators.arrow.registry",
     "SourceOperator": "connectors.source_operator",
     "SparkEngine": "orchestration.engine",
-    "Stream": "operators.stream",
+    "Stream": "api.stream",
     "TimeState": "graph.state_tables",
-    "Tumbling": "operators.windows",
-    "Window": "operators.windows",
-    "WindowedStream": "operators.windowed_stream",
-    "apply": "operators.applying",
-    "registry": "operators.registry",
+    "Tumbling": "operators.windows.windows",
+    "Window": "operators.windows.windows",
+    "WindowedStream": "api.windowed_stream",
+    "apply": "api.applying",
+    "registry": "operators.arrow.registry",
     "build_definitions": "orchestration.definitions",
     "load_udf": "functions.library",
     "udaf": "functions.aggregate",

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
 from dagster_operators.connectors.row_batch import batch_to_arrow, batch_values, infer_arrow
 from dagster_operators.errors import BadInputError, MissingInputError, SourceError
-from dagster_operators.graph.ddl import parse_ddl
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.time.watermark import to_micros
+from dagster_operators.types.ddl import parse_ddl
 
 if TYPE_CHECKING:
     from pandas import DataFrame as PandasDataFrame  # type: ignore[import-untyped]

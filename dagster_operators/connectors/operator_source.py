@@ -18,10 +18,10 @@ from dagster_operators.connectors.connector import Connector, OnCorrupt, SliceCh
 from dagster_operators.connectors.file_source import FileSource
 from dagster_operators.connectors.source_operator import SourceEnd, SourceOperator
 from dagster_operators.errors import BadInputError, OperatorsError, PipelineError, SourceError
-from dagster_operators.graph.arrow_schema import arrow_schema, schema_fields
 from dagster_operators.graph.conform import conform
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.transactions.storage import Root
+from dagster_operators.types.arrow_schema import arrow_schema, schema_fields
 
 if TYPE_CHECKING:
     from types import TracebackType

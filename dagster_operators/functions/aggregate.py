@@ -22,8 +22,8 @@ from dagster_operators.functions.groups import Groups, plain
 from dagster_operators.functions.install import Installable
 from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import arity_of, as_array, forms_of, raised, type_of
-from dagster_operators.graph.arrow_schema import arrow_type
 from dagster_operators.graph.user_functions import find, known, register
+from dagster_operators.types.arrow_schema import arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,7 +21,7 @@ from dagster_operators.errors import OperatorsError, PipelineError, UserFunction
 from dagster_operators.functions.scalar import ScalarFunction
 from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import as_array, shortened
-from dagster_operators.graph.arrow_schema import arrow_type
+from dagster_operators.types.arrow_schema import arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -28,8 +28,8 @@ from dagster_operators.functions.content import digest_of
 from dagster_operators.functions.install import Installable
 from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import as_array, type_of
-from dagster_operators.graph.arrow_schema import arrow_type
 from dagster_operators.graph.user_functions import register
+from dagster_operators.types.arrow_schema import arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,9 +16,9 @@ from dagster_operators.errors import UserFunctionError
 from dagster_operators.functions.scalar import ArrowCall, ScalarFunction
 from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import as_array, forms_of
-from dagster_operators.graph.arrow_schema import arrow_type
-from dagster_operators.graph.ddl import parse_ddl
 from dagster_operators.graph.user_functions import find, register
+from dagster_operators.types.arrow_schema import arrow_type
+from dagster_operators.types.ddl import parse_ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa

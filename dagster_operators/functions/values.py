@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import PipelineError, SchemaError, UserFunctionError
-from dagster_operators.graph.ddl import parse_ddl
+from dagster_operators.types.ddl import parse_ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.ddl import Field, parse_ddl
+from dagster_operators.types.ddl import Field, parse_ddl
 
 if TYPE_CHECKING:
     from sqlglot import Token

@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.arrow_schema import arrow_type, fields_schema, schema_fields
-from dagster_operators.graph.ddl import Field, parse_ddl
 from dagster_operators.time.watermark import format_duration, parse_duration
+from dagster_operators.types.arrow_schema import arrow_type, fields_schema, schema_fields
+from dagster_operators.types.ddl import Field, parse_ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_operators.operators.source import SourceOperator
+from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.orchestration.checks import check_specs
 from dagster_operators.orchestration.keys import inputs, op_name, storage_uri
 from dagster_operators.orchestration.ops import begin_op, commit_op, stage_op

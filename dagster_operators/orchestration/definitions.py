@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import dagster as dg
 
+from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.errors import PipelineError
 from dagster_operators.orchestration.assets import pipeline_assets, source_specs
 from dagster_operators.orchestration.catch_up import catch_up_job
@@ -18,7 +19,6 @@ from dagster_operators.orchestration.schedule import epoch_schedule
 from dagster_operators.orchestration.sensor import news_sensor
 from dagster_operators.orchestration.steps import ENGINE, PipelineSteps
 from dagster_operators.runtime.engine import Engine
-from dagster_operators.runtime.pipeline import Pipeline
 
 
 def build_definitions(

@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 import dagster as dg
 
+from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.connectors.connector import Connector
-from dagster_operators.operators.lookup import Lookup
-from dagster_operators.operators.source import SourceOperator
+from dagster_operators.operators.joins.lookup import Lookup
+from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.planner.lineage import Upstream
 from dagster_operators.planner.stages import cut_stages
-from dagster_operators.runtime.pipeline import Pipeline
 
 PIPELINE_TAG: Final = "dagster_operators/pipeline"
 """The run tag with the pipeline's name."""

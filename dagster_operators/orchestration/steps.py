@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
+from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.orchestration.failures import as_failures, terminated
 from dagster_operators.orchestration.keys import EPOCH_TAG, AssetKeys
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.tables import table_assets
 from dagster_operators.runtime.engine import Engine, default_engine
-from dagster_operators.runtime.pipeline import Pipeline
 from dagster_operators.transactions.owner import Owner
 
 if TYPE_CHECKING:

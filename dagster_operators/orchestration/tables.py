@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.graph.dataflow import Check, Table
-from dagster_operators.operators.source import SourceOperator
+from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.orchestration.keys import AssetKeys, rejects_tables, table_uri
 from dagster_operators.planner.lineage import column_lineage, upstream_assets
 from dagster_operators.planner.stages import Stage, cut_stages
-from dagster_operators.runtime.pipeline import Pipeline
 
 Lineage = Mapping[str, tuple[tuple[dg.AssetKey, str], ...]]
 """For each column the assets and columns it is computed from."""

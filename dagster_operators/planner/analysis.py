@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dagster_operators.errors import OperatorsError, SchemaError
 from dagster_operators.graph.dataflow import Dataflow, Node, Table
 from dagster_operators.operators.physical import Analysis, PhysicalOperator
-from dagster_operators.operators.projection import DELETED
+from dagster_operators.operators.relational.projection import DELETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.operators.physical import PhysicalOperator
-from dagster_operators.operators.source import SourceOperator
+from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.planner.lineage import column_lineage
 from dagster_operators.planner.plan import kept_in, lower
 from dagster_operators.planner.stages import Stage, cut_stages

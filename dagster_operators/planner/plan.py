@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.side_output import SideOutput
 from dagster_operators.operators.physical import PhysicalOperator, RelationalOperator
-from dagster_operators.operators.projection import DELETED
+from dagster_operators.operators.relational.projection import DELETED
 from dagster_operators.planner.analysis import analyse, analyse_checks
 from dagster_operators.planner.stages import Stage, cut_stages
 

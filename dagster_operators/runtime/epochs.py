@@ -19,18 +19,18 @@ from dagster_operators.functions.failures import explained
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.graph.user_functions import contents_of
-from dagster_operators.operators.apply import BatchOperator
-from dagster_operators.operators.source import SourceOperator
+from dagster_operators.operators.arrow.apply import BatchOperator
+from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.planner.plan import Plan, empty, plan, without_marks
 from dagster_operators.planner.stages import cut_stages
-from dagster_operators.runtime.batch.committing import join_operators
-from dagster_operators.runtime.batch.state_reader import StateReader
 from dagster_operators.runtime.engine import Engine
 from dagster_operators.runtime.event_time import input_watermark
-from dagster_operators.runtime.sinks import join_sinks
-from dagster_operators.runtime.stage_run import StageRun
-from dagster_operators.runtime.stage_work import StageWork, cache_folder, connector_of
-from dagster_operators.runtime.staged_files import StagedFiles
+from dagster_operators.runtime.stages.sinks import join_sinks
+from dagster_operators.runtime.stages.stage_run import StageRun
+from dagster_operators.runtime.stages.stage_work import StageWork, cache_folder, connector_of
+from dagster_operators.runtime.stages.staged_files import StagedFiles
+from dagster_operators.runtime.workers.committing import join_operators
+from dagster_operators.runtime.workers.state_reader import StateReader
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.effects import StageAttempt

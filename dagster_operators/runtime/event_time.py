@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.side_output import SideOutput
-from dagster_operators.operators.source import SourceOperator
+from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, combine
 
 

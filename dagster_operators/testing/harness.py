@@ -1,6 +1,6 @@
 """Driving an operator without Spark: rows and watermarks in, rows out, epochs, snapshots, another parallelism.
 
-The harness runs the same code as the workers do (``runtime/batch/subtask.py``) and keeps state in memory. It is fast enough for
+The harness runs the same code as the workers do (``runtime/workers/subtask.py``) and keeps state in memory. It is fast enough for
 hundreds of tests a second.
 """
 
@@ -15,15 +15,15 @@ from typing import Any, Self, TypeAlias
 import pyarrow as pa
 
 from dagster_operators.errors import PipelineError
-from dagster_operators.graph.arrow_schema import arrow_schema
 from dagster_operators.graph.conform import conform
 from dagster_operators.graph.operator import StreamType
-from dagster_operators.operators.apply import Apply, declared_state, fresh, ports_of, routing_types
-from dagster_operators.operators.arrow_operator import MAIN, ArrowOperator
-from dagster_operators.runtime.batch.subtask import Link, Place, Report, Subtask
+from dagster_operators.operators.arrow.apply import Apply, declared_state, fresh, ports_of, routing_types
+from dagster_operators.operators.arrow.arrow_operator import MAIN, ArrowOperator
+from dagster_operators.runtime.workers.subtask import Link, Place, Report, Subtask
 from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.store import StateStore, next_epoch
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, to_micros
+from dagster_operators.types.arrow_schema import arrow_schema
 
 Rows: TypeAlias = "Sequence[Mapping[str, Any]] | pa.RecordBatch | pa.Table"
 """Rows as dictionaries or Arrow; times may be datetimes or ISO texts."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dagster_operators.connectors.postgres_sink import PostgresSink
 from dagster_operators.graph.slice import SourceSlice
-from dagster_operators.runtime.sinks import SinkParticipant, StagedForSink, write_to_sink
+from dagster_operators.runtime.stages.sinks import SinkParticipant, StagedForSink, write_to_sink
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.manifest import Change, Manifest
 from dagster_operators.transactions.owner import Owner

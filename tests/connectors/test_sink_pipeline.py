@@ -23,7 +23,7 @@ from dagster_operators.errors import (
     SchemaError,
     SinkError,
 )
-from dagster_operators.runtime import sinks
+from dagster_operators.runtime.stages import sinks
 from dagster_operators.transactions.failpoints import VARIABLE, watch
 from tests.engines import ENGINES, SAIL
 

@@ -7,9 +7,9 @@ import os
 import random
 from pathlib import Path
 
+from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.connectors.file_source import FileSource
-from dagster_operators.operators.windows import Tumbling
-from dagster_operators.runtime.pipeline import Pipeline
+from dagster_operators.operators.windows.windows import Tumbling
 
 ROWS = 30
 DATASETS = (

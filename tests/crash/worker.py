@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.errors import FencedError, PipelineBusyError
-from dagster_operators.runtime.pipeline import Pipeline
 from dagster_operators.transactions.failpoints import VARIABLE, watch
 from tests.crash.flow import build
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from dagster_operators import MemorySource, Pipeline, Sliding, Stream, Tumbling
-from dagster_operators.runtime import updating_table
+from dagster_operators.runtime.stages import updating_table
 from dagster_operators.state import compaction
 from dagster_operators.time.watermark import MAX_WATERMARK
 from tests.end_to_end.full_computation import NAMES, SECOND, Results, Row, Scenario, compute, plain

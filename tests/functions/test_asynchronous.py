@@ -13,7 +13,7 @@ import pytest
 from dagster_operators import MemorySource, Pipeline, udf
 from dagster_operators.errors import PipelineError, SchemaError, UserFunctionError
 from dagster_operators.functions.asynchronous import AsyncCall, AsyncFunction
-from dagster_operators.operators.map_async import Pump
+from dagster_operators.operators.relational.map_async import Pump
 from tests.engines import ENGINES
 
 

@@ -1,0 +1,1 @@
+"""The fluent interface: what a user chains to describe a pipeline."""

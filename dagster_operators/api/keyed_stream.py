@@ -1,0 +1,248 @@
+"""The fluent interface behind ``key_by``: a stream that is grouped and waits for its windows or its aggregates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from dagster_operators.api.windowed_stream import WindowedStream
+from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.operator import LogicalOperator
+from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
+from dagster_operators.operators.arrow.apply import Apply
+from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
+from dagster_operators.operators.arrow.registry import registry
+from dagster_operators.operators.joins.interval_join import IntervalJoin, parse_bound
+from dagster_operators.operators.joins.join_columns import How
+from dagster_operators.operators.relational.deduplicate import DeduplicateFirst, DeduplicateLast
+from dagster_operators.operators.relational.projection import as_pairs
+from dagster_operators.operators.relational.top_per_key import TopPerKey
+from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
+from dagster_operators.operators.windows.session import Session
+from dagster_operators.operators.windows.window_rows import InputWindow
+from dagster_operators.operators.windows.windows import Window
+from dagster_operators.time.watermark import parse_duration
+
+if TYPE_CHECKING:
+    from dagster_operators.api.stream import Stream
+
+
+class KeyedStream:
+    """A stream grouped by key columns, waiting for a window or an aggregate.
+
+    Attributes:
+        keys: The key columns; none for one group of all rows.
+    """
+
+    def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
+        self._stream = stream
+        self.keys = keys
+
+    def window(self, window: Window | Session | None = None) -> WindowedStream:
+        """Group by windows over the event time as well.
+
+        Args:
+            window: Tumbling, Sliding or Session; by default the windows that the rows carry in ``window_start`` and
+                ``window_end``, as they do behind an operator on windows.
+
+        Raises:
+            SchemaError: The stream has no event time, or its rows carry no windows.
+        """
+        pipeline, time = self._stream._dataflow.name, self._stream.event_time  # noqa: SLF001
+        if time is None:
+            raise SchemaError(
+                "a window needs an event time, and the stream has none",
+                pipeline=pipeline,
+                operator=self._stream.name,
+                remedy="give the source event_time=..., and hand that column on unchanged",
+            )
+        if window is None:
+            others = tuple(key for key in self.keys if key not in (WINDOW_START, WINDOW_END))
+            return WindowedStream(KeyedStream(self._stream, others), self._carried(time), time)
+        if not isinstance(window, Window | Session):
+            raise PipelineError(
+                f"{window!r} is no window",
+                pipeline=pipeline,
+                operator=self._stream.name,
+                remedy="use Tumbling, Sliding or Session",
+            )
+        return WindowedStream(self, window, time)
+
+    def _carried(self, time: str) -> InputWindow:
+        columns = self._stream.columns
+        if time not in (WINDOW_START, WINDOW_END) or (columns is not None and not {WINDOW_START, WINDOW_END} <= set(columns)):
+            raise SchemaError(
+                f"window() without an argument takes the windows that rows carry, and these do not: their event time is {time!r}",
+                pipeline=self._stream._dataflow.name,  # noqa: SLF001
+                operator=self._stream.name,
+                remedy="name a window, such as window(Tumbling('1 hour')); or keep window_start and window_end as they are",
+            )
+        return InputWindow()
+
+    def apply(
+        self,
+        operator: ArrowOperator | str,
+        config: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """Put the rows through an operator of the user's own, or a registered one; rows of one key meet in one subtask."""
+        return apply_to([self], operator, config, name=name, chain=chain)
+
+    def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
+        """One row per key with the aggregates over all of the key's rows so far: an updating stream.
+
+        Args:
+            aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
+            name: The operator's name; its state is addressed by it.
+            more: Output column = Spark SQL aggregate, for example ``flights="count(*)"``.
+        """
+        return self.add_aggregate(KeyedAggregate, name, (), {**(aggregates or {}), **more}, event_time=self._stream.event_time)
+
+    def top(self, n: int, *, by: str | Sequence[str], rank: str = "rank", name: str | None = None) -> Stream:
+        """The first ``n`` rows of each key in an order: an updating stream with one row per key and rank.
+
+        Args:
+            n: How many rows of each key.
+            by: What comes behind ORDER BY: ``"price DESC, volume"``. Between equal rows the event time decides, then all columns.
+            rank: The column with the row's place, from 1.
+            name: The operator's name; its state is addressed by it.
+        """
+        order, time = (by,) if isinstance(by, str) else tuple(by), self._stream.event_time
+        return self._stream._add(TopPerKey, name, keys=self.keys, n=n, by=order, event_time=time, rank=rank)  # noqa: SLF001
+
+    def deduplicate(
+        self, *, keep: Literal["first", "last"] = "first", within: str | timedelta | int | None = None, name: str | None = None
+    ) -> Stream:
+        """One row per key.
+
+        Args:
+            keep: ``first``: an append stream of each key's first row by event time, which comes out once the watermark has passed
+                it. ``last``: an updating stream of each key's last row. Between rows of one time all columns decide.
+            within: For how long after a row of ``first`` others of its key are duplicates; then the key is new again, and the
+                state forgets it. By default for ever.
+            name: The operator's name; its state is addressed by it.
+
+        Raises:
+            PipelineError: There is no such way to keep rows, or ``within`` is no duration.
+            SchemaError: ``last`` and ``within`` need an event time.
+        """
+        where = {"pipeline": self._stream._dataflow.name, "operator": name or "deduplicate"}  # noqa: SLF001
+        if keep not in ("first", "last"):
+            raise PipelineError(f"deduplicate cannot keep {keep!r}", **where, remedy="keep 'first' or 'last'")
+        settings: dict[str, Any] = {"keys": self.keys, "event_time": self._stream.event_time}
+        if keep == "last":
+            if within is not None:
+                raise PipelineError("within= goes with keep='first': the last row of a key stays in its table", **where)
+            return self._stream._add(DeduplicateLast, name, **settings)  # noqa: SLF001
+        try:
+            micros = None if within is None else parse_duration(within)
+        except ValueError as error:
+            raise PipelineError(f"within: {error}", **where) from None
+        return self._stream._add(DeduplicateFirst, name, within=micros, **settings)  # noqa: SLF001
+
+    def interval_join(
+        self,
+        right: KeyedStream,
+        *,
+        lower: str | timedelta | int,
+        upper: str | timedelta | int,
+        how: How = "inner",
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """Pairs of rows of two streams with the same key that are near each other in event time.
+
+        Args:
+            right: The other stream, with as many keys. Keys are compared in order; null equals nothing.
+            lower: How much later than the left row the right one is at least; ``"-1 hour"``: up to an hour earlier.
+            upper: How much later it is at most.
+            how: ``inner``, or ``left``, ``right``, ``full`` to have rows come out with nulls, too, once the watermark shows that
+                no partner can come any more.
+            columns: Which further columns of both sides to hand on; by default all but the keys.
+            name: The operator's name; its state is addressed by it.
+            chain: Whether it may share a stage with the operators before it.
+
+        Raises:
+            PipelineError: A bound is no duration, the interval is empty, or one of the streams is updating.
+            SchemaError: A stream has no event time, or both sides have a column of one name; rename one.
+        """
+        stream = self._stream
+        where = {"pipeline": stream._dataflow.name, "operator": name or stream.name}  # noqa: SLF001
+        if not isinstance(right, KeyedStream):
+            raise PipelineError(f"{right!r} is no stream with keys", **where, remedy="write interval_join(other.key_by(...))")
+        times = (stream.event_time, right._stream.event_time)
+        if None in times:
+            side = "left" if times[0] is None else "right"
+            raise SchemaError(
+                f"an interval join needs an event time on both sides, and the {side} one has none",
+                **where,
+                remedy="give the source event_time=..., and hand that column on unchanged",
+            )
+        try:
+            bounds = {"low": parse_bound(lower), "high": parse_bound(upper)}
+        except ValueError as error:
+            raise PipelineError(f"a bound of an interval join: {error}", **where) from None
+        settings = {"keys": self.keys, "right_keys": right.keys, "event_times": times, "how": how, **bounds}
+        chosen = None if columns is None else tuple(columns)
+        return stream._join(IntervalJoin, (stream, right._stream), name, chain=chain, columns=chosen, **settings)  # noqa: SLF001
+
+    def add_aggregate(
+        self,
+        operator: type[LogicalOperator],
+        name: str | None,
+        stem: tuple[str, ...],
+        aggregates: Mapping[str, str],
+        **settings: Any,
+    ) -> Stream:
+        """Put an operator behind the stream that aggregates per key; ``stem`` is the end of its name if it is given none."""
+        dataflow = self._stream._dataflow  # noqa: SLF001
+        named = name or dataflow.fresh_name("_".join(("aggregate", *map(_word, self.keys), *map(_word, stem))))
+        if not aggregates:
+            raise PipelineError(
+                "there is nothing to aggregate",
+                pipeline=dataflow.name,
+                operator=named,
+                remedy="write aggregate(rows='count(*)'), say",
+            )
+        return self._stream._add(operator, named, keys=self.keys, aggregates=as_pairs(aggregates), **settings)  # noqa: SLF001
+
+
+def apply_to(
+    streams: Sequence[KeyedStream],
+    operator: ArrowOperator | str,
+    config: Mapping[str, Any] | None,
+    *,
+    name: str | None = None,
+    chain: bool = True,
+) -> Stream:
+    """An operator behind several streams that have the same keys, or none.
+
+    Raises:
+        PipelineError: This is no operator.
+        SchemaError: The streams do not fit it.
+    """
+    first = streams[0]._stream  # noqa: SLF001
+    dataflow = first._dataflow  # noqa: SLF001
+    if isinstance(operator, str):
+        operator = registry().create(operator, config)
+    if not isinstance(operator, ArrowOperator):
+        raise PipelineError(
+            f"{operator!r} is no operator", pipeline=dataflow.name, operator=first.name,
+            remedy="derive a class from ArrowOperator, and give an instance of it",
+        )  # fmt: skip
+    named = name or operator.name or dataflow.fresh_name(_snake(type(operator).__name__))
+    keys = tuple(stream.keys for stream in streams)
+    return first._join(Apply, [stream._stream for stream in streams], named, chain=chain, arrow=operator, keys=keys)  # noqa: SLF001
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _word(text: str) -> str:
+    return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in text)

@@ -1,0 +1,322 @@
+"""The pipeline as its user sees it: sources in, tables out, epochs run, any epoch read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from dagster_operators.api.stream import Stream
+from dagster_operators.connectors.connector import Connector
+from dagster_operators.connectors.operator_source import OperatorSource
+from dagster_operators.connectors.source_operator import SourceOperator
+from dagster_operators.errors import PipelineError, StorageError
+from dagster_operators.graph.dataflow import Dataflow, Table
+from dagster_operators.operators.relational.source import SourceOperator as Source
+from dagster_operators.runtime.engine import Engine, default_engine
+from dagster_operators.runtime.epochs import MOST_SUBTASKS, Epochs
+from dagster_operators.runtime.results import EpochResult, result_of, table_names
+from dagster_operators.time.watermark import parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from dagster_operators.transactions.lease import IsRunAlive
+    from dagster_operators.transactions.owner import Owner
+    from dagster_operators.transactions.records import Complete, Repair
+
+
+class Pipeline:
+    """A named dataflow with one storage root. Building one reads nothing and starts nothing.
+
+    Args:
+        name: Letters, digits and underscores.
+        root: Where tables, state and the ledger live: a local path or an object-store URI.
+        engine: Where stages run; by default what ``DAGSTER_OPERATORS_ENGINE`` says, else embedded Spark.
+        storage_options: Credentials and settings of an object store; never written anywhere.
+        lease_seconds: How long a run that gives no sign of life keeps others out.
+        parallelism: How many subtasks an operator of the user's own has behind ``key_by``, 1 to 128; by default as many as the
+            engine has shuffle partitions. It may change between epochs: state is stored by key group.
+
+    Example:
+        >>> from dagster_operators import FileSource, Pipeline, Tumbling
+        >>> pipeline = Pipeline("flights", root="data/flights")
+        >>> flights = pipeline.source("flights", FileSource("in/*.csv", schema="origin string, dep timestamp, delay int"),
+        ...                           event_time="dep", lateness="1 hour")
+        >>> hourly = flights.key_by("origin").window(Tumbling("1 hour")).aggregate(departures="count(*)", mean="avg(delay)")
+        >>> hourly.to_table("hourly_delays").columns
+        ('origin', 'window_start', 'window_end', 'departures', 'mean')
+    """
+
+    def __init__(
+        self,
+        name: str,
+        root: str,
+        *,
+        engine: Engine | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        lease_seconds: float = 30.0,
+        parallelism: int | None = None,
+    ) -> None:
+        if parallelism is not None and not 1 <= parallelism <= MOST_SUBTASKS:
+            raise PipelineError(
+                f"the parallelism is {parallelism}", pipeline=name, remedy=f"choose a number from 1 to {MOST_SUBTASKS}"
+            )
+        self.dataflow = Dataflow(name)
+        self.root = str(root)
+        self.engine = engine
+        self._storage_options = dict(storage_options or {})
+        self._lease_seconds = lease_seconds
+        self._parallelism = parallelism
+        self._me: Owner | None = None
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.name!r}, root={self.root!r})"
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self.dataflow.name
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """The tables, by name."""
+        return self.dataflow.tables
+
+    def source(
+        self,
+        name: str,
+        connector: Connector | SourceOperator,
+        *,
+        event_time: str | None = None,
+        lateness: str | timedelta = "0 seconds",
+        finished: bool = False,
+    ) -> Stream:
+        """Declare where rows come from.
+
+        Args:
+            name: The source's name, in lineage too.
+            connector: A FileSource, DeltaSource or MemorySource, or a SourceOperator of your own.
+            event_time: The timestamp column with the time of the event.
+            lateness: How much later than the newest row a row may come and still be counted in its window.
+            finished: No more rows will come than there are now: once they are read, every window closes.
+
+        Raises:
+            PipelineError: The name is taken, or what is given is no source.
+        """
+        if isinstance(connector, SourceOperator):
+            connector = OperatorSource(name, connector, self.root, dict(self._storage_options) or None)
+        if not isinstance(connector, Connector):
+            raise PipelineError(
+                f"{connector!r} is no source",
+                pipeline=self.name,
+                source=name,
+                remedy="use FileSource, DeltaSource or MemorySource",
+            )
+        try:
+            late = parse_duration(lateness)
+        except ValueError as error:
+            raise PipelineError(f"the lateness: {error}", pipeline=self.name, source=name) from None
+        operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
+        return Stream(self.dataflow, self.dataflow.add(operator).name)
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def epochs(self) -> Epochs:
+        """The steps of an epoch on the pipeline's own engine, for those who run them one by one."""
+        return self.epochs_on(self.engine or default_engine())
+
+    def epochs_on(self, engine: Engine, *, is_run_alive: IsRunAlive | None = None) -> Epochs:
+        """The steps of an epoch on a given engine.
+
+        Args:
+            engine: Where stages run.
+            is_run_alive: Asked whether a Dagster run that owns the pipeline is going on.
+        """
+        from dagster_operators.transactions.coordinator import Coordinator
+
+        coordinator = Coordinator(
+            self.name,
+            self.root,
+            storage_options=self._storage_options,
+            lease_seconds=self._lease_seconds,
+            is_run_alive=is_run_alive,
+        )
+        return Epochs(self.dataflow, coordinator, engine, self._parallelism)
+
+    @property
+    def _owner(self) -> Owner:
+        """This process, under one name for as long as it lives (a forked child is another)."""
+        from dagster_operators.transactions.owner import Owner
+
+        if self._me is None or self._me.pid != os.getpid():
+            self._me = Owner.of_process()
+        return self._me
+
+    def run_epoch(self, *, wait_seconds: float = 0) -> EpochResult:
+        """Run one epoch in this process, without Dagster.
+
+        Args:
+            wait_seconds: How long to wait for another run of the pipeline to end.
+
+        Returns:
+            What the epoch did; ``empty`` when the sources held nothing new.
+        """
+        coordinator = self.epochs.coordinator
+        try:
+            return self._run_epoch(wait_seconds)
+        except BaseException:
+            with contextlib.suppress(StorageError):  # the error at hand says more
+                coordinator.close()  # whoever corrects what is wrong need not wait for our lease to end
+            raise
+
+    def _run_epoch(self, wait_seconds: float) -> EpochResult:
+        started = time.monotonic()
+        handle = self.epochs.begin(self._owner, wait_seconds=wait_seconds)
+        begun = time.monotonic()
+        if handle is None:
+            last = self.epochs.coordinator.last_complete()
+            return EpochResult(last.epoch if last else 0, empty=True, versions=table_names(last.versions) if last else {})
+        for stage in self.epochs.plan().stages:
+            self.epochs.run_stage(handle, stage.name)
+        staged = time.monotonic()
+        complete = self.epochs.commit(handle)
+        result = result_of(complete, tuple(self.tables))
+        seconds = {"begin": round(begun - started, 4), **complete.seconds, "commit": round(time.monotonic() - staged, 4)}
+        return EpochResult(**{**result.__dict__, "seconds": seconds})
+
+    def run_until_caught_up(self, *, wait_seconds: float = 0) -> list[EpochResult]:
+        """Run epochs until the sources hold nothing new; the results of those that were committed."""
+        return list(self._catch_up(wait_seconds))
+
+    def _catch_up(self, wait_seconds: float) -> Iterator[EpochResult]:
+        while not (result := self.run_epoch(wait_seconds=wait_seconds)).empty:
+            yield result
+
+    def state(self, operator: str, table: str, epoch: int | None = None) -> DataFrame:
+        """The state of an operator as of a completed epoch, by default the last: the rows that the operator itself would find.
+
+        Args:
+            operator: The operator's name.
+            table: The state table, as the operator declares it.
+            epoch: The epoch, or None for the last.
+
+        Raises:
+            PipelineError: There is no such operator or state table.
+            UnknownEpochError: The epoch is not complete, or too old.
+        """
+        complete = self.epochs.coordinator.versions(epoch)
+        return self.epochs.read_state(operator, table, complete)
+
+    def repair(self, table: str, keep: Literal["ours", "theirs"]) -> Repair | None:
+        """Settle a table that someone else has written or put back to an older version; the next epoch then goes on.
+
+        Args:
+            table: A table's name, or as errors name it: ``tables/clean``, ``state/per_route.partials``.
+            keep: ``"ours"`` puts the content of the last epoch back (what was written since stays in the table's history);
+                ``"theirs"`` accepts the table as it is now.
+
+        Returns:
+            What was recorded in the ledger; None when nothing was wrong.
+
+        Raises:
+            PipelineBusyError: A run is at work.
+            LedgerError: There is no such table, or it cannot be kept that way.
+            RestoredTableError: The table, or the content that is to be put back, is gone.
+        """
+        if keep not in ("ours", "theirs"):
+            raise PipelineError(f"repair keeps 'ours' or 'theirs', not {keep!r}", pipeline=self.name, table=table)
+        coordinator = self.epochs.coordinator
+        coordinator.open(self._owner)
+        try:
+            return coordinator.repair(table if "/" in table else f"tables/{table}", keep)
+        finally:
+            coordinator.close()
+
+    def clean(self, keep: str | timedelta = "7 days", *, keep_epochs: int = 2) -> int:
+        """Delete files that only old epochs need: state that was folded, rewritten files, what dead attempts left.
+
+        Epochs older than what is kept can no longer be read, neither here nor with ``VERSION AS OF``.
+
+        Args:
+            keep: Epochs completed within this time stay readable.
+            keep_epochs: At least so many epochs stay readable, however old.
+
+        Returns:
+            How many data files were deleted.
+
+        Raises:
+            PipelineBusyError: A run is at work.
+        """
+        oldest = time.time() - parse_duration(keep) / 1e6
+        done = self.history()[: -max(keep_epochs, 1)]
+        horizon = next((complete.epoch + 1 for complete in reversed(done) if complete.committed_at < oldest), None)
+        if horizon is None:
+            return 0
+        coordinator = self.epochs.coordinator
+        coordinator.open(self._owner)
+        try:
+            return coordinator.clean(horizon)
+        finally:
+            coordinator.close()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, table: str, epoch: int | None = None) -> DataFrame:
+        """A table's rows as of a completed epoch (the last one by default).
+
+        Raises:
+            UnknownEpochError: The epoch was never completed, or nothing was yet.
+            PipelineError: There is no such table.
+        """
+        return self.snapshot(epoch).read(table)
+
+    def snapshot(self, epoch: int | None = None) -> Snapshot:
+        """All tables as of one completed epoch: a consistent cut."""
+        return Snapshot(self, self.epochs.coordinator.versions(epoch))
+
+    def history(self) -> list[Complete]:
+        """The completed epochs, oldest first, each with the versions of all tables."""
+        return self.epochs.coordinator.history()
+
+    def explain(self) -> str:
+        """The stages, chains, shuffles, state tables and column lineage, as text; starts no engine."""
+        from dagster_operators.planner.explain import explain
+
+        return explain(self.dataflow)
+
+
+class Snapshot:
+    """All tables of a pipeline as of one completed epoch.
+
+    Attributes:
+        epoch: The epoch's number.
+        versions: The Delta version of every table, for other engines (``VERSION AS OF``).
+    """
+
+    def __init__(self, pipeline: Pipeline, complete: Complete) -> None:
+        self._pipeline = pipeline
+        self._complete = complete
+        self.epoch = complete.epoch
+        self.versions = table_names(complete.versions)
+
+    def __repr__(self) -> str:
+        return f"Snapshot(epoch={self.epoch}, versions={self.versions})"
+
+    def read(self, table: str) -> DataFrame:
+        """A table's rows in this snapshot."""
+        if table not in self.versions:
+            raise PipelineError(
+                f"there is no table {table!r}", pipeline=self._pipeline.name, table=table,
+                remedy=f"there are: {', '.join(self.versions) or 'none'}",
+            )  # fmt: skip
+        return self._pipeline.epochs.read(f"tables/{table}", self.versions[table])
+
+    def uri(self, table: str) -> str:
+        """Where the Delta table lies."""
+        return self._pipeline.epochs.coordinator.root.join("tables", table)

@@ -1,0 +1,117 @@
+"""The fluent interface behind ``window``: a stream in windows that waits for its aggregates, its top rows or another stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.operator import LogicalOperator
+from dagster_operators.operators.joins.join_columns import HowInWindows
+from dagster_operators.operators.joins.window_join import WindowJoin
+from dagster_operators.operators.windows.input_window_aggregate import InputWindowAggregate
+from dagster_operators.operators.windows.session import Session
+from dagster_operators.operators.windows.session_aggregate import SessionAggregate
+from dagster_operators.operators.windows.top_per_window import TopPerWindow
+from dagster_operators.operators.windows.window_aggregate import WindowAggregate
+from dagster_operators.operators.windows.window_rows import InputWindow
+from dagster_operators.operators.windows.windows import Window
+
+if TYPE_CHECKING:
+    from dagster_operators.api.keyed_stream import KeyedStream
+    from dagster_operators.api.stream import Stream
+
+_AGGREGATES: Mapping[type, type[LogicalOperator]] = {
+    Window: WindowAggregate,
+    Session: SessionAggregate,
+    InputWindow: InputWindowAggregate,
+}
+
+
+class WindowedStream:
+    """A stream grouped by key columns and windows, waiting for its aggregates or for a stream to be joined with.
+
+    Attributes:
+        window: The windows.
+    """
+
+    def __init__(self, keyed: KeyedStream, window: Window | Session | InputWindow, event_time: str) -> None:
+        self._keyed = keyed
+        self._event_time = event_time
+        self.window = window
+
+    def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
+        """One row per key and window, once the window is closed: the keys, ``window_start``, ``window_end`` and the aggregates.
+
+        Args:
+            aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
+            name: The operator's name; its state is addressed by it.
+            more: Output column = Spark SQL aggregate, for example ``mean_delay="avg(dep_delay)"``.
+        """
+        size = "per " + str(self.window).removeprefix("tumbling ").removeprefix("sliding ")
+        wanted, settings = {**(aggregates or {}), **more}, {"window": self.window, "event_time": self._event_time}
+        return self._keyed.add_aggregate(_AGGREGATES[type(self.window)], name, (size,), wanted, **settings)
+
+    def top(self, n: int, *, by: str | Sequence[str], ties: bool = False, rank: str = "rank", name: str | None = None) -> Stream:
+        """The first ``n`` rows of each key and window in an order, once the window is closed.
+
+        Args:
+            n: How many rows of each key and window.
+            by: What comes behind ORDER BY: ``"price DESC, volume"``. Between equal rows the event time decides, then all columns,
+                unless they are ties.
+            ties: Let rows that are equal in ``by`` share their place, as SQL's RANK does: there may be more than ``n`` rows then.
+            rank: The column with the row's place, from 1.
+            name: The operator's name; its state is addressed by it.
+
+        Raises:
+            PipelineError: The windows are sessions.
+        """
+        stream = self._keyed._stream  # noqa: SLF001
+        if isinstance(self.window, Session):
+            raise PipelineError(
+                "a session has no top rows, since where it begins and ends is only known when it closes",
+                pipeline=stream._dataflow.name,  # noqa: SLF001
+                operator=name or stream.name,
+                remedy="use max_by(...) in aggregate; or top over the sessions themselves: .window().top(...)",
+            )
+        settings: dict[str, Any] = {"keys": self._keyed.keys, "window": self.window, "event_time": self._event_time}
+        order = (by,) if isinstance(by, str) else tuple(by)
+        return stream._add(TopPerWindow, name, n=n, by=order, rank=rank, ties=ties, **settings)  # noqa: SLF001
+
+    def join(
+        self,
+        right: WindowedStream,
+        *,
+        how: HowInWindows = "inner",
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """Pairs of rows of two streams with the same key and window, once the window is closed.
+
+        Args:
+            right: The other stream, with as many keys and the same windows. Keys are compared in order; null equals nothing.
+            how: ``inner``, or ``left``, ``right``, ``full`` to have rows without a partner come out with nulls, too. ``semi``
+                gives the left side's rows that have a partner, once each, with no column of the right; ``anti`` the others.
+            columns: Which further columns of both sides to hand on; by default all but the keys.
+            name: The operator's name; its state is addressed by it.
+            chain: Whether it may share a stage with the operators before it.
+
+        Raises:
+            PipelineError: The windows differ, or they are sessions.
+            SchemaError: Both sides have a column of one name; rename one.
+        """
+        stream = self._keyed._stream  # noqa: SLF001
+        where = {"pipeline": stream._dataflow.name, "operator": name or stream.name}  # noqa: SLF001
+        if not isinstance(right, WindowedStream):
+            raise PipelineError(f"{right!r} is no stream in windows", **where, remedy="write join(other.key_by(...).window(...))")
+        if isinstance(self.window, Session) or self.window != right.window:
+            raise PipelineError(
+                f"a join needs the same windows on both sides, and no sessions: {self.window} and {right.window}",
+                **where,
+                remedy="use one Tumbling or Sliding for both; or interval_join, for rows that are near each other in time",
+            )
+        settings = {"keys": self._keyed.keys, "right_keys": right._keyed.keys, "window": self.window, "how": how}
+        times, chosen = (self._event_time, right._event_time), None if columns is None else tuple(columns)
+        both = (stream, right._keyed._stream)  # noqa: SLF001
+        return stream._join(WindowJoin, both, name, chain=chain, event_times=times, columns=chosen, **settings)  # noqa: SLF001

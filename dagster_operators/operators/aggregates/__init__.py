@@ -1,0 +1,1 @@
+"""Aggregates: the functions, their mergeable partial results, and aggregates without a window."""

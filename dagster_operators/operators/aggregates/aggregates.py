@@ -1,0 +1,217 @@
+"""Aggregates taken apart: partial results of each epoch's new rows, merged with what the state holds.
+
+An aggregate is any Spark SQL expression over aggregate calls, such as ``round(sum(a) / count(*), 2)``. Each call becomes partial
+columns with an *update* (an aggregate over input rows) and a *merge* (an aggregate over partial rows, of the same type), and the
+expression becomes a *final* (a scalar over the partial columns). The result is Spark's own for all rows at once, whatever
+the cut; sums of floating-point numbers are so up to the rounding that their order gives.
+
+``count(DISTINCT x)``, ``collect_set`` and ``collect_list`` keep their values, so that their state grows with them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.expressions import columns_of, parse_alias
+from dagster_operators.operators.aggregates.aggregate_calls import Call, Template, find_calls
+from dagster_operators.operators.aggregates.aggregate_functions import CALLABLE, AggregateFunction, PartialColumn, resolve
+from dagster_operators.operators.aggregates.user_aggregates import user_aggregates
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from dagster_operators.operators.aggregates.partial_results import PartialKind, Types
+
+
+@dataclass(frozen=True)
+class Partial:
+    """One partial result.
+
+    Attributes:
+        column: Its column's name, which needs no backticks.
+        update: The Spark SQL aggregate over input rows that gives it.
+        merge: The Spark SQL aggregate over partial rows that gives it.
+    """
+
+    column: str
+    update: str
+    merge: str
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One named aggregate expression, taken apart.
+
+    Attributes:
+        name: The output column.
+        expression: The expression as written.
+        columns: The input columns it reads, for lineage and checks.
+        template: The expression without its calls.
+        calls: The function and the plain form of each call.
+    """
+
+    name: str
+    expression: str
+    columns: frozenset[str]
+    template: Template
+    calls: tuple[tuple[AggregateFunction, Call], ...]
+
+    @property
+    def partials(self) -> tuple[Partial, ...]:
+        """The partial results of this aggregate alone."""
+        return Decomposition((self,)).partials
+
+    @property
+    def final(self) -> str:
+        """The Spark SQL scalar over :attr:`partials` that gives the aggregate's value."""
+        return Decomposition((self,)).finals[self.name]
+
+
+def parse_aggregate(name: str, expression: str, event_time: str | None = None) -> Aggregate:
+    """Takes one aggregate expression apart.
+
+    Args:
+        name: The output column.
+        expression: Spark SQL over aggregate calls, each with an optional FILTER.
+        event_time: The column that orders the rows for ``first`` and ``last``; ties go to the smallest and the largest value.
+
+    Raises:
+        SchemaError: A function cannot be merged, or a column stands outside of the calls; names both.
+
+    >>> mean = parse_aggregate("mean", "avg(delay) FILTER (WHERE NOT cancelled)")
+    >>> sorted(mean.columns), [partial.column for partial in mean.partials], mean.final
+    (['cancelled', 'delay'], ['mean__total', 'mean__count'], '(mean__total / nullif(mean__count, 0L))')
+    """
+    try:
+        return _parse(name, expression, event_time)
+    except SchemaError as error:
+        raise error.at(aggregate=name, expression=expression) from None
+
+
+def _parse(name: str, expression: str, event_time: str | None) -> Aggregate:
+    columns_of(expression)  # Refuses what is no expression with its place in the whole text.
+    body, alias = parse_alias(expression)
+    if alias is not None:
+        raise SchemaError(f"the aggregate has the alias {alias!r} and a name already", remedy="leave the alias out")
+    own = user_aggregates()
+    template = find_calls(body, CALLABLE | own.keys())
+    if not template.calls:
+        raise SchemaError("there is no aggregate call in it", remedy="write count(*), sum(x) or the like")
+    outside = columns_of(template.filled(["NULL"] * len(template.calls)))
+    if outside:
+        raise SchemaError(
+            f"{', '.join(map(repr, sorted(outside)))} stands outside of an aggregate call", column=min(outside),
+            remedy="put it into one, such as any_value(...) or max(...)",
+        )  # fmt: skip
+    calls = tuple(resolve(call, event_time, own) for call in template.calls)
+    texts = {text for _, call in calls for text in (*call.arguments, call.condition) if text not in ("*", None)}
+    columns = frozenset(column for text in texts for column in columns_of(text))
+    return Aggregate(name, expression, columns, template, calls)
+
+
+def decompose(aggregates: Mapping[str, str], event_time: str | None = None) -> Decomposition:
+    """Takes all aggregates of an operator apart; equal calls share their partial results.
+
+    >>> parts = decompose({"total": "sum(x)", "share": "sum(x) / count(*)"})
+    >>> [partial.column for partial in parts.partials], dict(parts.finals)
+    (['total__sum', 'share__count'], {'total': 'total__sum', 'share': 'total__sum / share__count'})
+    """
+    return Decomposition(tuple(parse_aggregate(name, expression, event_time) for name, expression in aggregates.items()))
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """The partial results of an operator's aggregates.
+
+    Before running an update take :meth:`for_rows`, before a merge or final :meth:`for_partials`: types decide how decimals add up
+    and how Sail must be told about NaN. The columns are the same with and without.
+
+    Attributes:
+        aggregates: What was taken apart.
+        row_types: The Spark types of arguments, by their text, as far as they are known.
+        partial_types: The Spark types of the partial columns, as far as they are known.
+    """
+
+    aggregates: tuple[Aggregate, ...]
+    row_types: Types = field(default_factory=dict)
+    partial_types: Types = field(default_factory=dict)
+
+    @property
+    def columns(self) -> Mapping[str, frozenset[str]]:
+        """The input columns that each aggregate reads."""
+        return {aggregate.name: aggregate.columns for aggregate in self.aggregates}
+
+    @cached_property
+    def partials(self) -> tuple[Partial, ...]:
+        """The partial columns with their updates and merges."""
+        return tuple(
+            Partial(column, kind.update(call, self.row_types), kind.merge(column, self.partial_types.get(column)))
+            for column, (kind, call) in self._slots.items()
+        )
+
+    @cached_property
+    def finals(self) -> Mapping[str, str]:
+        """The Spark SQL scalar over the partial columns that gives each aggregate's value."""
+        columns = {_key(kind, call): column for column, (kind, call) in self._slots.items()}
+        finals = {}
+        for aggregate in self.aggregates:
+            values = []
+            for function, call in aggregate.calls:
+                names = [columns[_key(kind, call)] for kind in function.kinds]
+                value = function.final(call, [PartialColumn(name, self.partial_types.get(name)) for name in names])
+                values.append(value if value.isidentifier() else f"({value})")
+            finals[aggregate.name] = aggregate.template.filled(values)
+        return finals
+
+    def for_rows(self, rows: DataFrame) -> Decomposition:
+        """The same with updates made for the types of these input rows. Analyses, but runs nothing."""
+        wanted = {text: None for kind, call in self._slots.values() if kind.typed for text in call.arguments}
+        arguments = list(wanted)
+        if not arguments:
+            return self
+        analysed = rows.selectExpr(*(f"{text} AS argument_{number}" for number, text in enumerate(arguments)))
+        types = [column.dataType.simpleString() for column in analysed.schema]
+        return replace(self, row_types=dict(zip(arguments, types, strict=True)))
+
+    def for_partials(self, partials: DataFrame) -> Decomposition:
+        """The same with merges and finals made for the types of these partial rows."""
+        return replace(self, partial_types={column.name: column.dataType.simpleString() for column in partials.schema})
+
+    @cached_property
+    def _slots(self) -> dict[str, tuple[PartialKind, Call]]:
+        """Each partial column's kind and a call that needs it."""
+        slots: dict[str, tuple[PartialKind, Call]] = {}
+        known = set()
+        for aggregate, kind, call in self._needed():
+            if _key(kind, call) not in known:
+                known.add(_key(kind, call))
+                slots[_free(f"{aggregate.name}__{kind.name}", slots)] = (kind, call)
+        return slots
+
+    def _needed(self) -> Iterator[tuple[Aggregate, PartialKind, Call]]:
+        for aggregate in self.aggregates:
+            for function, call in aggregate.calls:
+                for kind in function.kinds:
+                    yield aggregate, kind, call
+
+
+def _key(kind: PartialKind, call: Call) -> tuple[str, Call]:
+    """Equal for what can share one partial column, whichever function needs it."""
+    return kind.name, replace(call, function="")
+
+
+def _free(wanted: str, taken: Mapping[str, object]) -> str:
+    """A column name that Delta takes as it is and no other column has, whatever the case."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", wanted)
+    plain = plain if not plain[0].isdigit() else f"_{plain}"
+    names = {name.lower() for name in taken}
+    number, free = 1, plain
+    while free.lower() in names:
+        number += 1
+        free = f"{plain}_{number}"
+    return free

@@ -1,0 +1,49 @@
+"""What all operators that aggregate have in common, with windows or without: settings, partial results, checks, lineage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.operators.aggregates.aggregates import Decomposition, decompose
+from dagster_operators.operators.relational.projection import from_columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregation(LogicalOperator):
+    """Rows that are grouped by keys.
+
+    Attributes:
+        keys: The key columns.
+        event_time: The input's event time.
+        aggregates: Output column and Spark SQL aggregate.
+    """
+
+    stateful: ClassVar[bool] = True
+    keys: tuple[str, ...]
+    event_time: str | None
+    aggregates: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def parts(self) -> Decomposition:
+        """The aggregates as partial results, how they merge, and how they end."""
+        return decompose(dict(self.aggregates), event_time=self.event_time)
+
+    def check(self, stream: StreamType, what: str) -> None:
+        """Raise unless it is an append stream with the columns that keys and aggregates use; ``what`` is for the error."""
+        if stream.updating:
+            raise SchemaError(f"{what} need an append stream, and this one is updating", operator=self.name)
+        self.require(stream, self.keys, "key_by")
+        for name, expression in self.aggregates:
+            self.require(stream, self.parts.columns[name], f"aggregate {name!r} = {expression!r}")
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        keys = {key: frozenset({(0, key)}) for key in self.keys}
+        return {**keys, **{name: from_columns(inputs[0], expression) for name, expression in self.aggregates}}

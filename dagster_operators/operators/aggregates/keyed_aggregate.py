@@ -1,0 +1,96 @@
+"""Aggregation per key without a window: an updating stream with one current row per key.
+
+The state holds runs of mergeable partial results. An epoch writes its new rows' partials as one run, then merges, for the keys
+it touched only, all that the state holds of them; those rows replace the keys' rows in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.graph.operator import StreamType
+from dagster_operators.operators.aggregates.aggregation import Aggregation
+from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedAggregate(Aggregation):
+    """One row per key, brought up to date by every epoch that has rows of the key."""
+
+    kind: ClassVar[str] = "keyed_aggregate"
+
+    @override
+    def config(self) -> dict[str, Any]:
+        return {"keys": list(self.keys), "event_time": self.event_time, "aggregates": dict(self.aggregates)}
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        self.check(inputs[0], "aggregates")
+        return StreamType((*self.keys, *dict(self.aggregates)), keys=self.keys)
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """Two jobs: partial results into the state, then the merge of the keys that changed."""
+        return AggregateKeys(self)
+
+
+class AggregateKeys(RelationalOperator):
+    """The lowering of :class:`KeyedAggregate`."""
+
+    states: ClassVar[tuple[StateTable, ...]] = (StateTable("partials"),)
+
+    def __init__(self, logical: KeyedAggregate) -> None:
+        self.logical = logical
+        self._parts = logical.parts
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        self._parts = self.logical.parts.for_rows(inputs[0])
+        partials = self._partials(inputs[0])
+        self._parts = self._parts.for_partials(partials)
+        return Analysis(self._finish(partials), {"partials": partials})
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        if inputs[0] is None:
+            return None
+        state = context.state(self.logical.name, "partials")
+        state.append(self._partials(inputs[0]))
+        new = state.read(lambda file: file.fresh)
+        old = state.read_with_keys_of_fresh(self.logical.keys)
+        state.fold(self._merge)
+        if new is None:
+            return None
+        return self._finish(new if old is None else new.unionByName(self._of_keys(old, new)))
+
+    def _of_keys(self, old: DataFrame, new: DataFrame) -> DataFrame:
+        if not self.logical.keys:
+            return old
+        from pyspark.sql import functions as F
+
+        keys = new.selectExpr(*map(quoted, self.logical.keys)).alias("new")
+        same = " AND ".join(f"old.{quoted(key)} <=> new.{quoted(key)}" for key in self.logical.keys)
+        return old.alias("old").join(keys, F.expr(same), "left_semi")
+
+    def _partials(self, frame: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        values = [F.expr(part.update).alias(part.column) for part in self._parts.partials]
+        return frame.groupBy(*map(quoted, self.logical.keys)).agg(*values)
+
+    def _merge(self, frame: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        values = [F.expr(part.merge).alias(part.column) for part in self._parts.partials]
+        return frame.groupBy(*map(quoted, self.logical.keys)).agg(*values)
+
+    def _finish(self, frame: DataFrame) -> DataFrame:
+        finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
+        return self._merge(frame).selectExpr(*map(quoted, self.logical.keys), *finals)

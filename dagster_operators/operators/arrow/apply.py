@@ -1,0 +1,269 @@
+"""Apply: an operator of the user's own as a node of the dataflow, and the batch operator it lowers to."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from dagster_operators.functions.content import digest_of
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.operators.arrow.arrow_operator import LATE, MAIN, REJECTS, REJECTS_COLUMNS, ArrowOperator, overrides
+from dagster_operators.operators.physical import Analysis, PhysicalOperator, StateTable
+from dagster_operators.types.arrow_schema import arrow_schema, schema_fields, spark_type
+from dagster_operators.types.ddl import parse_ddl
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+TIMERS = "timers_"
+"""The state table of an operator's timers; users' own cannot have the name, because theirs may not end with an underscore."""
+
+TIME = "time_"
+"""Its column with the time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apply(LogicalOperator):
+    """An :class:`~dagster_operators.operators.arrow.arrow_operator.ArrowOperator` in a dataflow.
+
+    Attributes:
+        arrow: The operator; copies of it do the work.
+        keys: For each input its key columns; empty tuples when the inputs are not keyed.
+    """
+
+    kind: ClassVar[str] = "apply"
+    batch: ClassVar[bool] = True
+    arrow: ArrowOperator
+    keys: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        for table in self.arrow.state:
+            if table.endswith("_") or not table.isidentifier():
+                raise PipelineError(
+                    f"{table!r} is no name for a state table", operator=self.name, remedy="use letters, digits, _ between"
+                )
+
+    @property
+    def stateful(self) -> bool:  # type: ignore[override]
+        """Whether its rows are shuffled, so that a stage has one such operator at most."""
+        return bool(self.keys[0]) or self.single
+
+    @property
+    def single(self) -> bool:
+        """Whether all rows go to one subtask: without keys, an operator with state, time or several inputs can have only one."""
+        hooks = ("handle_watermark", "handle_timer", "handle_tick", "handle_checkpoint", "on_start", "on_close")
+        acts = any(overrides(self.arrow, hook) for hook in hooks) or self.arrow.is_committing
+        return not self.keys[0] and (acts or bool(self.arrow.state) or len(self.keys) > 1)
+
+    @property
+    def holds_time(self) -> bool:
+        """Whether it says itself what its output watermark is."""
+        return overrides(self.arrow, "handle_watermark")
+
+    @cached_property
+    def code(self) -> str:
+        """A digest of the operator's class: its source and what that takes from outside."""
+        return digest_of(type(self.arrow))
+
+    @override
+    def config(self) -> dict[str, Any]:
+        kind = type(self.arrow)
+        shown = {key: _plain(value) for key, value in self.arrow.display().items()}
+        states = {name: table.config() for name, table in self.arrow.state.items()}
+        found: dict[str, Any] = {"operator": f"{kind.__module__}.{kind.__qualname__}", "config": shown, "code": self.code}
+        if any(self.keys):
+            found["keys"] = list(self.keys[0])
+        if states:
+            found["state"] = states
+        return found
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        for stream, keys in zip(inputs, self.keys, strict=True):
+            if stream.updating:
+                raise SchemaError(
+                    "the operator needs append streams, and this one is updating",
+                    operator=self.name,
+                    remedy="apply it before the aggregate, or to the aggregate of a window",
+                )
+            self.require(stream, keys, "key_by")
+        if len({len(keys) for keys in self.keys}) > 1:
+            raise SchemaError("the inputs have different numbers of keys", operator=self.name, remedy="key all by the same")
+        return self._types(inputs)[MAIN]
+
+    @override
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return {port: kind for port, kind in self._types(inputs).items() if port != MAIN}
+
+    def _types(self, inputs: Sequence[StreamType]) -> dict[str, StreamType]:
+        """What is known of the outputs while types are not: the names of columns, if the operator can name them already."""
+        import pyarrow as pa
+
+        columns: dict[str, tuple[str, ...] | None] = {MAIN: None}
+        try:
+            guesses = [pa.schema([(name, pa.null()) for name in stream.columns or ()]) for stream in inputs]
+            declared = self.arrow.output_schema(*guesses)
+        except Exception:  # noqa: BLE001 - it needs the types: then its columns are known once the pipeline is planned
+            declared = None
+        if isinstance(declared, str | pa.Schema | Mapping):
+            columns = {port: _names(schema) for port, schema in by_port(declared, self.name).items()}
+        time = self.arrow.event_time or inputs[0].event_time
+        types = {port: _with_time(names, time) for port, names in columns.items()}
+        return {**types, LATE: replace(inputs[0], settled=False), REJECTS: StreamType(("record", "reason"))}
+
+    @override
+    def chains_after(self, before: LogicalOperator) -> bool:
+        if not before.batch:
+            return True
+        if not isinstance(before, Apply) or before.holds_time:  # held times count for all subtasks, so they go by the manifest
+            return False
+        return before.keys[0] == self.keys[0] and before.single == self.single and len(self.keys) == 1
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        everything = frozenset((index, column) for index, stream in enumerate(inputs) for column in stream.columns or ())
+        same = {
+            column: frozenset((index, column) for index, stream in enumerate(inputs) if column in (stream.columns or ()))
+            for column in self._types(inputs)[MAIN].columns or ()
+        }
+        return {column: origins or everything for column, origins in same.items()}
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> BatchOperator:
+        """Itself, behind a shuffle by key group."""
+        return BatchOperator(self)
+
+
+class BatchOperator(PhysicalOperator):
+    """A physical operator of the batch kind: Python over Arrow batches in the engine's workers.
+
+    Args:
+        logical: What it was lowered from.
+
+    Attributes:
+        inputs: The schemas of its inputs, once it was analysed.
+        ports: The schemas of its outputs by port, once it was analysed.
+        declared: Its state tables, that of its timers included, once it was analysed.
+    """
+
+    def __init__(self, logical: Apply) -> None:
+        self.logical = logical
+        self.inputs: tuple[pa.Schema, ...] = ()
+        self.ports: Mapping[str, pa.Schema] = {}
+        self.declared: Mapping[str, Any] = dict(logical.arrow.state)
+
+    @property
+    def states(self) -> tuple[StateTable, ...]:  # type: ignore[override]
+        """Those that the operator declares, and that of its timers."""
+        timers = (TIMERS,) if overrides(self.logical.arrow, "handle_timer") else ()
+        return tuple(StateTable(name) for name in (*self.logical.arrow.state, *timers))
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        session = inputs[0].sparkSession
+        self.inputs = tuple(arrow_schema(_ddl(frame)) for frame in inputs)
+        self.ports = ports_of(self.logical, self.inputs)
+        self.declared = declared_state(self.logical, self.inputs)
+        rows: list[tuple[Any, ...]] = []
+        frames = {port: session.createDataFrame(rows, _as_ddl(schema)) for port, schema in self.ports.items()}
+        states = {name: session.createDataFrame(rows, table.stored_ddl) for name, table in self.declared.items()}
+        return Analysis(frames[MAIN], states, frames)
+
+
+def by_port(declared: Any, operator: str) -> Mapping[str, Any]:
+    """What ``output_schema`` returned, as a schema for each port."""
+    if not isinstance(declared, Mapping):
+        return {MAIN: declared}
+    reserved = {LATE, REJECTS} & declared.keys()
+    if not declared or reserved:
+        told = f"has a port {min(reserved)!r}, which every operator has" if reserved else "names no output"
+        raise SchemaError(f"output_schema {told}", operator=operator, remedy="name the first output 'main', others as you like")
+    first = next(iter(declared))
+    return {MAIN: declared[first], **{port: schema for port, schema in declared.items() if port != first}}
+
+
+def ports_of(logical: Apply, inputs: Sequence[pa.Schema]) -> dict[str, pa.Schema]:
+    """The schemas of an operator's ports for inputs of these schemas.
+
+    Raises:
+        SchemaError: ``output_schema`` failed or returned no schema.
+    """
+    try:
+        declared = logical.arrow.output_schema(*inputs)
+    except OperatorsError:
+        raise
+    except Exception as error:
+        raise SchemaError(
+            f"output_schema raised {type(error).__name__}: {error}", operator=logical.name, remedy="correct it"
+        ) from error
+    found = {port: arrow_schema(schema) for port, schema in by_port(declared, logical.name).items()}
+    return {**found, LATE: inputs[0], REJECTS: arrow_schema(REJECTS_COLUMNS)}
+
+
+def routing_types(logical: Apply, inputs: Sequence[pa.Schema]) -> list[str]:
+    """The Spark types that key columns are hashed as: a state table's, where one has the column, else the first input's."""
+    found = []
+    for key in logical.keys[0]:
+        declared = (field.type for table in logical.arrow.state.values() for field in table.fields if field.name == key)
+        found.append(next(declared, None) or spark_type(inputs[0].field(key).type))
+    return found
+
+
+def declared_state(logical: Apply, inputs: Sequence[pa.Schema]) -> dict[str, Any]:
+    """The operator's state tables, with that of its timers; their types are checked.
+
+    Raises:
+        SchemaError: A key's type does not fit its stream's, or cannot be stored.
+    """
+    from dagster_operators.graph.state_tables import TimeState
+
+    found: dict[str, Any] = dict(logical.arrow.state)
+    if overrides(logical.arrow, "handle_timer"):
+        keys = [f"{_quoted(key)} {kind}" for key, kind in zip(logical.keys[0], routing_types(logical, inputs), strict=True)]
+        found[TIMERS] = TimeState(", ".join([*keys, f"{TIME} timestamp"]), TIME, key=logical.keys[0])
+    for table in found.values():
+        table.check_types()
+    return found
+
+
+def fresh(operator: ArrowOperator) -> ArrowOperator:
+    """A copy for a subtask of its own."""
+    return copy.deepcopy(operator)
+
+
+def _with_time(columns: tuple[str, ...] | None, time: str | None) -> StreamType:
+    return StreamType(columns, time if columns is None or time in columns else None)
+
+
+def _names(schema: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in parse_ddl(schema)) if isinstance(schema, str) else tuple(schema.names)
+
+
+def _ddl(frame: DataFrame) -> str:
+    return ", ".join(f"{_quoted(field.name)} {field.dataType.simpleString()}" for field in frame.schema.fields)
+
+
+def _as_ddl(schema: pa.Schema) -> str:
+    return ", ".join(f"{_quoted(field.name)} {field.type}" for field in schema_fields(schema))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _plain(value: Any) -> Any:
+    """A setting as explain and the fingerprint have it: by value where it is plain, else by its digest."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return f"{type(value).__name__} {digest_of(value)}"

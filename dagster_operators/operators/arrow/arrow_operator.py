@@ -1,0 +1,136 @@
+"""What a user derives an operator of their own from: Python over Arrow record batches, with state and time.
+
+The hooks and their names are those of Arroyo's ``ArrowOperator``. An epoch is one pass: ``on_start``, the batches of the epoch,
+the timers and ticks that are due, ``handle_watermark``, ``handle_checkpoint``, ``on_close``; each subtask is a fresh copy of the
+operator, and what is to last from epoch to epoch belongs into ``state``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dagster_operators.graph.state_tables import StateTable
+    from dagster_operators.operators.arrow.operator_context import Collector, OperatorContext
+
+Schema: TypeAlias = "str | pa.Schema"
+"""Column names and types, as Spark DDL or an Arrow schema."""
+
+OnError: TypeAlias = Literal["fail", "retry", "reject"]
+"""What becomes of an epoch when user code raises: it fails for good, the step is retried, or the rows go to ``rejects``."""
+
+MAIN: Final = "main"
+"""The port of the main output."""
+
+LATE: Final = "late"
+"""The port of rows that came too late."""
+
+REJECTS: Final = "rejects"
+"""The port of rows that the operator could not work on."""
+
+REJECTS_COLUMNS: Final = "record string, reason string"
+"""The schema of that port: the row as JSON, and why it was rejected."""
+
+CloseReason: TypeAlias = Literal["end_of_data", "stop"]
+"""Why a subtask ends: no row will ever come again, or the epoch is over."""
+
+
+class ArrowOperator:
+    """An operator over Arrow record batches.
+
+    Derive, override :meth:`output_schema` and :meth:`process_batch` (or :meth:`process_batch_index` for several inputs), declare
+    ``state``, and use it with ``stream.key_by(...).apply(MyOperator())``. Rows of one key always meet in one subtask, in no
+    particular order. An instance's attributes are its configuration: set them in ``__init__`` and do not change them later, since
+    every subtask of every epoch starts from a copy.
+
+    Attributes:
+        name: How the operator is called in errors, explain and the ledger, and what its state is addressed by.
+        state: Its state tables by name (``KeyedState``, ``TimeState``, ``GlobalState``, ``ListState``).
+        event_time: The output's event-time column; by default the input's, if the output has a column of that name.
+        tick_interval: How often :meth:`handle_tick` is called while an epoch runs, by the clock on the wall, for example ``"1
+            second"``; it is called at the end of the epoch in any case. None: never.
+        on_error: What becomes of the epoch when a hook raises, for all exceptions or by type. ``reject`` sends the rows of the
+            batch that cannot be processed one by one to ``stream.rejects()``, so such a hook must raise before it changes state.
+        is_committing: Whether :meth:`handle_commit` is to be called once the epoch is decided.
+
+    Example:
+        >>> import pyarrow as pa, pyarrow.compute as pc
+        >>> class Shout(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return "word string"
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(pa.table({"word": pc.utf8_upper(batch["word"])}))
+        >>> from dagster_operators.testing import OperatorHarness
+        >>> with OperatorHarness(Shout(), "word string") as harness:
+        ...     harness.process([{"word": "hi"}])
+        ...     harness.rows()
+        [{'word': 'HI'}]
+    """
+
+    name: str | None = None
+    state: Mapping[str, StateTable] = {}
+    event_time: str | None = None
+    tick_interval: str | None = None
+    on_error: OnError | Mapping[type[Exception], OnError] = "fail"
+    is_committing: ClassVar[bool] = False
+
+    def output_schema(self, *inputs: pa.Schema) -> Schema | Mapping[str, Schema]:
+        """The schema of the output for inputs of these schemas; for several outputs by port, ``main`` being the first stream."""
+        raise NotImplementedError(f"{type(self).__name__} needs output_schema(self, {', '.join(['input'] * len(inputs))})")
+
+    def on_start(self, ctx: OperatorContext) -> None:
+        """Called before anything else in a subtask."""
+
+    def process_batch(self, batch: pa.RecordBatch, ctx: OperatorContext, out: Collector) -> None:
+        """Work on a batch of rows of the only input."""
+        raise NotImplementedError(f"{type(self).__name__} needs process_batch(self, batch, ctx, out)")
+
+    def process_batch_index(self, index: int, batch: pa.RecordBatch, ctx: OperatorContext, out: Collector) -> None:  # noqa: ARG002
+        """Work on a batch of the input with this index; by default :meth:`process_batch`."""
+        self.process_batch(batch, ctx, out)
+
+    def handle_watermark(self, watermark: int, ctx: OperatorContext, out: Collector) -> int | None:  # noqa: ARG002
+        """Called once all rows of the epoch are processed, with the input's new watermark (microseconds since 1970).
+
+        Returns:
+            The watermark of the output: the same, a smaller one while rows that are held back may still be sent out, or None to
+            leave it where it is.
+        """
+        return watermark
+
+    def handle_timer(self, time: int, keys: pa.Table, ctx: OperatorContext, out: Collector) -> None:
+        """Called when the watermark has passed a time for which ``ctx.timers`` was set, with the keys it was set for."""
+
+    def handle_tick(self, tick: int, ctx: OperatorContext, out: Collector) -> None:
+        """Called every ``tick_interval``; ``tick`` counts from 0 in each epoch."""
+
+    def handle_checkpoint(self, epoch: int, ctx: OperatorContext, out: Collector) -> None:
+        """Called before the epoch's state is written; may still put out rows and change state."""
+
+    def handle_commit(self, epoch: int, commit_data: Mapping[str, Any], ctx: OperatorContext) -> None:
+        """Called after the decision, in the committing process, with what the subtasks gave to ``ctx.commit`` (by subtask).
+
+        It may be called more than once for an epoch and must then do nothing.
+        """
+
+    def on_close(self, reason: CloseReason, ctx: OperatorContext, out: Collector) -> None:
+        """Called at the end of the subtask: ``end_of_data`` when no row will ever come again, else ``stop``."""
+
+    def display(self) -> Mapping[str, Any]:
+        """What explain shows of the operator: by default its attributes."""
+        return {key: value for key, value in vars(self).items() if key != "state"}
+
+
+def overrides(operator: ArrowOperator, hook: str) -> bool:
+    """Whether the operator's class has a hook of its own."""
+    return getattr(type(operator), hook) is not getattr(ArrowOperator, hook)
+
+
+def action_for(operator: ArrowOperator, error: Exception) -> OnError:
+    """What the operator wants to become of an epoch in which a hook raised this."""
+    if isinstance(operator.on_error, str):
+        return operator.on_error
+    return next((action for kind, action in operator.on_error.items() if isinstance(error, kind)), "fail")

@@ -1,0 +1,143 @@
+"""Lookup: rows joined with a static or slowly changing table, which is read as it was when the epoch began."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from typing_extensions import override
+
+from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.expressions import columns_of, parse_ddl
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, quoted
+from dagster_operators.operators.relational.projection import named
+from dagster_operators.operators.relational.source import Described
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double", "decimal"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup(LogicalOperator):
+    """Adds columns of the lookup table's row with the same key.
+
+    Attributes:
+        connector: The table to look up in; pinned when the epoch begins, so a retry sees the same.
+        on: Pairs of (stream column, lookup column) that must be equal; null equals nothing.
+        columns: What to add, as ``expression`` or ``expression AS name`` over the lookup's columns; None: all but the keys.
+        how: ``left`` keeps rows without a match (with nulls), ``inner`` leaves them out.
+    """
+
+    kind: ClassVar[str] = "lookup"
+    connector: Described
+    on: tuple[tuple[str, str], ...]
+    columns: tuple[str, ...] | None = None
+    how: Literal["left", "inner"] = "left"
+
+    @override
+    def config(self) -> dict[str, Any]:
+        return {
+            "connector": self.connector.config(),
+            "on": [list(pair) for pair in self.on],
+            "columns": None if self.columns is None else list(self.columns),
+            "how": self.how,
+        }
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        stream = inputs[0]
+        if self.how not in ("left", "inner"):
+            raise PipelineError(f"a lookup cannot be {self.how!r}", operator=self.name, remedy="use 'left' or 'inner'")
+        if stream.updating:
+            raise SchemaError("lookup needs an append stream, and this one is updating", operator=self.name)
+        self.require(stream, [left for left, _ in self.on], "lookup")
+        added = self._added()
+        if added is None or stream.columns is None:
+            return StreamType(None, stream.event_time)
+        return StreamType((*stream.columns, *added), stream.event_time)
+
+    def _added(self) -> list[str] | None:
+        declared = self.connector.declared_schema
+        known = None if declared is None else StreamType(tuple(field.name for field in parse_ddl(declared)))
+        if known is not None:
+            self.require(known, [right for _, right in self.on], "the lookup table")
+        if self.columns is not None:
+            return [self._name(known, text) for text in self.columns]
+        if known is None or known.columns is None:
+            return None
+        keys = {right.lower() for _, right in self.on}
+        return [column for column in known.columns if column.lower() not in keys]
+
+    def _name(self, known: StreamType | None, text: str) -> str:
+        expression, name = named(text)
+        if known is not None:
+            self.require(known, columns_of(expression), f"{text!r} of the lookup table")
+        if name is None:
+            raise SchemaError(f"the expression {text!r} has no name", operator=self.name, remedy=f"write {text!r} AS name")
+        return name
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        looked_up = {name: frozenset((0, left) for left, _ in self.on) for name in self._added() or ()}
+        return {**same_columns(inputs[0]), **looked_up}
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """Spark's join; Spark broadcasts a small lookup table by itself."""
+        return JoinPinned(self)
+
+
+@dataclass(frozen=True)
+class JoinPinned(RelationalOperator):
+    """The lowering of :class:`Lookup`: its second input at analysis is the lookup table."""
+
+    logical: Lookup
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        self._check_keys(*inputs)
+        return Analysis(self._join(*inputs))
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        return None if inputs[0] is None else self._join(inputs[0], context.pinned(self.logical.name))
+
+    def _check_keys(self, rows: DataFrame, table: DataFrame) -> None:
+        """A key of another kind would be cast, and fail or match nothing while the epoch runs."""
+        for left, right in self.logical.on:
+            kinds = [_kind(frame, column) for frame, column in ((rows, left), (table, right))]
+            if None not in kinds and kinds[0] != kinds[1]:
+                raise SchemaError(
+                    f"the key {left!r} is a {kinds[0]}, and {right!r} of the lookup table is a {kinds[1]}",
+                    column=left,
+                    remedy="cast it before the lookup: with_columns(key='CAST(... AS ...)')",
+                )
+
+    def _join(self, rows: DataFrame, table: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        lookup = self.logical
+        keys = [f"{quoted(right)} AS `__key_{position}`" for position, (_, right) in enumerate(lookup.on)]
+        if lookup.columns is None:
+            names = {right.lower() for _, right in lookup.on}
+            chosen = [quoted(column) for column in table.columns if column.lower() not in names]
+        else:
+            parsed = [named(text) for text in lookup.columns]
+            chosen = [f"{expression} AS {quoted(name or expression)}" for expression, name in parsed]
+        right = table.selectExpr(*keys, *chosen)
+        same = " AND ".join(f"{quoted(left)} = `__key_{position}`" for position, (left, _) in enumerate(lookup.on))
+        joined = rows.join(right, F.expr(same), lookup.how)
+        return joined.drop(*(f"__key_{position}" for position in range(len(lookup.on))))
+
+
+def _kind(frame: DataFrame, column: str) -> str | None:
+    """The type of a column, numbers being one kind; None if there is no such column."""
+    kinds = [field.dataType for field in frame.schema.fields if field.name.lower() == column.lower()]
+    if not kinds:
+        return None
+    name = kinds[0].typeName()
+    return "number" if name in _NUMBERS else name

@@ -1,0 +1,198 @@
+"""Joins of two streams within windows: rows of both sides wait until their window closes, and are then joined once.
+
+The state holds the rows of each side by pane; files of which every window has closed leave it unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
+
+from typing_extensions import override
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.operators.joins.join_columns import (
+    ONE_SIDED,
+    HowInWindows,
+    JoinColumns,
+    check_key_kinds,
+    check_sides,
+    equal_keys,
+    from_either,
+    join_columns,
+    merged_keys,
+    side_rows,
+)
+from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
+from dagster_operators.operators.windows.window_aggregate import PANE
+from dagster_operators.operators.windows.window_rows import InputWindow, WindowRows, rows_of
+from dagster_operators.operators.windows.windows import Window
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+SIDES = ("left", "right")
+_BOUNDS = (WINDOW_START, WINDOW_END)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowJoin(LogicalOperator):
+    """The pairs of rows that have the same key and a window in common, once for each such window, when it closes.
+
+    Attributes:
+        keys: The left side's key columns.
+        right_keys: The right side's.
+        window: The windows of both sides.
+        event_times: The columns with the event time of each side.
+        how: Which rows come out without a partner; or only the left side's, with or without one.
+        columns: What to hand on of both sides besides the keys; None for everything.
+    """
+
+    kind: ClassVar[str] = "window_join"
+    stateful: ClassVar[bool] = True
+    keys: tuple[str, ...]
+    right_keys: tuple[str, ...]
+    window: Window | InputWindow
+    event_times: tuple[str, str]
+    how: HowInWindows = "inner"
+    columns: tuple[str, ...] | None = None
+
+    @override
+    def config(self) -> dict[str, Any]:
+        return {
+            "keys": list(self.keys),
+            "right_keys": list(self.right_keys),
+            "window": self.window.config(),
+            "event_times": list(self.event_times),
+            "how": self.how,
+            "columns": None if self.columns is None else list(self.columns),
+        }
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        check_sides(self, inputs, (self.keys, self.right_keys), self.how, get_args(HowInWindows))
+        if isinstance(self.window, InputWindow) and self.event_times[0] != self.event_times[1]:
+            raise PipelineError(
+                "the windows of one side are sessions, those of the other are not", operator=self.name,
+                remedy="put both into the same windows before the join",
+            )  # fmt: skip
+        left, right = (stream.columns for stream in inputs)
+        if left is None or right is None:
+            return StreamType(None, self._event_time, settled=True)
+        return StreamType(self.joined((left, right)).output, self._event_time, settled=True)
+
+    @property
+    def _event_time(self) -> str:
+        """Windows come out with their start as event time; those that rows carry with what these had."""
+        return WINDOW_START if isinstance(self.window, Window) else self.event_times[0]
+
+    def joined(self, inputs: Sequence[Sequence[str]]) -> JoinColumns:
+        """The output's columns for inputs with these columns."""
+        hidden = _BOUNDS if isinstance(self.window, InputWindow) else ()
+        keys, sides = (self.keys, self.right_keys), inputs
+        if self.how in ONE_SIDED:
+            sides = (inputs[0], ())
+        return join_columns(self, sides, keys=keys, own=_BOUNDS, hidden=hidden, chosen=self.columns)
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        times = frozenset(enumerate(self.event_times))
+        return self.joined([stream.columns or () for stream in inputs]).lineage(times)
+
+    @override
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return {f"late_{side}": stream for side, stream in zip(SIDES, inputs, strict=True)}
+
+    @override
+    def side_lineage(self, port: str, inputs: Sequence[StreamType]) -> Lineage:
+        number = SIDES.index(port.removeprefix("late_"))
+        return {column: frozenset({(number, column)}) for column in inputs[number].columns or ()}
+
+    @override
+    def watermark(self, inputs: int) -> int:
+        return self.window.output_watermark(inputs)
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """A job for each side's new rows into the state, then the join of what closes."""
+        return JoinWindows(self)
+
+
+class JoinWindows(RelationalOperator):
+    """The lowering of :class:`WindowJoin`."""
+
+    states: ClassVar[tuple[StateTable, ...]] = tuple(StateTable(side, range_column=PANE) for side in SIDES)
+
+    def __init__(self, logical: WindowJoin) -> None:
+        self.logical = logical
+        self._waiting: list[WindowRows] = [rows_of(logical.window, time) for time in logical.event_times]
+        self._columns = JoinColumns((), (), (), ())
+        self._schemas: list[StructType] = []
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        self._columns = self.logical.joined([frame.columns for frame in inputs])
+        check_key_kinds(self._columns, *inputs)
+        sides = [self._kept(number, self._waiting[number].panes(frame)) for number, frame in enumerate(inputs)]
+        closing = [
+            waiting.windows(side, MIN_WATERMARK, MAX_WATERMARK) for waiting, side in zip(self._waiting, sides, strict=True)
+        ]
+        self._schemas = [frame.schema for frame in closing]
+        late = {f"late_{side}": frame for side, frame in zip(SIDES, inputs, strict=True)}
+        return Analysis(self._join(*closing), dict(zip(SIDES, sides, strict=True)), late)
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        name = self.logical.name
+        begin = context.watermark_begin(name)
+        states = [context.state(name, side) for side in SIDES]
+        for number, (state, waiting, frame) in enumerate(zip(states, self._waiting, inputs, strict=True)):
+            if frame is not None:
+                on_time = waiting.on_time(context, name, f"late_{SIDES[number]}", waiting.panes(frame), begin)
+                state.append(self._kept(number, on_time))
+        end = context.watermark_end(name)
+        closing = [waiting.closing(state, begin, end) for waiting, state in zip(self._waiting, states, strict=True)]
+        for state, waiting in zip(states, self._waiting, strict=True):
+            waiting.tidy(state, end)
+        nothing = [side for side, rows in zip(SIDES, closing, strict=True) if rows is None]
+        if len(nothing) == len(SIDES) or set(nothing) & _NEEDED[self.logical.how]:
+            return None
+        empty = [context.session.createDataFrame([], schema) for schema in self._schemas]
+        left, right = (empty[number] if rows is None else rows for number, rows in enumerate(closing))
+        return self._join(left, right)
+
+    def _kept(self, number: int, panes: DataFrame) -> DataFrame:
+        """What the state holds of a side's rows."""
+        keys = [pair[number] for pair in self._columns.keys]
+        values = (self._columns.left, self._columns.right)[number]
+        bounds = _BOUNDS if isinstance(self.logical.window, InputWindow) else ()
+        return side_rows(panes, SIDES[number], keys, values, [PANE, *bounds])
+
+    def _join(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        sides = []
+        for side, frame in zip(SIDES, (left, right), strict=True):
+            renamed = frame.withColumnRenamed(WINDOW_START, f"__{side}_start").withColumnRenamed(WINDOW_END, f"__{side}_end")
+            sides.append(renamed)
+        same = [*equal_keys(len(self._columns.keys)), "__left_start = __right_start", "__left_end = __right_end"]
+        how = self.logical.how
+        joined = sides[0].join(sides[1], F.expr(" AND ".join(same)), f"left_{how}" if how in ONE_SIDED else how)
+        bounds = [f"{from_either('start', how)} AS {WINDOW_START}", f"{from_either('end', how)} AS {WINDOW_END}"]
+        return joined.selectExpr(*merged_keys(self._columns, how), *bounds, *map(quoted, self._columns.values))
+
+
+_NEEDED: dict[HowInWindows, set[str]] = {
+    "inner": {"left", "right"},
+    "left": {"left"},
+    "right": {"right"},
+    "full": set(),
+    "semi": {"left", "right"},
+    "anti": {"left"},
+}
+"""The sides without whose rows nothing comes out."""

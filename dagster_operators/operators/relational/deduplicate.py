@@ -1,0 +1,249 @@
+"""One row per key: the first, as an append stream, or the last, as an updating table.
+
+The first row of a key is only known once no earlier one can come, so with an event time it comes out when the watermark has
+passed it. Rows wait in one state table until then; another remembers the keys that are out, for ever or for as long as a row
+within ``within`` can still be a duplicate of them. (Flink's keep-first by row time waits likewise.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.operators.physical import (
+    Analysis,
+    RelationalOperator,
+    Rows,
+    RunFile,
+    StageContext,
+    StateRuns,
+    StateTable,
+    quoted,
+)
+from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
+from dagster_operators.operators.relational.top_per_key import FirstRowsOfKeys
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TIME = "__time"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeduplicateFirst(LogicalOperator):
+    """The first row of each key.
+
+    Attributes:
+        keys: The key columns.
+        event_time: Orders the rows; without one the first row is that of the first epoch that has the key.
+        within: After how long a key is new again, microseconds; None: never.
+    """
+
+    kind: ClassVar[str] = "deduplicate"
+    stateful: ClassVar[bool] = True
+    keys: tuple[str, ...]
+    event_time: str | None
+    within: int | None = None
+
+    @override
+    def config(self) -> dict[str, Any]:
+        return {"keys": list(self.keys), "keep": "first", "event_time": self.event_time, "within": self.within}
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        check_input(self, inputs[0], self.keys)
+        if self.within is not None and self.within <= 0:
+            raise PipelineError(
+                f"within must be more than nothing, not {format_duration(self.within)}", operator=self.name,
+                remedy="write within='1 day', say",
+            )  # fmt: skip
+        if self.within is not None and self.event_time is None:
+            raise SchemaError("within= needs an event time, and the stream has none", operator=self.name, remedy=_TIMELESS)
+        return replace(inputs[0], settled=False)  # with within=, rows come out that the watermark has passed long ago
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        return same_columns(inputs[0])
+
+    @override
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return {"late": inputs[0]} if self.within is not None else {}
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """Three jobs: rows that wait and keys that are out into the state, and the rows that come out."""
+        return FirstOfKeys(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeduplicateLast(LogicalOperator):
+    """The last row of each key by event time, brought up to date by every epoch that has rows of the key.
+
+    Attributes:
+        keys: The key columns.
+        event_time: Orders the rows.
+    """
+
+    kind: ClassVar[str] = "deduplicate"
+    stateful: ClassVar[bool] = True
+    keys: tuple[str, ...]
+    event_time: str | None
+
+    @override
+    def config(self) -> dict[str, Any]:
+        return {"keys": list(self.keys), "keep": "last", "event_time": self.event_time}
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        stream = inputs[0]
+        check_input(self, stream, self.keys)
+        if self.event_time is None:
+            raise SchemaError(
+                "the last row of a key needs an event time, and the stream has none", operator=self.name, remedy=_TIMELESS
+            )
+        rest = None if stream.columns is None else [column for column in stream.columns if column not in self.keys]
+        return StreamType(None if rest is None else (*self.keys, *rest), keys=self.keys)
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        return same_columns(inputs[0])
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """The first row of each key from the end of time."""
+        order = (OrderItem(quoted(self.event_time or ""), descending=True, nulls_first=False),)
+        return FirstRowsOfKeys(self.name, keys=self.keys, order=order, n=1, event_time=self.event_time)
+
+
+_TIMELESS = "give the source event_time=..., and hand that column on unchanged"
+
+
+def check_input(operator: LogicalOperator, stream: StreamType, keys: Sequence[str]) -> None:
+    """Raise unless an append stream has these keys."""
+    if stream.updating:
+        raise PipelineError(
+            "deduplicate needs an append stream, and this one is updating: it has one row per key already", operator=operator.name
+        )
+    operator.require(stream, keys, "key_by")
+
+
+class FirstOfKeys(RelationalOperator):
+    """The lowering of :class:`DeduplicateFirst`.
+
+    Which rows come out of all that are on time is defined per key: walk through them by event time, and keep a row if no row kept
+    before is nearer than ``within``. A row is on time while a row that was kept may still be nearer than that to one that is to
+    come, so a row after its time cannot come out twice.
+    """
+
+    states: ClassVar[tuple[StateTable, ...]] = (StateTable("waiting", range_column=TIME), StateTable("seen", range_column=TIME))
+
+    def __init__(self, logical: DeduplicateFirst) -> None:
+        self.logical = logical
+        self._keys = list(map(quoted, logical.keys))
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        waiting = self._timed(inputs[0])
+        late = {"late": inputs[0]} if self.logical.within is not None else {}
+        return Analysis(inputs[0], {"waiting": waiting, "seen": self._kept(waiting)}, late)
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        name, timeless = self.logical.name, self.logical.event_time is None
+        begin = MIN_WATERMARK if timeless else context.watermark_begin(name)
+        waiting, seen = context.state(name, "waiting"), context.state(name, "seen")
+        if inputs[0] is not None:
+            waiting.append(self._on_time(context, self._timed(inputs[0]), begin))
+        end = MAX_WATERMARK if timeless else context.watermark_end(name)
+        rows = self._decided(waiting, begin, end)
+        waiting.drop(lambda file: file.high is not None and file.high < end)
+        waiting.fold(lambda frame: self._first(_from(frame, end)))
+        out = None
+        if rows is not None:
+            seen.append(self._kept(self._unseen(rows, seen.read(lambda _: True))))
+            kept = seen.read(lambda file: file.fresh)
+            out = None if kept is None else self._first(self._join(rows, kept, [f"one.{TIME} = other.{TIME}"], "left_semi"))
+        self._forget(seen, end)
+        return None if out is None else out.drop(TIME)
+
+    def _timed(self, frame: DataFrame) -> DataFrame:
+        time = self.logical.event_time
+        value = "0L" if time is None else f"unix_micros(CAST({quoted(time)} AS TIMESTAMP))"
+        return frame.selectExpr(f"{value} AS {TIME}", "*")  # first, since only the first columns of a file have statistics
+
+    def _on_time(self, context: StageContext, rows: DataFrame, begin: int) -> DataFrame:
+        within, name = self.logical.within, self.logical.name
+        if self.logical.event_time is None:
+            return rows
+        late = f"{TIME} IS NULL"  # which only a transform can bring about
+        if within is not None and begin != MIN_WATERMARK:
+            late = "true" if begin == MAX_WATERMARK else f"{late} OR {TIME} <= {begin - within}L"
+        if within is not None:
+            context.put_out(name, "late", lambda: rows.filter(late).drop(TIME))
+        return context.count_late(name, rows, late).filter(f"NOT ({late})")
+
+    def _decided(self, waiting: StateRuns, begin: int, end: int) -> Rows:
+        """The rows whose time came in this epoch; those of earlier epochs before its beginning were decided there."""
+        if end == MIN_WATERMARK:
+            return None
+        new = waiting.read(lambda file: file.fresh and _begins_before(file, end))
+        old = waiting.read(lambda file: not file.fresh and _begins_before(file, end))
+        rows = None if old is None else _from(old, begin)
+        if new is not None:
+            rows = new if rows is None else new.unionByName(rows)
+        return rows if rows is None or end == MAX_WATERMARK else rows.filter(f"{TIME} < {end}L")
+
+    def _unseen(self, rows: DataFrame, seen: Rows) -> DataFrame:
+        """The rows that are no duplicates of rows that are out."""
+        if seen is None:
+            return rows
+        near = [] if self.logical.within is None else [f"abs(one.{TIME} - other.{TIME}) < {self.logical.within}L"]
+        return self._join(rows, seen, near, "left_anti")
+
+    def _kept(self, rows: DataFrame) -> DataFrame:
+        """The keys and times of the rows that are kept when one walks through the rows of each key by time."""
+        from pyspark.sql import functions as F
+
+        grouped = rows.groupBy(*self._keys)
+        if self.logical.within is None:
+            return grouped.agg(F.expr(f"min({TIME})").alias(TIME)).selectExpr(TIME, *self._keys)
+        keep = f"CASE WHEN size(a) = 0 OR t - element_at(a, -1) >= {self.logical.within}L THEN concat(a, array(t)) ELSE a END"
+        walk = f"aggregate(sort_array(collect_set({TIME})), CAST(array() AS ARRAY<BIGINT>), (a, t) -> {keep})"
+        return grouped.agg(F.expr(walk).alias("__kept")).selectExpr(f"explode(__kept) AS {TIME}", *self._keys)
+
+    def _first(self, rows: DataFrame) -> DataFrame:
+        """The rows that may come out: of each key the first, or, if it can be new again, the first of each moment."""
+        groups = self._keys if self.logical.within is None else [*self._keys, TIME]
+        return first_rows(rows, groups, (), self.logical.event_time, 1).drop(NUMBER)
+
+    def _forget(self, seen: StateRuns, end: int) -> None:
+        """Let go of keys that no row that is still on time can be a duplicate of."""
+        if self.logical.within is None or end == MIN_WATERMARK:
+            seen.fold(lambda rows: rows)
+            return
+        horizon = end - 2 * self.logical.within
+        seen.drop(lambda file: file.high is not None and file.high <= horizon)
+        seen.fold(lambda rows: rows.filter(f"{TIME} > {horizon}L"))
+
+    def _join(self, rows: DataFrame, others: DataFrame, conditions: list[str], how: str) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        same = [f"one.{key} <=> other.{key}" for key in self._keys]
+        return rows.alias("one").join(others.alias("other"), F.expr(" AND ".join([*same, *conditions]) or "true"), how)
+
+
+def _begins_before(file: RunFile, watermark: int) -> bool:
+    return file.low is None or file.low < watermark
+
+
+def _from(rows: DataFrame, watermark: int) -> DataFrame:
+    """The rows that a watermark has not passed."""
+    if watermark in (MIN_WATERMARK, MAX_WATERMARK):
+        return rows if watermark == MIN_WATERMARK else rows.filter("false")
+    return rows.filter(f"{TIME} >= {watermark}L")

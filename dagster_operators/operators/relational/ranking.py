@@ -1,0 +1,117 @@
+"""A total order of rows: by what the user says, then by event time, then by all columns, so that ties are never left to chance.
+
+Rows that are equal in all of this are the same row, and it does not matter which is which. So "the first n rows of each group" is
+a mergeable partial result: the first n of the first n of any pieces are the first n of all. The same holds where rows that are
+equal in what the user says share their place, and all that share one of the first n places are wanted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.expressions import parse_alias, tokens_of
+from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
+from dagster_operators.operators.physical import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NUMBER = "__number"
+"""The column with a row's place in its group, from 1."""
+
+_DIRECTION = re.compile(r"(?is)^(?P<what>.*?)(?:\s+(?P<way>ASC|DESC))?(?:\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*$")
+_UNORDERED = ("map", "variant")
+
+
+@dataclass(frozen=True)
+class OrderItem:
+    """One expression to order by.
+
+    Attributes:
+        expression: Spark SQL.
+        descending: Largest first.
+        nulls_first: Where nulls go; as in Spark they are the smallest values unless the user says otherwise.
+    """
+
+    expression: str
+    descending: bool = False
+    nulls_first: bool = True
+
+    def __str__(self) -> str:
+        way, nulls = "DESC" if self.descending else "ASC", "FIRST" if self.nulls_first else "LAST"
+        return f"{self.expression} {way} NULLS {nulls}"
+
+
+def parse_order(text: str | Sequence[str]) -> tuple[OrderItem, ...]:
+    """What comes behind ORDER BY, taken apart.
+
+    Raises:
+        SchemaError: A part is no expression, or empty.
+
+    >>> [str(item) for item in parse_order("price DESC, coalesce(a, b) NULLS LAST")]
+    ['price DESC NULLS LAST', 'coalesce(a, b) ASC NULLS LAST']
+    """
+    parts = [part for one in ([text] if isinstance(text, str) else text) for part in _split(one)]
+    return tuple(map(_item, parts))
+
+
+def _split(text: str) -> list[str]:
+    """The parts between the commas that are in no brackets."""
+    parts, depth, start = [], 0, 0
+    for token in tokens_of(text):
+        mark = text[token.start : token.end + 1]
+        depth += (mark in {"(", "["}) - (mark in {")", "]"})
+        if mark == "," and depth == 0:
+            parts.append(text[start : token.start])
+            start = token.end + 1
+    return [*parts, text[start:]]
+
+
+def _item(text: str) -> OrderItem:
+    match = _DIRECTION.match(text.strip())
+    what = match["what"].strip() if match else text.strip()
+    if not what:
+        raise SchemaError("a part of the order is empty", expression=text, remedy="write 'price DESC, name'")
+    if parse_alias(what)[1] is not None:  # refuses what is no expression, too
+        raise SchemaError("an order has no alias", expression=text, remedy="write 'price DESC, name'")
+    descending = bool(match and (match["way"] or "").upper() == "DESC")
+    nulls = (match["nulls"] or "").upper() if match else ""
+    return OrderItem(what, descending, nulls == "FIRST" if nulls else not descending)
+
+
+def first_rows(
+    frame: DataFrame, groups: Sequence[str], order: Sequence[OrderItem], event_time: str | None, n: int, *, ties: bool = False
+) -> DataFrame:
+    """The first rows of each group in the order that the user wants and, beyond it, in one that leaves nothing open.
+
+    Args:
+        frame: The rows.
+        groups: SQL expressions that say which rows belong together; none for all.
+        order: What the user wants.
+        event_time: The column that decides between rows that are equal in this; earlier rows come first.
+        n: How many rows of each group are wanted.
+        ties: Rows that are equal in what the user wants share their place (SQL's RANK), so that there may be more than ``n``.
+
+    Returns:
+        These rows with the column :data:`NUMBER`.
+    """
+    kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    rest = sorted(kinds, key=lambda name: name != event_time)  # the event time first, the others as they are
+    items = [*map(str, order), *(() if ties else (_comparable(name, kinds[name]) for name in rest))]
+    types = {quoted(name): kind for name, kind in kinds.items()}
+    same = [one_zero_one_nan(group, types.get(group)) for group in groups]
+    partition = f"PARTITION BY {', '.join(same)} " if groups else ""
+    place = "rank" if ties else "row_number"
+    ranked = frame.selectExpr("*", f"{place}() OVER ({partition}ORDER BY {', '.join(items)}) AS {NUMBER}")
+    return ranked.filter(f"{NUMBER} <= {n}")
+
+
+def _comparable(column: str, kind: str) -> str:
+    """A column as something that has an order; maps have none but as text."""
+    if any(word in kind for word in _UNORDERED):
+        return f"to_json(named_struct('value', {quoted(column)}))"
+    return quoted(column)

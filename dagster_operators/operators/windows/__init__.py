@@ -1,0 +1,1 @@
+"""Windows over event time, and the aggregates and rankings in them."""

@@ -1,0 +1,112 @@
+"""Aggregation per key and the window that the rows carry: aggregates of aggregates, such as the largest count of each window.
+
+Rows that carry windows mostly come in the epoch that closes their window, so the state, partial results per window, is mostly
+empty; it is needed where the watermark of the rows is behind, as after a union or a join with a slower stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.graph.operator import Lineage, StreamType
+from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
+from dagster_operators.operators.windows.window_aggregate import PANE
+from dagster_operators.operators.windows.window_rows import CarriedRows, InputWindow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputWindowAggregate(AggregateOverWindows):
+    """One row per key and window that rows carry, emitted when the watermark has passed the rows' event time.
+
+    Attributes:
+        keys: The key columns.
+        window: Says that rows carry their windows.
+        event_time: The window's start or end, whichever the input has as event time.
+        aggregates: Output column and Spark SQL aggregate.
+    """
+
+    kind: ClassVar[str] = "window_aggregate"
+    window: InputWindow
+
+    @property
+    @override
+    def output_time(self) -> str:
+        return self.event_time
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        return {**super().lineage(inputs), **{column: frozenset({(0, column)}) for column in (WINDOW_START, WINDOW_END)}}
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """Two jobs: partial results per window into the state, then the merge of what closes; one if windows come whole."""
+        return AggregateInputWindows(self) if self.keeps_state(inputs) else AggregateWholeWindows(self)
+
+    @override
+    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:
+        return not inputs[0].settled
+
+
+class AggregateInputWindows(RelationalOperator):
+    """The lowering of :class:`InputWindowAggregate`."""
+
+    states: ClassVar[tuple[StateTable, ...]] = (StateTable("panes", range_column=PANE),)
+
+    def __init__(self, logical: InputWindowAggregate) -> None:
+        self.logical = logical
+        self._waiting = CarriedRows(logical.event_time)
+        self._parts = logical.parts
+        self._groups = [*map(quoted, logical.keys), WINDOW_START, WINDOW_END]
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        self._parts = self.logical.parts.for_rows(inputs[0])
+        panes = self._grouped(self._waiting.panes(inputs[0]), update=True)
+        self._parts = self._parts.for_partials(panes)
+        return Analysis(self._finish(panes), {"panes": panes}, {"late": inputs[0]})
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        name, waiting = self.logical.name, self._waiting
+        begin = context.watermark_begin(name)
+        state = context.state(name, "panes")
+        if inputs[0] is not None:
+            on_time = waiting.on_time(context, name, "late", waiting.panes(inputs[0]), begin)
+            state.append(self._grouped(on_time, update=True))
+        end = context.watermark_end(name)
+        closing = waiting.closing(state, begin, end)
+        waiting.tidy(state, end, lambda panes: self._grouped(panes, update=False))
+        return None if closing is None else self._finish(closing.selectExpr("*", f"0L AS {PANE}"))
+
+    def _grouped(self, frame: DataFrame, *, update: bool) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        values = [F.expr(part.update if update else part.merge).alias(part.column) for part in self._parts.partials]
+        return frame.groupBy(*self._groups, PANE).agg(*values)
+
+    def _finish(self, panes: DataFrame) -> DataFrame:
+        finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
+        return self._grouped(panes, update=False).selectExpr(*self._groups, *finals)
+
+
+class AggregateWholeWindows(AggregateInputWindows):
+    """The same for windows all of whose rows come in one epoch: nothing is remembered, and no row is late."""
+
+    states: ClassVar[tuple[StateTable, ...]] = ()
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        return replace(super().analyse(inputs), states={})
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        # Merged too, though there is nothing to merge: a function of the user's own may count on it.
+        return None if inputs[0] is None else self._finish(self._grouped(self._waiting.panes(inputs[0]), update=True))

@@ -1,0 +1,230 @@
+"""Aggregation per key and session, with the mergeable partial results of open sessions as state.
+
+In an epoch the new rows become pieces of sessions. As long as few sessions are open they are merged with the pieces and written
+anew. When many are, an epoch must cost what its new rows cost: then the pieces are written as one run of the state, the sessions
+that they touch are merged with them and written as a further run, and a tombstone takes the place of each row that was merged
+into another. Sessions that the watermark closes are emitted once, with nothing more to merge. What has ended is no longer
+state: files in which everything has ended are dropped unread, the rest goes when runs are folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.graph.operator import StreamType
+from dagster_operators.operators.physical import (
+    Analysis,
+    RelationalOperator,
+    Rows,
+    RunFile,
+    StageContext,
+    StateRuns,
+    StateTable,
+    quoted,
+)
+from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
+from dagster_operators.operators.windows.session import LAST, START, Session, merge_sessions
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+VERSION = "__version"
+"""The state's column that says how often a session was merged; with key, start and last row it tells each state of a session."""
+
+TIME = "__time"
+
+FEW = 500_000
+"""As long as the state has no more rows than this, all open sessions are written anew by an epoch with rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionAggregate(AggregateOverWindows):
+    """One row per key and session, emitted when the watermark passes the session's end."""
+
+    kind: ClassVar[str] = "session_aggregate"
+    window: Session
+
+    @property
+    @override
+    def output_time(self) -> str:
+        return WINDOW_END
+
+    @override
+    def watermark(self, inputs: int) -> int:
+        return self.window.output_watermark(inputs)
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """Two jobs: new pieces merged with open sessions into the state, and what closes; four where many sessions are open."""
+        return AggregateSessions(self)
+
+
+class AggregateSessions(RelationalOperator):
+    """The lowering of :class:`SessionAggregate`."""
+
+    states: ClassVar[tuple[StateTable, ...]] = (
+        StateTable("sessions", range_column=LAST),
+        StateTable("tombstones", range_column=LAST),
+    )
+
+    def __init__(self, logical: SessionAggregate) -> None:
+        self.logical = logical
+        self._parts = logical.parts
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        self._parts = self.logical.parts.for_rows(inputs[0])
+        panes = self._panes(self._timed(inputs[0]))
+        self._parts = self._parts.for_partials(panes)
+        sessions = self._pieces(panes)
+        states = {"sessions": sessions, "tombstones": sessions.selectExpr(*self._identity)}
+        return Analysis(self._finish(sessions), states, {"late": inputs[0]})
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        name, window = self.logical.name, self.logical.window
+        begin = context.watermark_begin(name)
+        sessions, tombstones = context.state(name, "sessions"), context.state(name, "tombstones")
+        if inputs[0] is not None:
+            self._add(
+                sessions, tombstones, self._pieces(self._panes(self._on_time(context, self._timed(inputs[0]), begin))), begin
+            )
+        end = context.watermark_end(name)
+        closing = None
+        if end > begin:
+            closing = sessions.read(lambda file: not window.is_over(file.high, begin) and _may_be_over(window, file.low, end))
+        dead = tombstones.read(lambda file: not window.is_over(file.high, begin))
+        for state in (sessions, tombstones):
+            state.drop(lambda file: window.is_over(file.high, end))
+        sessions.fold(lambda frame: self._without(self._open(frame, end), dead))
+        tombstones.fold(lambda frame: self._open(frame, end).distinct())
+        return None if closing is None else self._finish(self._over(self._without(self._open(closing, begin), dead), end))
+
+    def _add(self, sessions: StateRuns, tombstones: StateRuns, pieces: DataFrame, begin: int) -> None:
+        """Merge new pieces with the open sessions."""
+        window, sizes = self.logical.window, []
+
+        def may_be_open(file: RunFile) -> bool:
+            if window.is_over(file.high, begin):
+                return False
+            sizes.append(file.rows)
+            return True
+
+        old = sessions.read(may_be_open)
+        dead = tombstones.read(lambda file: not window.is_over(file.high, begin))
+        if old is None:
+            sessions.append(pieces)
+            return
+        live = self._without(self._open(old, begin), dead)
+        if sum(sizes) <= FEW:
+            merged = merge_sessions(live.unionByName(pieces), self.logical.keys, window.gap, self._merges())
+            sessions.append(self._stored(merged, "0"))
+            sessions.drop(lambda file: not file.fresh)
+            tombstones.drop(lambda _: True)
+            return
+        sessions.append(pieces)
+        new = sessions.read(lambda file: file.fresh)
+        if new is None:
+            return
+        touched = self._touching(live, new)
+        tombstones.append(touched.unionByName(self._touching(new, touched)).selectExpr(*self._identity).distinct())
+        merging = tombstones.read(lambda file: file.fresh)
+        if merging is not None:
+            parts = live.unionByName(new)
+            grown = merge_sessions(
+                self._of(parts, merging, "left_semi"), self.logical.keys, window.gap, [*self._merges(), _next_version()]
+            )
+            sessions.append(self._stored(grown, "__next"))
+
+    def _timed(self, frame: DataFrame) -> DataFrame:
+        return frame.selectExpr("*", f"unix_micros(CAST({quoted(self.logical.event_time)} AS TIMESTAMP)) AS {TIME}")
+
+    def _on_time(self, context: StageContext, rows: DataFrame, begin: int) -> DataFrame:
+        if begin == MAX_WATERMARK:
+            late = "true"
+        else:  # a row without a time, which only a transform can make, belongs to no session that is still open
+            late = f"{TIME} IS NULL"
+            if begin != MIN_WATERMARK:
+                late += f" OR {TIME} <= {begin - self.logical.window.gap}L"
+        context.put_out(self.logical.name, "late", lambda: rows.filter(late).drop(TIME))
+        return context.count_late(self.logical.name, rows, late).filter(f"NOT ({late})")
+
+    def _panes(self, rows: DataFrame) -> DataFrame:
+        """Rows aggregated per gap of time: those within one belong together in any case, and this needs no sort."""
+        from pyspark.sql import functions as F
+
+        gap, keys = self.logical.window.gap, self.logical.keys
+        extent = [F.expr(f"min({TIME})").alias(START), F.expr(f"max({TIME})").alias(LAST)]
+        values = [F.expr(part.update).alias(part.column) for part in self._parts.partials]
+        panes = rows.withColumn("__pane", F.expr(f"{TIME} - pmod({TIME}, {gap}L)"))
+        return panes.groupBy(*map(quoted, keys), "__pane").agg(*extent, *values).drop("__pane")
+
+    def _pieces(self, panes: DataFrame) -> DataFrame:
+        """The sessions that new rows make up among themselves."""
+        return self._stored(merge_sessions(panes, self.logical.keys, self.logical.window.gap, self._merges()), "0")
+
+    def _stored(self, sessions: DataFrame, version: str) -> DataFrame:
+        """Sessions as rows of the state."""
+        values = [part.column for part in self._parts.partials]
+        return sessions.selectExpr(*map(quoted, self.logical.keys), START, LAST, f"CAST({version} AS INT) AS {VERSION}", *values)
+
+    def _merges(self) -> list[Column]:
+        from pyspark.sql import functions as F
+
+        return [F.expr(part.merge).alias(part.column) for part in self._parts.partials]
+
+    @property
+    def _identity(self) -> list[str]:
+        return [*map(quoted, self.logical.keys), START, LAST, VERSION]
+
+    def _touching(self, sessions: DataFrame, others: DataFrame) -> DataFrame:
+        """The sessions that overlap one of the others of their key."""
+        gap = self.logical.window.gap
+        overlap = [f"one.{START} < other.{LAST} + {gap}L", f"other.{START} < one.{LAST} + {gap}L"]
+        return self._semi(sessions, others, [*map(quoted, self.logical.keys), START, LAST], overlap, "left_semi")
+
+    def _semi(self, rows: DataFrame, others: DataFrame, columns: list[str], conditions: list[str], how: str) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        same = [f"one.{quoted(key)} <=> other.{quoted(key)}" for key in self.logical.keys]
+        return rows.alias("one").join(others.selectExpr(*columns).alias("other"), F.expr(" AND ".join([*same, *conditions])), how)
+
+    def _open(self, frame: DataFrame, watermark: int) -> DataFrame:
+        """The rows of sessions that had not ended at a watermark."""
+        if watermark in (MIN_WATERMARK, MAX_WATERMARK):
+            return frame if watermark == MIN_WATERMARK else frame.filter("false")
+        return frame.filter(f"{LAST} > {watermark - self.logical.window.gap}L")
+
+    def _over(self, frame: DataFrame, watermark: int) -> DataFrame:
+        return frame if watermark == MAX_WATERMARK else frame.filter(f"{LAST} <= {watermark - self.logical.window.gap}L")
+
+    def _of(self, sessions: DataFrame, others: DataFrame, how: str) -> DataFrame:
+        """The sessions that are, or are not, among others."""
+        return self._semi(
+            sessions, others, self._identity, [f"one.{column} = other.{column}" for column in (START, LAST, VERSION)], how
+        )
+
+    def _without(self, sessions: DataFrame, dead: Rows) -> DataFrame:
+        """The sessions that were not merged into others."""
+        return sessions if dead is None else self._of(sessions, dead, "left_anti")
+
+    def _finish(self, sessions: DataFrame) -> DataFrame:
+        finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
+        start = f"timestamp_micros({START}) AS {WINDOW_START}"
+        stop = f"timestamp_micros({LAST} + {self.logical.window.gap}L) AS {WINDOW_END}"
+        return sessions.selectExpr(*map(quoted, self.logical.keys), start, stop, *finals)
+
+
+def _next_version() -> Column:
+    from pyspark.sql import functions as F
+
+    return F.expr(f"max({VERSION}) + 1").alias("__next")
+
+
+def _may_be_over(window: Session, low: int | None, watermark: int) -> bool:
+    return low is None or window.is_over(low, watermark)

@@ -1,0 +1,175 @@
+"""The first n rows of each key and window in an order of the user's, when the window closes.
+
+The state holds runs of the first n rows per key and pane, of each epoch's rows on their own; no other row can be among the first
+of a window. (With ties, all rows that share the first n places.) What a window's panes hold is merged when it closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.operators.joins.join_columns import join_columns
+from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows, parse_order
+from dagster_operators.operators.relational.top_per_key import check_rank, check_top, ordered_by
+from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
+from dagster_operators.operators.windows.window_aggregate import PANE
+from dagster_operators.operators.windows.window_rows import InputWindow, rows_of
+from dagster_operators.operators.windows.windows import Window
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_BOUNDS = (WINDOW_START, WINDOW_END)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopPerWindow(LogicalOperator):
+    """The first rows of each key and window, emitted when the watermark passes the window's end.
+
+    Attributes:
+        keys: The key columns.
+        window: The windows.
+        event_time: The input's event time; decides between rows that are equal in ``by``, unless these are ties: the earlier
+            one comes first.
+        n: How many rows of each key and window.
+        by: What comes behind ORDER BY.
+        rank: The column with the row's place, from 1.
+        ties: Whether rows that are equal in ``by`` share their place, so that there may be more than ``n``.
+    """
+
+    kind: ClassVar[str] = "top_per_window"
+    stateful: ClassVar[bool] = True
+    keys: tuple[str, ...]
+    window: Window | InputWindow
+    event_time: str
+    n: int
+    by: tuple[str, ...]
+    rank: str = "rank"
+    ties: bool = False
+
+    @cached_property
+    def order(self) -> tuple[OrderItem, ...]:
+        """The order, taken apart."""
+        return parse_order(self.by)
+
+    @override
+    def config(self) -> dict[str, Any]:
+        return {
+            "keys": list(self.keys),
+            "window": self.window.config(),
+            "event_time": self.event_time,
+            "n": self.n,
+            "by": list(self.by),
+            "rank": self.rank,
+            **({"ties": True} if self.ties else {}),
+        }
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        stream = inputs[0]
+        check_top(self, stream, self.n, self.order)
+        self.require(stream, self.keys, "key_by")
+        time = WINDOW_START if isinstance(self.window, Window) else self.event_time
+        if stream.columns is None:
+            return StreamType(None, time, settled=True)
+        check_rank(self, self.rank, stream.columns)
+        return StreamType((*self.keys, *_BOUNDS, self.rank, *self.rest(stream.columns)), time, settled=True)
+
+    def rest(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """The input's columns behind the rank.
+
+        Raises:
+            SchemaError: One has the name of a column that the windows add.
+        """
+        carried = isinstance(self.window, InputWindow)
+        keys = (self.keys, self.keys)
+        return join_columns(self, (columns, ()), keys=keys, own=_BOUNDS, hidden=_BOUNDS if carried else ()).left
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        times = frozenset({(0, self.event_time)})
+        windows = {} if isinstance(self.window, InputWindow) else dict.fromkeys(_BOUNDS, times)
+        return {**same_columns(inputs[0]), **windows, self.rank: ordered_by(self.order, inputs[0])}
+
+    @override
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return {"late": inputs[0]}
+
+    @override
+    def watermark(self, inputs: int) -> int:
+        return self.window.output_watermark(inputs)
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """Two jobs: the first new rows per pane into the state, then the merge of what closes; one if windows come whole."""
+        return FirstRowsOfWindows(self) if self.keeps_state(inputs) else FirstRowsOfWholeWindows(self)
+
+    @override
+    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:
+        return not (isinstance(self.window, InputWindow) and inputs[0].settled)
+
+
+class FirstRowsOfWindows(RelationalOperator):
+    """The lowering of :class:`TopPerWindow`."""
+
+    states: ClassVar[tuple[StateTable, ...]] = (StateTable("panes", range_column=PANE),)
+
+    def __init__(self, logical: TopPerWindow) -> None:
+        self.logical = logical
+        self._waiting = rows_of(logical.window, logical.event_time)
+        self._keys = list(map(quoted, logical.keys))
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        panes = self._first_of_panes(self._waiting.panes(inputs[0]))
+        return Analysis(
+            self._finish(self._waiting.windows(panes, MIN_WATERMARK, MAX_WATERMARK)), {"panes": panes}, {"late": inputs[0]}
+        )
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        name, waiting = self.logical.name, self._waiting
+        begin = context.watermark_begin(name)
+        state = context.state(name, "panes")
+        if inputs[0] is not None:
+            state.append(self._first_of_panes(waiting.on_time(context, name, "late", waiting.panes(inputs[0]), begin)))
+        end = context.watermark_end(name)
+        closing = waiting.closing(state, begin, end)
+        waiting.tidy(state, end, self._first_of_panes)
+        return None if closing is None else self._finish(closing)
+
+    def _first_of_panes(self, panes: DataFrame) -> DataFrame:
+        bounds = _BOUNDS if isinstance(self.logical.window, InputWindow) else ()
+        return self._first(panes, [*self._keys, PANE, *bounds]).drop(NUMBER)
+
+    def _first(self, frame: DataFrame, groups: Sequence[str]) -> DataFrame:
+        logical = self.logical
+        return first_rows(frame, groups, logical.order, logical.event_time, logical.n, ties=logical.ties)
+
+    def _finish(self, rows: DataFrame) -> DataFrame:
+        ranked = self._first(rows, [*self._keys, *_BOUNDS])
+        rest = self.logical.rest([column for column in rows.columns if column not in _BOUNDS])
+        rank = f"CAST({NUMBER} AS INT) AS {quoted(self.logical.rank)}"
+        return ranked.selectExpr(*self._keys, *_BOUNDS, rank, *map(quoted, rest))
+
+
+class FirstRowsOfWholeWindows(FirstRowsOfWindows):
+    """The same for windows all of whose rows come in one epoch: nothing is remembered, and no row is late."""
+
+    states: ClassVar[tuple[StateTable, ...]] = ()
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+        return Analysis(self._finish(inputs[0]), {}, {"late": inputs[0]})
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+        return None if inputs[0] is None else self._finish(inputs[0])

@@ -1,0 +1,188 @@
+"""Rows that wait for their windows to close: where they wait, when they are late, and which windows they are in.
+
+Operators that need a window's rows themselves (joins, top-n) keep them by *pane*, the piece of time that no window cuts, and
+spread them over their windows only when these close. A stream that comes out of a window aggregate has its rows' windows in
+``window_start`` and ``window_end`` already; for such rows a pane is their event time, and their window is complete as soon as
+the watermark has passed it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from dagster_operators.operators.physical import RunFile, StageContext, StateRuns, quoted
+from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
+from dagster_operators.operators.windows.window_aggregate import PANE
+from dagster_operators.operators.windows.windows import Window
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class InputWindow:
+    """The windows that rows carry in ``window_start`` and ``window_end``: what ``window()`` without an argument means."""
+
+    def output_watermark(self, watermark: int) -> int:
+        """Rows come out with the event time that they came in with, once the watermark has passed it."""
+        return watermark
+
+    def config(self) -> dict[str, Any]:
+        """The settings as JSON values."""
+        return {"of": "input"}
+
+    def __str__(self) -> str:
+        return "window"
+
+
+@dataclass(frozen=True)
+class WindowRows(ABC):
+    """The rows of one input, by pane.
+
+    Attributes:
+        event_time: The input's column with the event time.
+    """
+
+    event_time: str
+
+    def panes(self, frame: DataFrame) -> DataFrame:
+        """The rows that are in a window at all, behind the column :data:`PANE`; null for a row without event time.
+
+        It is the first column because only the first ones of a file have statistics, and files are pruned by it.
+        """
+        return frame.selectExpr(f"unix_micros(CAST({quoted(self.event_time)} AS TIMESTAMP)) AS {PANE}", "*")
+
+    def on_time(self, context: StageContext, operator: str, port: str, panes: DataFrame, begin: int) -> DataFrame:
+        """The rows of which some window is still open; the others are counted as late and go to a side output."""
+        if begin == MAX_WATERMARK:
+            late = "true"
+        else:
+            late = f"{PANE} IS NULL" if begin == MIN_WATERMARK else f"{PANE} IS NULL OR NOT ({self.still_open(begin)})"
+        context.put_out(operator, port, lambda: panes.filter(late).drop(PANE))
+        counted = operator if port == "late" else f"{operator}.{port.removeprefix('late_')}"
+        return context.count_late(counted, panes, late).filter(f"NOT ({late})")
+
+    def closing(self, state: StateRuns, begin: int, end: int) -> DataFrame | None:
+        """The rows of the windows that an epoch closes, one for each of their windows, which it adds; None if there are none."""
+        if end <= begin:
+            return None
+        rows = state.read(lambda file: self.may_close(file, begin, end))
+        return None if rows is None else self.windows(rows, begin, end)
+
+    def tidy(self, state: StateRuns, end: int, merge: Callable[[DataFrame], DataFrame] = lambda rows: rows) -> None:
+        """Let go of rows that no open window needs; ``merge`` says which of the others are needed where runs are folded."""
+        state.drop(lambda file: file.high is not None and self.is_over(file.high, end))
+        state.fold(lambda frame: merge(self.open_panes(frame, end)))
+
+    def open_panes(self, frame: DataFrame, watermark: int) -> DataFrame:
+        """The rows that some window needs that is open at a watermark."""
+        if watermark in (MIN_WATERMARK, MAX_WATERMARK):
+            return frame if watermark == MIN_WATERMARK else frame.filter("false")
+        return frame.filter(self.still_open(watermark))
+
+    @abstractmethod
+    def still_open(self, watermark: int) -> str:
+        """The condition that some window of a pane is open at a watermark."""
+
+    @abstractmethod
+    def is_over(self, pane: int, watermark: int) -> bool:
+        """Whether all windows of this and earlier panes have closed."""
+
+    @abstractmethod
+    def may_close(self, file: RunFile, begin: int, end: int) -> bool:
+        """Whether a file may have rows of windows that close while the watermark goes from ``begin`` to ``end``."""
+
+    @abstractmethod
+    def windows(self, panes: DataFrame, begin: int, end: int) -> DataFrame:
+        """The rows with ``window_start`` and ``window_end``, one for each of their windows that closes."""
+
+
+@dataclass(frozen=True)
+class PlacedRows(WindowRows):
+    """Rows that are put into tumbling or sliding windows by their event time.
+
+    Attributes:
+        window: The windows.
+    """
+
+    window: Window
+
+    @override
+    def panes(self, frame: DataFrame) -> DataFrame:
+        window = self.window
+        timed = super().panes(frame).withColumnRenamed(PANE, "__time")
+        panes = timed.selectExpr(f"__time - pmod(__time - {window.offset}L, {window.pane}L) AS {PANE}", "*").drop("__time")
+        if window.slide > window.size:
+            panes = panes.filter(f"{PANE} IS NULL OR {PANE} + {window.pane}L <= {self._last_start} + {window.size}L")
+        return panes
+
+    @property
+    def _last_start(self) -> str:
+        return f"({PANE} - pmod({PANE} - {self.window.offset}L, {self.window.slide}L))"
+
+    @override
+    def still_open(self, watermark: int) -> str:
+        return f"{self._last_start} > {watermark - self.window.size}L"
+
+    @override
+    def is_over(self, pane: int, watermark: int) -> bool:
+        return self.window.expired(pane, watermark)
+
+    @override
+    def may_close(self, file: RunFile, begin: int, end: int) -> bool:
+        over = file.high is not None and self.is_over(file.high, begin)
+        return not over and (file.low is None or self.window.first_end(file.low) <= end)
+
+    @override
+    def windows(self, panes: DataFrame, begin: int, end: int) -> DataFrame:
+        window, last, slide = self.window, self._last_start, f"{self.window.slide}L"
+        if window.slide == window.size:
+            placed = panes.withColumnRenamed(PANE, "__window")
+        else:
+            first = f"{last} - ({last} + {window.size - window.pane}L - {PANE}) div {slide} * {slide}"
+            placed = panes.selectExpr("*", f"explode(sequence({first}, {last}, {slide})) AS __window").drop(PANE)
+        if begin != MIN_WATERMARK:
+            placed = placed.filter(f"__window > {begin - window.size}L")
+        if end != MAX_WATERMARK:
+            placed = placed.filter(f"__window <= {end - window.size}L" if end != MIN_WATERMARK else "false")
+        bounds = [
+            f"timestamp_micros(__window) AS {WINDOW_START}",
+            f"timestamp_micros(__window + {window.size}L) AS {WINDOW_END}",
+        ]
+        return placed.selectExpr("*", *bounds).drop("__window")
+
+
+@dataclass(frozen=True)
+class CarriedRows(WindowRows):
+    """Rows that carry their windows: a window has all its rows once the watermark has passed their event time."""
+
+    @override
+    def still_open(self, watermark: int) -> str:
+        return f"{PANE} >= {watermark}L"
+
+    @override
+    def is_over(self, pane: int, watermark: int) -> bool:
+        return pane < watermark
+
+    @override
+    def may_close(self, file: RunFile, begin: int, end: int) -> bool:
+        return not (file.high is not None and file.high < begin) and (file.low is None or file.low < end)
+
+    @override
+    def windows(self, panes: DataFrame, begin: int, end: int) -> DataFrame:
+        if begin != MIN_WATERMARK:
+            panes = panes.filter(f"{PANE} >= {begin}L")
+        if end != MAX_WATERMARK:
+            panes = panes.filter(f"{PANE} < {end}L" if end != MIN_WATERMARK else "false")
+        return panes.drop(PANE)
+
+
+def rows_of(window: Window | InputWindow, event_time: str) -> WindowRows:
+    """How the rows of a stream with this event time wait for these windows."""
+    return PlacedRows(event_time, window) if isinstance(window, Window) else CarriedRows(event_time)

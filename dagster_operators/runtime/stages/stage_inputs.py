@@ -1,0 +1,147 @@
+"""What a stage reads: slices of sources, pinned lookup tables, the rows of upstream stages; and the event time in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dagster_operators.connectors.connector import UNKNOWN, Connector
+from dagster_operators.connectors.rejects import split_rejects
+from dagster_operators.errors import BadInputError, PipelineError, located
+from dagster_operators.operators.physical import Rows
+from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.runtime.event_time import at_beginning, input_watermark
+from dagster_operators.runtime.stages.observed import Observed
+from dagster_operators.runtime.stages.stage_work import StageWork, connector_of
+from dagster_operators.runtime.stages.staged_files import StagedFiles
+from dagster_operators.time.watermark import MAX_WATERMARK, advance
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class StageInputs:
+    """The inputs of one attempt at a stage.
+
+    Args:
+        work: The attempt.
+        files: Reads below the storage root.
+        observed: Takes figures along with the rows.
+
+    Attributes:
+        rejected: The records of each source that could not be parsed, as rows.
+    """
+
+    def __init__(self, work: StageWork, files: StagedFiles, observed: Observed) -> None:
+        self._work = work
+        self._files = files
+        self._observed = observed
+        self._ends: dict[str, int] = {}
+        self.rejected: dict[str, DataFrame] = {}
+
+    def upstream(self, operator: str) -> Rows:
+        """The rows that another stage staged in this epoch (of an updating table: those that changed)."""
+        work = self._work
+        stage, output = next((stage, output) for stage in work.plan.stages if (output := stage.output(operator)))
+        dataset = work.place_of(output)
+        change = work.attempt.upstream[stage.name].change(dataset)
+        return self._files.read(dataset, change.rows_of_epoch, work.plan.schemas[operator]) if change else None
+
+    def source(self, operator: str) -> Rows:
+        """The slice of a source that the epoch reads."""
+        items = self._work.items(operator)
+        if items is None:
+            return None
+        connector = self._connector(operator)
+        with located(source=operator):
+            rows = connector.read(self._work.session, items, self._work.schemas[operator], corrupt=connector.on_corrupt)
+        if connector.on_corrupt == "reject":
+            rows, self.rejected[operator] = split_rejects(rows)
+        column = self._work.dataflow.nodes[operator].type.event_time
+        if column is None:
+            return rows
+        largest, nulls = connector.largest_event_time(items, column), connector.null_count(items, column)
+        if largest is UNKNOWN or nulls is UNKNOWN:
+            micros = f"unix_micros(CAST(`{column}` AS TIMESTAMP))"
+            figures = {"largest": f"max({micros})", "nulls": f"count_if(`{column}` IS NULL)"}
+            return self._observed.watch(f"source {operator}", rows, figures)
+        self._check_nulls(operator, column, nulls)
+        self._ends[operator] = self._advanced(operator, largest)
+        return rows
+
+    def pinned(self, operator: str) -> DataFrame:
+        """A lookup table as it was when the epoch began."""
+        connector = self._connector(operator)
+        with located(operator=operator):
+            return connector.read_pinned(self._work.session, self._work.items(operator), self._work.schemas[operator])
+
+    def watermark_begin(self, operator: str) -> int:
+        """The watermark of an operator's input when the epoch began."""
+        return input_watermark(self._work.dataflow, operator, at_beginning(self._work.attempt.handle.watermarks))
+
+    def watermark_end(self, operator: str) -> int:
+        """The watermark of an operator's input at the end of the epoch."""
+        return input_watermark(self._work.dataflow, operator, self._end_of_source)
+
+    def watermarks(self) -> dict[str, int]:
+        """The watermark at the end of the epoch of each source that the stage reads, directly or through other stages."""
+        found = {
+            source: mark for manifest in self._work.attempt.upstream.values() for source, mark in manifest.watermarks.items()
+        }
+        for name in self._work.stage.operators:
+            operator = self._work.dataflow.nodes[name].operator
+            if isinstance(operator, SourceOperator) and operator.event_time:
+                found[name] = self._end_of_source(name)
+        return found
+
+    def _end_of_source(self, source: str) -> int:
+        for manifest in self._work.attempt.upstream.values():
+            if source in manifest.watermarks:
+                return manifest.watermarks[source]
+        if source not in self._ends:
+            name, largest = f"source {source}", None
+            if name in self._observed.names():
+                figures = self._observed.values(name)
+                self._check_nulls(source, self._work.dataflow.nodes[source].type.event_time or "", int(figures["nulls"] or 0))
+                largest = figures["largest"]
+            self._ends[source] = self._advanced(source, largest)
+        return self._ends[source]
+
+    def _advanced(self, source: str, largest: int | None) -> int:
+        handle, operator = self._work.attempt.handle, self._work.dataflow.nodes[source].operator
+        if source in handle.slices.finished:
+            return MAX_WATERMARK
+        if source in handle.slices.idle and largest is None:
+            return self._others(source)
+        lateness = operator.lateness if isinstance(operator, SourceOperator) else 0
+        return advance(at_beginning(handle.watermarks)(source), largest, lateness)
+
+    def _others(self, idle: str) -> int:
+        """The watermark of an idle source: where those of the sources that are not idle stood when the epoch began.
+
+        It catches up for good: rows that come later than that are late, since windows may have closed without them.
+        """
+        handle, dataflow = self._work.attempt.handle, self._work.dataflow
+        begin = at_beginning(handle.watermarks)
+        others = [
+            begin(name)
+            for name in self._work.plan.sources
+            if name not in handle.slices.idle
+            and isinstance(operator := dataflow.nodes[name].operator, SourceOperator)
+            and operator.event_time
+        ]
+        return max(begin(idle), min(others, default=begin(idle)))
+
+    def _check_nulls(self, source: str, column: str, nulls: int) -> None:
+        if nulls:
+            raise BadInputError(
+                f"{nulls} rows have no event time",
+                source=source,
+                column=column,
+                remedy="correct the input; or read it without event_time and filter such rows out in a pipeline before this one",
+            )
+
+    def _connector(self, operator: str) -> Connector:
+        connector = connector_of(self._work.dataflow, operator)
+        if connector is None:
+            raise PipelineError("the operator reads no source or lookup table", operator=operator)
+        return connector

@@ -1,0 +1,124 @@
+"""What a stage writes: its outputs as tables or streams, rejects, and what the checks say of the staged rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from dagster_operators.operators.relational.projection import DELETED
+from dagster_operators.planner.plan import without_marks
+from dagster_operators.planner.stages import Output
+from dagster_operators.runtime.stages.changed_keys import ChangedKeys
+from dagster_operators.runtime.stages.stage_work import StageWork
+from dagster_operators.runtime.stages.staged_files import StagedFiles
+from dagster_operators.runtime.stages.updating_table import UpdatingTable
+from dagster_operators.transactions.manifest import Change, CheckOutcome, FileEntry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from dagster_operators.runtime.stages.current_rows import CurrentRows
+
+
+class StageOutputs:
+    """The outputs of one attempt at a stage.
+
+    Args:
+        work: The attempt.
+        files: Writes below the storage root.
+
+    Attributes:
+        rows: Rows staged, by the name of the table or stream.
+        changes: What the commit is to do to each dataset.
+    """
+
+    def __init__(self, work: StageWork, files: StagedFiles) -> None:
+        self._work = work
+        self._files = files
+        self.rows: dict[str, int] = {output.name: 0 for output in work.stage.outputs}
+        self.changes: list[Change] = []
+
+    def write(self, output: Output, rows: DataFrame, current: CurrentRows | None = None) -> None:
+        """Stage an output's rows.
+
+        Args:
+            output: The output.
+            rows: Its rows.
+            current: Where the operator whose state is this table has looked for the rows that these replace.
+        """
+        place = self._work.place_of(output)
+        in_table = output.table is not None and place == output.dataset and self._work.type_of(output).updating
+        write = self._table(output).write if in_table else self._write_to(place)
+        self.adopt(output, write(rows), current)
+
+    def adopt(self, output: Output, entries: tuple[FileEntry, ...], current: CurrentRows | None = None) -> None:
+        """Take files that hold an output's rows, written in its place."""
+        self._add(output.name, self._work.place_of(output), entries)
+        if entries and output.table is not None and self._work.type_of(output).updating:
+            self._bring_up_to_date(output, entries, current)
+
+    def staged(self, output: Output) -> tuple[FileEntry, ...]:
+        """The files with an output's rows of this epoch, in its place."""
+        place = self._work.place_of(output)
+        return next((change.rows_of_epoch for change in self.changes if change.dataset == place), ())
+
+    def write_rejects(self, source: str, rows: DataFrame) -> int:
+        """Stage the records of a source that could not be parsed; returns how many."""
+        dataset = f"tables/{source}_rejects"
+        return self.adopt_rejects(source, self._files.write(rows, dataset, self._work.directory(dataset)))
+
+    def adopt_rejects(self, name: str, entries: tuple[FileEntry, ...]) -> int:
+        """Take files that hold the rejected rows of a source or operator; returns how many rows they are."""
+        self._add(f"{name}_rejects", f"tables/{name}_rejects", entries)
+        return self.rows[f"{name}_rejects"]
+
+    def checks(self) -> Iterator[CheckOutcome]:
+        """Try the tables' checks on the rows that were staged."""
+        for output in self._work.stage.outputs:
+            if output.table is not None and output.table.checks:
+                yield from self._check(output)
+
+    def _check(self, output: Output) -> Iterator[CheckOutcome]:
+        checks = output.table.checks if output.table else {}
+        rows = self._staged_rows(output)
+        total, failed = 0, dict.fromkeys(checks, 0)
+        if rows is not None:
+            counted = [f"count_if(NOT coalesce(({check.expression}), false)) AS `{name}`" for name, check in checks.items()]
+            *numbers, total = rows.selectExpr(*counted, "count(*)").collect()[0]
+            failed = dict(zip(checks, numbers, strict=True))
+        for name, check in checks.items():
+            yield CheckOutcome(output.name, name, not failed[name], check.blocking, failed[name], total, check.expression)
+
+    def _add(self, name: str, dataset: str, entries: tuple[FileEntry, ...]) -> None:
+        self.rows[name] = sum(entry.rows for entry in entries)
+        if entries:
+            self.changes.append(Change(dataset, entries))
+
+    def _write_to(self, dataset: str) -> Callable[[DataFrame], tuple[FileEntry, ...]]:
+        return lambda rows: self._files.write(rows, dataset, self._work.directory(dataset))
+
+    def _table(self, output: Output) -> UpdatingTable:
+        return UpdatingTable(self._files, self._work, output.dataset, without_marks(self._work.schema_of(output)))
+
+    def _bring_up_to_date(self, output: Output, entries: tuple[FileEntry, ...], current: CurrentRows | None) -> None:
+        """Bring the changed rows into the table, in place of their keys' old rows."""
+        work, place, dataset, table = self._work, self._work.place_of(output), output.dataset, self._table(output)
+        rows = self._files.read(place, entries, work.schema_of(output))
+        if rows is None:
+            return
+        # Who looks up all rows of a key gives all of them anew: also those that have no successor of the same rank.
+        keys = current.keys if current else work.type_of(output).keys or ()
+        changed = ChangedKeys(work.coordinator.root, place, entries, work.schema_of(output), keys)
+        if current:
+            current.check(changed)
+        kept, removes = table.without(changed, rows)
+        if place == dataset:
+            self.changes = [change for change in self.changes if change.dataset != dataset]
+        else:
+            entries = table.write(rows.filter(f"NOT {DELETED}").drop(DELETED))
+        if entries or kept or removes:
+            self.changes.append(Change(dataset, (*entries, *kept), removes))
+
+    def _staged_rows(self, output: Output) -> DataFrame | None:
+        rows = self._files.read(self._work.place_of(output), self.staged(output), self._work.schema_of(output))
+        return rows.filter(f"NOT {DELETED}") if rows is not None and DELETED in rows.columns else rows

@@ -1,0 +1,241 @@
+"""One attempt at a stage: its operators run on the engine, its files are staged, and the manifest says what came of it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import OperatorsError, StageFailedError, StorageError
+from dagster_operators.graph.side_output import SideOutput
+from dagster_operators.operators.arrow.apply import BatchOperator
+from dagster_operators.operators.arrow.arrow_operator import MAIN
+from dagster_operators.operators.physical import RelationalOperator, Rows, constant
+from dagster_operators.runtime.event_time import at_beginning
+from dagster_operators.runtime.stages.current_rows import CurrentRows
+from dagster_operators.runtime.stages.observed import Observed
+from dagster_operators.runtime.stages.sinks import write_to_sinks
+from dagster_operators.runtime.stages.stage_inputs import StageInputs
+from dagster_operators.runtime.stages.stage_outputs import StageOutputs
+from dagster_operators.runtime.stages.stage_work import StageWork, connector_of
+from dagster_operators.runtime.stages.staged_files import StagedFiles
+from dagster_operators.runtime.stages.state_runs import StagedState
+from dagster_operators.runtime.workers.committing import commit_data_of
+from dagster_operators.runtime.workers.driver import BatchResult, ChainTimes, run_chain
+from dagster_operators.transactions.failpoints import reach
+from dagster_operators.transactions.manifest import Manifest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_STORAGE = re.compile(
+    r"^(?:Caused by: )?(?:[\w.$]+: )*"
+    r"(.*(?:No space left on device|Disk quota exceeded|Read-only file system|Permission denied).*)$",
+    re.MULTILINE,
+)
+"""What an engine's error says when it could not write, without the names of Java's exceptions."""
+
+
+class StageRun:
+    """Runs a stage once; the :class:`~dagster_operators.operators.physical.StageContext` of its operators.
+
+    Args:
+        work: What to run, and where.
+    """
+
+    def __init__(self, work: StageWork) -> None:
+        self._work = work
+        self._observed = Observed(work.engine)
+        self._files = StagedFiles(work.coordinator.root, work.session, self._wrote)
+        self._states: dict[str, StagedState] = {}
+        self._current: dict[str, CurrentRows] = {}
+        self._sides: dict[tuple[str, str], DataFrame] = {}
+        self._profile: dict[str, float] = {}
+        self._outputs = StageOutputs(work, self._files)
+        self._batch = [name for name in work.stage.operators if isinstance(work.plan.physical.get(name), BatchOperator)]
+        inputs = StageInputs(work, self._files, self._observed)
+        self._inputs = inputs
+        self.source = inputs.source
+        self.pinned = inputs.pinned
+        self.watermark_begin = inputs.watermark_begin
+        self.watermark_end = inputs.watermark_end
+
+    @property
+    def session(self) -> SparkSession:
+        """The engine's session."""
+        return self._work.session
+
+    def varying(self, number: int, column: str) -> str:
+        """A number that differs from epoch to epoch.
+
+        Spark writes a number into the Java code that it makes for a query, so that a watermark would cost a run of the Java
+        compiler and a cold start in every epoch; an element of a constant array it hands to the code instead. Sail compiles no
+        Java.
+        """
+        return constant(number) if self._work.engine == "sail" else f"array({number}L)[{column} & 0L]"
+
+    def count_late(self, operator: str, frame: DataFrame, late: str) -> DataFrame:
+        """The same rows, those for which the condition holds being counted as late on the way."""
+        return self._observed.watch(f"late {operator}", frame, {"late": f"count_if({late})"})
+
+    def put_out(self, operator: str, port: str, rows: Callable[[], DataFrame]) -> None:
+        """Give the rows of a side output, if there is one."""
+        wanted = (self._work.dataflow.nodes[name] for name in self._work.stage.operators)
+        if any(isinstance(n.operator, SideOutput) and n.operator.port == port and n.inputs == (operator,) for n in wanted):
+            self._sides[operator, port] = rows()
+
+    def state(self, operator: str, table: str) -> StagedState:
+        """One of the operator's state tables."""
+        name = f"{operator}.{table}"
+        if name not in self._states:
+            declared = next(state for state in self._work.plan.physical[operator].states if state.name == table)
+            self._states[name] = StagedState(self._files, self._work, f"state/{name}", declared.range_column)
+        return self._states[name]
+
+    def is_kept(self, operator: str) -> bool:
+        """Whether the operator's state is the table that its rows go to."""
+        return operator in self._work.plan.kept_in
+
+    def beside_kept(
+        self, operator: str, keys: Sequence[str], rows: DataFrame, reduced: Callable[[DataFrame], DataFrame]
+    ) -> tuple[Rows, Rows]:
+        """The new rows, to be used in place of those given, and the current rows with their keys."""
+        self._current[operator] = CurrentRows(self._files, self._work, operator, keys)
+        return self._current[operator].beside(rows, reduced)
+
+    def run(self) -> Manifest:
+        """Run the stage and describe what it staged.
+
+        Raises:
+            BadInputError: A row has no event time, or the input's content is wrong.
+            StageFailedError: The engine failed.
+        """
+        started = time.monotonic()
+        try:
+            return self._run(started)
+        except OperatorsError as error:
+            raise error.at(**self._work.where()) from error
+        except Exception as error:
+            raise self._explained(error) from error
+
+    def _run(self, started: float) -> Manifest:
+        work, outputs = self._work, self._outputs
+        with self._step("operators"):
+            computed = self._compute()
+        batch = self._run_batch(computed)
+        for output in work.stage.outputs:
+            rows = computed.get(output.node)
+            if rows is not None:
+                with self._step("write" if output is work.stage.main else f"write {output.name}"):
+                    outputs.write(output, rows, self._current.get(output.node))
+        with self._step("rejects"):
+            rejected = {source: outputs.write_rejects(source, records) for source, records in self._inputs.rejected.items()}
+        with self._step("checks"):
+            checks = tuple(outputs.checks())
+        states = [change for state in self._states.values() if (change := state.change())]
+        reach("stage:files_written")
+        with self._step("sinks"):
+            commit_data = write_to_sinks(work, outputs, checks)
+        return Manifest(
+            pipeline=work.dataflow.name,
+            epoch=work.attempt.epoch,
+            stage=work.stage.name,
+            attempt=work.attempt.attempt,
+            fingerprint=work.attempt.fingerprint,
+            reads=work.attempt.reads,
+            changes=(*outputs.changes, *states, *batch.states),
+            rows=outputs.rows,
+            late_rows={**self._late_rows(), **batch.late},
+            rejected_rows={**rejected, **batch.rejected},
+            watermarks={**self._inputs.watermarks(), **batch.watermarks},
+            metrics=batch.metrics,
+            checks=checks,
+            seconds=round(time.monotonic() - started, 4),
+            profile=self._profile,
+            commit_data={**commit_data, **commit_data_of(batch.commit_data)},
+        )
+
+    def _compute(self) -> dict[str, Rows]:
+        """The rows of every operator of the stage, as plans that have not run yet."""
+        work = self._work
+        rows: dict[str, Rows] = {name: self._inputs.upstream(name) for name in work.stage.inputs}
+        for name in work.stage.operators:
+            node = work.dataflow.nodes[name]
+            if name in self._batch or (node.inputs[:1] and node.inputs[0] in self._batch):
+                continue
+            if isinstance(node.operator, SideOutput):
+                rows[name] = self._sides.get((node.inputs[0], node.operator.port))
+            else:
+                physical = work.plan.physical[name]
+                if isinstance(physical, RelationalOperator):
+                    rows[name] = physical.run(self, [rows[before] for before in node.inputs])
+        return rows
+
+    def _run_batch(self, rows: Mapping[str, Rows]) -> BatchResult:
+        """Run the batch operators that the stage ends with; their files are its output."""
+        work, names = self._work, self._batch
+        if not names:
+            return BatchResult()
+        held = at_beginning(work.attempt.handle.watermarks)
+        times = ChainTimes(
+            {name: self.watermark_begin(name) for name in names},
+            self.watermark_end(names[0]),
+            {name: held(name) for name in names},
+        )
+        with self._step("batch operators"):
+            inputs = [rows[before] for before in work.dataflow.nodes[names[0]].inputs]
+            result = run_chain(work, names, inputs, times, {name: self._places(name) for name in names})
+        self._wrote()
+        for output in work.stage.outputs:
+            node = work.dataflow.nodes[output.node]
+            side = node.operator
+            place = (node.inputs[0], side.port) if isinstance(side, SideOutput) else (output.node, MAIN)
+            self._outputs.adopt(output, tuple(sorted(result.files.get(place, ()), key=lambda entry: entry.path)))
+        return result
+
+    def _places(self, operator: str) -> dict[str, tuple[str, str]]:
+        """Where the ports of a batch operator go that somebody reads."""
+        work, found = self._work, {}
+        for output in work.stage.outputs:
+            node = work.dataflow.nodes[output.node]
+            if output.node == operator:
+                found[MAIN] = output.dataset
+            elif isinstance(node.operator, SideOutput) and node.inputs == (operator,):
+                found[node.operator.port] = output.dataset
+        return {port: (dataset, work.directory(dataset)) for port, dataset in found.items()}
+
+    def _late_rows(self) -> dict[str, int]:
+        watched = [name.removeprefix("late ") for name in self._observed.names() if name.startswith("late ")]
+        return {name: int(self._observed.values(f"late {name}")["late"] or 0) for name in watched}
+
+    def _wrote(self) -> None:
+        self._observed.ran()
+        reach("stage:half_files")
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self._profile[name] = round(time.monotonic() - started, 4)
+
+    def _explained(self, error: Exception) -> OperatorsError:
+        work = self._work
+        for name in work.stage.operators:
+            connector, items = connector_of(work.dataflow, name), work.items(name)
+            if connector is None or items is None:
+                continue
+            told = connector.explain_failure(work.session, error, items, work.schemas[name])
+            if told is not None:
+                return told.at(source=name, **work.where())
+        reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
+        if storage := _STORAGE.search(str(error)):
+            return StorageError(
+                f"the engine cannot store what the stage makes: {storage[1].strip()}",
+                file=work.coordinator.root.uri,
+                remedy="check that the storage root and the engine's temporary folder can be written and have free space",
+                **work.where(),
+            )
+        return StageFailedError(f"the stage failed: {reason}", remedy="see the cause", **work.where())

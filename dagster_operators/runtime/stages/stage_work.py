@@ -1,0 +1,112 @@
+"""What one attempt at a stage is given: the stage, the plan it belongs to, the epoch's handle, and where to run."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.connectors.connector import Connector
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.operator import StreamType
+from dagster_operators.operators.joins.lookup import Lookup
+from dagster_operators.operators.relational.projection import DELETED
+from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.planner.plan import Plan
+from dagster_operators.planner.stages import Output, Stage
+from dagster_operators.transactions.effects import StageAttempt
+from dagster_operators.transactions.manifest import FileEntry
+from dagster_operators.transactions.tables import columns_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from dagster_operators.transactions.coordinator import Coordinator
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """The inputs of an attempt.
+
+    Attributes:
+        session: The engine's session.
+        engine: The kind of engine.
+        dataflow: The pipeline's graph.
+        plan: The pipeline's plan.
+        stage: The stage to run.
+        attempt: The attempt's epoch, folder and upstream manifests.
+        coordinator: For the files of tables as of the previous epoch.
+        schemas: The schema of each source and lookup table.
+        parallelism: How many subtasks a keyed batch operator has.
+    """
+
+    session: SparkSession
+    engine: str
+    dataflow: Dataflow
+    plan: Plan
+    stage: Stage
+    attempt: StageAttempt
+    coordinator: Coordinator
+    schemas: Mapping[str, str]
+    parallelism: int = 1
+
+    @property
+    def cache(self) -> str | None:
+        """Where workers keep local copies of state files."""
+        return cache_folder(self.coordinator.view().pipeline)
+
+    def type_of(self, output: Output) -> StreamType:
+        """What is known of an output without an engine."""
+        return self.dataflow.nodes[output.node].type
+
+    def schema_of(self, output: Output) -> str:
+        """An output's schema as the engine sees it."""
+        return self.plan.schemas[output.node]
+
+    def place_of(self, output: Output) -> str:
+        """The dataset that an output's rows are staged in, where later stages and sinks find them.
+
+        The changed rows of an updating table are files of the table, unless some of them are marks of deleted rows.
+        """
+        if not self.type_of(output).updating:
+            return output.dataset
+        return output.stream if output.table is None or DELETED in dict(columns_of(self.schema_of(output))) else output.dataset
+
+    def directory(self, dataset: str) -> str:
+        """The attempt's own folder in a dataset."""
+        return self.attempt.directory(dataset)
+
+    def before(self, dataset: str) -> list[FileEntry]:
+        """The files of a dataset as of the previous epoch."""
+        return self.coordinator.files(dataset, self.attempt.handle.base_versions[dataset])
+
+    def items(self, operator: str) -> Any:
+        """What the epoch reads of a source or lookup table; None if nothing."""
+        piece = self.attempt.handle.slices.offsets.get(operator)
+        return None if piece is None else piece.items
+
+    def where(self) -> dict[str, Any]:
+        """The place that errors name."""
+        return {"pipeline": self.dataflow.name, "stage": self.stage.name, "epoch": self.attempt.epoch}
+
+
+def connector_of(dataflow: Dataflow, operator: str) -> Connector | None:
+    """The connector of a source or lookup operator; None for other operators."""
+    node = dataflow.nodes[operator].operator
+    if isinstance(node, SourceOperator | Lookup) and isinstance(node.connector, Connector):
+        return node.connector
+    return None
+
+
+def cache_folder(pipeline: str) -> str | None:
+    """Where workers keep local copies of a pipeline's state files, apart from those of others, whatever their operators' names.
+
+    ``DAGSTER_OPERATORS_CACHE`` names another folder for all of them, or (empty) none.
+    """
+    default = str(Path(tempfile.gettempdir(), f"dagster_operators-{getpass.getuser()}"))
+    folder = os.environ.get("DAGSTER_OPERATORS_CACHE", default)
+    return f"{folder}/state/{pipeline}" if folder else None

@@ -1,0 +1,104 @@
+"""Writing rows as Parquet files that no reader sees yet, and reading tables by their file list.
+
+The engine writes the files; what the log needs to know about each (rows, statistics) is read back from its footer. Files are
+listed after the write instead of being predicted, because engines name them differently.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from dagster_operators.runtime.stages.parquet_stats import delta_stats
+from dagster_operators.runtime.stages.staged_rows import write_batches
+from dagster_operators.transactions.manifest import FileEntry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from dagster_operators.transactions.storage import Root
+
+_FEW = 4
+
+_SMALL = 4 * 1024 * 1024
+"""So many bytes Spark reads about as fast as it opens a file; a shuffle of them costs more than it brings."""
+
+
+class StagedFiles:
+    """The files below a storage root, as the engine writes and reads them.
+
+    Args:
+        root: The storage root.
+        session: The engine's session.
+        wrote: Called after each query that wrote files.
+    """
+
+    def __init__(self, root: Root, session: SparkSession, wrote: Callable[[], None] = lambda: None) -> None:
+        self._root = root
+        self._session = session
+        self._wrote = wrote
+
+    def write(self, frame: DataFrame, dataset: str, directory: str, *, longest: int = 0) -> tuple[FileEntry, ...]:
+        """Write the rows to new files in a folder of the dataset that nothing else uses.
+
+        Args:
+            frame: The rows.
+            dataset: For example ``tables/clean``.
+            directory: The folder in it, relative to the dataset.
+            longest: Of so many rows a file is to have no more; 0 for any number. Sail pays no heed to it.
+
+        Returns:
+            The files that hold rows, their paths relative to the dataset.
+        """
+        frame.write.mode("append").option("maxRecordsPerFile", longest).parquet(self._root.join(dataset, directory))
+        self._wrote()
+        return self.collect(dataset, directory)
+
+    def write_here(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, dataset: str, directory: str
+    ) -> tuple[FileEntry, ...]:
+        """The same for rows that are in this process: one file of them, in a folder that nothing else uses."""
+        write_batches(self._root, f"{dataset}/{directory}/part-0.parquet", batches, schema)
+        self._wrote()
+        return self.collect(dataset, directory)
+
+    def collect(self, dataset: str, directory: str) -> tuple[FileEntry, ...]:
+        """The files that a write left in a folder, without those that hold no rows."""
+        from pyarrow import fs
+
+        base = self._root.path(dataset)
+        with self._root.guard(f"{dataset}/{directory}", "the staged files cannot be listed"):
+            listed = self._root.files.get_file_info(fs.FileSelector(f"{base}/{directory}", allow_not_found=True, recursive=True))
+        found = sorted((info.path.removeprefix(f"{base}/"), info.size) for info in listed if info.path.endswith(".parquet"))
+        if len(found) < _FEW:
+            entries = [self._entry(dataset, *item) for item in found]
+        else:
+            with ThreadPoolExecutor(8) as pool:
+                entries = list(pool.map(lambda item: self._entry(dataset, *item), found))
+        return tuple(entry for entry in entries if entry.rows)
+
+    def _entry(self, dataset: str, path: str, size: int) -> FileEntry:
+        import pyarrow.parquet as pq
+
+        with self._root.guard(f"{dataset}/{path}", "a staged file cannot be read back"):
+            footer = pq.read_metadata(self._root.path(dataset, path), filesystem=self._root.files)
+        return FileEntry(path, size, footer.num_rows, delta_stats(footer))
+
+    def read(self, dataset: str, files: Iterable[FileEntry], schema_json: str) -> DataFrame | None:
+        """The rows of some files of a dataset, in one partition if they are few; None without files."""
+        wanted = list(files)
+        if not wanted:
+            return None
+        rows = self._session.read.schema(struct(schema_json)).parquet(*(self._root.join(dataset, file.path) for file in wanted))
+        return rows.coalesce(1) if sum(file.size for file in wanted) <= _SMALL else rows
+
+
+def struct(schema_json: str) -> StructType:
+    """Spark's type for a schema in JSON."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(schema_json))

@@ -1,0 +1,88 @@
+"""A state table of an operator while its stage runs: the runs there were, those this epoch adds, and those it drops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from dagster_operators.operators.physical import RunFile
+from dagster_operators.runtime.stages.changed_keys import ChangedKeys, Held
+from dagster_operators.runtime.stages.parquet_stats import bounds
+from dagster_operators.runtime.stages.runs import runs_of
+from dagster_operators.state.compaction import choose_fold
+from dagster_operators.transactions.manifest import Change, FileEntry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from dagster_operators.runtime.stages.stage_work import StageWork
+    from dagster_operators.runtime.stages.staged_files import StagedFiles
+
+
+_ONE_FILE = 100_000
+"""A fold of no more rows is written by one task, into one file."""
+
+
+class StagedState:
+    """The runs of one state table, as :class:`~dagster_operators.operators.physical.StateRuns` promises them.
+
+    Args:
+        files: Reads and writes below the root.
+        work: The attempt.
+        dataset: For example ``state/hourly.panes``.
+        range_column: The column whose bounds prune files.
+    """
+
+    def __init__(self, files: StagedFiles, work: StageWork, dataset: str, range_column: str | None) -> None:
+        self._files = files
+        self._dataset = dataset
+        self._directory = work.directory(dataset)
+        self._schema = work.plan.states[dataset.removeprefix("state/")]
+        self._range_column = range_column
+        self._root = work.coordinator.root
+        before = work.before(dataset)
+        self._before = {entry.path for entry in before}
+        self._live = {entry.path: entry for entry in before}
+        self._writes = 0
+
+    def append(self, frame: DataFrame) -> None:
+        """Write a run with the rows of the frame now; it is part of the state from then on."""
+        self._writes += 1
+        for entry in self._files.write(frame, self._dataset, f"{self._directory}/run{self._writes}"):
+            self._live[entry.path] = entry
+
+    def read(self, wanted: Callable[[RunFile], bool]) -> DataFrame | None:
+        """The rows of the files that are wanted, this epoch's runs included."""
+        return self._files.read(self._dataset, [entry for entry in self._live.values() if wanted(self._run(entry))], self._schema)
+
+    def read_with_keys_of_fresh(self, keys: Sequence[str]) -> DataFrame | None:
+        """The rows of earlier epochs, at least those with keys of this epoch's rows."""
+        fresh = [entry for path, entry in self._live.items() if path not in self._before]
+        old = [entry for path, entry in self._live.items() if path in self._before]
+        held = ChangedKeys(self._root, self._dataset, fresh, self._schema, keys).held_by(self._dataset, old)
+        return self._files.read(self._dataset, [entry for entry in old if held[entry.path] is not Held.NONE], self._schema)
+
+    def drop(self, unwanted: Callable[[RunFile], bool]) -> None:
+        """Take files out of the state."""
+        self._live = {path: entry for path, entry in self._live.items() if not unwanted(self._run(entry))}
+
+    def fold(self, merge: Callable[[DataFrame], DataFrame]) -> None:
+        """Replace many small runs by one with the same meaning, if there are too many."""
+        folding = [entry for run in choose_fold(runs_of(self._live.values())) for entry in run.entries]
+        rows = self._files.read(self._dataset, folding, self._schema)
+        if rows is None:
+            return
+        gone = {entry.path for entry in folding}
+        self._live = {path: entry for path, entry in self._live.items() if path not in gone}
+        merged = merge(rows)
+        self.append(merged.coalesce(1) if sum(entry.rows for entry in folding) <= _ONE_FILE else merged)
+
+    def change(self) -> Change | None:
+        """What this epoch does to the table; None if nothing."""
+        adds = tuple(entry for path, entry in self._live.items() if path not in self._before)
+        removes = tuple(sorted(self._before - self._live.keys()))
+        return Change(self._dataset, adds, removes) if adds or removes else None
+
+    def _run(self, entry: FileEntry) -> RunFile:
+        low, high = bounds(entry.stats, self._range_column) if self._range_column else (None, None)
+        return RunFile(entry.path, entry.rows, entry.size, low, high, entry.path not in self._before)

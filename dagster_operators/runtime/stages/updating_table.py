@@ -1,0 +1,167 @@
+"""Bringing an updating table up to date: the changed rows come in files of their own, and leave the files that had their keys.
+
+Each key is in one file only, so the table is plain: every Delta reader sees one row per key. A file that holds a changed key is
+replaced as a whole (copy-on-write); one that holds nothing else goes without a query. Small files are joined on the way, and a
+tier of them that has grown long is joined for its own sake, as the state's runs are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
+from dagster_operators.operators.physical import quoted
+from dagster_operators.runtime.stages.changed_keys import AT_ONCE, ChangedKeys, Held
+from dagster_operators.runtime.stages.runs import runs_of
+from dagster_operators.runtime.stages.stage_work import StageWork
+from dagster_operators.runtime.stages.staged_files import StagedFiles
+from dagster_operators.runtime.stages.staged_rows import arrow_schema, is_flat, read_batches
+from dagster_operators.state.compaction import choose_fold
+from dagster_operators.transactions.manifest import KEPT_FOLDER, FileEntry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+ROWS_PER_FILE = 500_000
+"""Files are not joined to one of more rows than this."""
+
+HERE = 64 * 1024 * 1024
+"""Files of no more bytes than this, all together, are written anew by this process: the engine would take longer to begin."""
+
+_BROADCAST = 1_000_000
+"""So many changed keys every task of the engine holds in memory, instead of sending all old rows to where their keys are."""
+
+_AT_ONCE, _HERE_AT_ONCE = 8, 2
+"""So many queries are given to the engine at a time, and so many files written by this process."""
+
+
+_Group: TypeAlias = "list[FileEntry]"
+
+
+class UpdatingTable:
+    """The files of one updating table during an attempt at its stage.
+
+    Args:
+        files: Reads and writes below the root.
+        work: The attempt.
+        dataset: For example ``tables/routes``.
+        schema_json: The table's schema.
+    """
+
+    def __init__(self, files: StagedFiles, work: StageWork, dataset: str, schema_json: str) -> None:
+        self._files = files
+        self._dataset = dataset
+        self._directory = work.directory(dataset)
+        self._schema = schema_json
+        self._root = work.coordinator.root
+        self._before = work.before(dataset)
+
+    def write(self, rows: DataFrame) -> tuple[FileEntry, ...]:
+        """Stage changed rows, as they are to be in the table."""
+        return self._files.write(rows, self._dataset, f"{self._directory}/changed", longest=ROWS_PER_FILE)
+
+    def without(self, changed: ChangedKeys, rows: DataFrame) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
+        """Stage what stays of the files that hold changed keys.
+
+        Args:
+            changed: The keys.
+            rows: The rows with these keys.
+
+        Returns:
+            The new files, and the paths of those they replace.
+        """
+        held = changed.held_by(self._dataset, self._before)
+        replaced = [file for file in self._before if held[file.path] is not Held.NONE]
+        partly = [file for file in replaced if held[file.path] is Held.SOME]
+        small = [file for file in self._before if held[file.path] is Held.NONE and file.rows < ROWS_PER_FILE // 2]
+        joined = [file for run in choose_fold(runs_of(small)) for file in run.entries]
+        kept = self._write_at_once(list(_grouped(partly)), list(_grouped(joined)), changed, rows)
+        removes = tuple(sorted(file.path for file in (*replaced, *joined)))
+        return tuple(entry for entries in kept for entry in entries), removes
+
+    def _write_at_once(
+        self, partly: Sequence[_Group], joined: Sequence[_Group], changed: ChangedKeys, rows: DataFrame
+    ) -> list[tuple[FileEntry, ...]]:
+        """What stays of each group of files: of the first ones the rows of other keys, of the others all."""
+        few = sum(file.size for group in (*partly, *joined) for file in group) <= HERE
+        writes: list[Callable[[], tuple[FileEntry, ...]]] = []
+        for number, group in enumerate([*partly, *joined]):
+            without = changed if number < len(partly) else None
+            if few and self._is_plain(group) and (without is None or without.are_exact):
+                writes.append(partial(self._write_here, number, group, without))
+            else:
+                writes.append(partial(self._write, number, group, without, rows))
+        if len(writes) <= 1:
+            return [write() for write in writes]
+        running = [_threads(_HERE_AT_ONCE if few else _AT_ONCE).submit(write) for write in writes]
+        wait(running, return_when=FIRST_EXCEPTION)
+        for future in running:
+            future.cancel()
+        wait(running)  # nothing is written any more when the attempt is given up
+        return [future.result() for future in running if not future.cancelled()]
+
+    @cached_property
+    def _columns(self) -> pa.Schema:
+        return arrow_schema(self._schema)
+
+    def _is_plain(self, group: _Group) -> bool:
+        """Whether this process writes them as any engine does."""
+        return all(file.is_ours for file in group) and is_flat(json.loads(self._schema)["fields"])
+
+    def _folder(self, number: int) -> str:
+        return f"{self._directory}/{KEPT_FOLDER}/{number}"
+
+    def _write_here(self, number: int, group: _Group, without: ChangedKeys | None) -> tuple[FileEntry, ...]:
+        """The rows of small files, but for those of some keys, in one file, without a query."""
+        paths = [file.path for file in group]
+        batches = read_batches(self._root, self._dataset, paths, self._columns, AT_ONCE)
+        kept = batches if without is None else (batch.filter(~without.among(batch)) for batch in batches)
+        return self._files.write_here(kept, self._columns, self._dataset, self._folder(number))
+
+    def _write(self, number: int, group: _Group, without: ChangedKeys | None, rows: DataFrame) -> tuple[FileEntry, ...]:
+        """The same by the engine: in one file, or several if they are larger than that."""
+        kept = self._files.read(self._dataset, group, self._schema)
+        if kept is None:
+            return ()
+        if without is not None:
+            kept = with_keys(kept, rows, without, "left_anti")
+        if sum(file.rows for file in group) <= ROWS_PER_FILE:
+            kept = kept.coalesce(1)
+        return self._files.write(kept, self._dataset, self._folder(number), longest=ROWS_PER_FILE)
+
+
+def with_keys(old: DataFrame, new: DataFrame, keys: ChangedKeys, how: Literal["left_semi", "left_anti"]) -> DataFrame:
+    """The old rows that have a key of the new ones, or those that have none."""
+    from pyspark.sql import functions as F
+
+    wanted = new.selectExpr(*map(quoted, keys.names))
+    if keys.are_known and keys.rows <= _BROADCAST:  # else they may be long: the engine knows best
+        wanted = F.broadcast(wanted)
+    pairs = [[one_zero_one_nan(f"{side}.{quoted(name)}", keys.kinds[name]) for side in ("old", "new")] for name in keys.names]
+    same = " AND ".join(f"{one} <=> {other}" for one, other in pairs)
+    return old.alias("old").join(wanted.alias("new"), F.expr(same), how)
+
+
+def _grouped(files: Iterable[FileEntry]) -> Iterator[_Group]:
+    """Files that are written anew together, small ones with each other."""
+    group: list[FileEntry] = []
+    rows = 0
+    for file in sorted(files, key=lambda file: (file.rows, file.path)):
+        if group and rows + file.rows > ROWS_PER_FILE:
+            yield group
+            group, rows = [], 0
+        group.append(file)
+        rows += file.rows
+    if group:
+        yield group
+
+
+@cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    """Kept, because each thread has a connection to the Java process."""
+    return ThreadPoolExecutor(count, "updating-table")

@@ -1,0 +1,1 @@
+"""Types and schemas, between Spark's DDL and JSON and Arrow; no Spark."""

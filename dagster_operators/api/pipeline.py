@@ -18,7 +18,8 @@ from dagster_operators.errors import PipelineError, StorageError
 from dagster_operators.graph.dataflow import Dataflow, Table
 from dagster_operators.operators.relational.source import SourceOperator as Source
 from dagster_operators.runtime.engine import Engine, default_engine
-from dagster_operators.runtime.epochs import MOST_SUBTASKS, Epochs
+from dagster_operators.runtime.epochs import Epochs
+from dagster_operators.runtime.planning import MOST_SUBTASKS
 from dagster_operators.runtime.results import EpochResult, result_of, table_names
 from dagster_operators.time.watermark import parse_duration
 

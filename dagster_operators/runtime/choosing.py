@@ -1,0 +1,106 @@
+"""What the next epoch reads: every source is asked for its next slice, every lookup table for its version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dagster_operators.connectors.connector import SliceChoice
+from dagster_operators.errors import SourceError, located
+from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.planner.stages import cut_stages
+from dagster_operators.runtime.planning import Planning
+from dagster_operators.time.watermark import MAX_WATERMARK
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.plan import Slices
+from dagster_operators.transactions.view import LedgerView
+
+
+class Choosing:
+    """Chooses the slices of epochs.
+
+    Args:
+        planning: Which sources the pipeline reads, with their schemas.
+        coordinator: Knows what earlier epochs have read.
+    """
+
+    def __init__(self, planning: Planning, coordinator: Coordinator) -> None:
+        self._planning = planning
+        self._dataflow = planning.dataflow
+        self._coordinator = coordinator
+
+    def choose(self, view: LedgerView) -> Slices | None:
+        """The slices of the open epoch, as long as they can be read; else the next ones, None when there is nothing new."""
+        begin, schemas = view.open_begin, self._planning.input_schemas()
+        if begin is not None and begin.plan.sources == self._planning.record().sources and self._readable(begin.slices, schemas):
+            return begin.slices
+        last = view.last_complete
+        positions, watermarks = (last.offsets, last.watermarks) if last else ({}, {})
+        offsets: dict[str, SourceSlice] = {}
+        finished: set[str] = set()
+        idle: set[str] = set()
+        news = False
+        for name in self._planning.plan().sources:
+            source, start = self._dataflow.nodes[name].operator, positions.get(name)
+            if not isinstance(source, SourceOperator):
+                continue
+            choice = self._offer(name, start, schemas)
+            offsets[name] = choice.slice if choice else SourceSlice(start, start, None)
+            news = news or (choice is not None and choice.news)
+            if choice is not None and choice.idle:
+                idle.add(name)
+            if (choice is not None and choice.final) or (source.finished and not (choice and choice.more)):
+                finished.add(name)
+                news = news or (source.event_time is not None and watermarks.get(name) != MAX_WATERMARK)
+        if not news:
+            return None
+        for name in self._planning.plan().lookups:
+            connector = self._planning.connector(name)
+            if connector is not None:
+                with located(operator=name):
+                    pin = connector.pin()
+                    connector.verify(pin, schemas[name])
+                offsets[name] = SourceSlice(None, None, pin)
+        return Slices(offsets, frozenset(finished), frozenset(idle))
+
+    def _offer(self, name: str, start: Any, schemas: Mapping[str, str]) -> SliceChoice | None:
+        """What a source offers after a position, looked over."""
+        connector = self._planning.connector(name)
+        if connector is None:
+            return None
+        with located(source=name):
+            choice = connector.choose(start, lambda: (piece.items for _, piece in self._coordinator.slices(name)))
+            if choice is not None and choice.slice.items is not None:
+                connector.verify(choice.slice.items, schemas[name])
+        return choice
+
+    def _readable(self, slices: Slices, schemas: Mapping[str, str]) -> bool:
+        """Whether all that an epoch was to read is still there as it was: a file may have been corrected or a lookup replaced."""
+        for name in (*self._planning.plan().sources, *self._planning.plan().lookups):
+            connector, piece = self._planning.connector(name), slices.offsets.get(name)
+            if connector is None or piece is None or piece.items is None:
+                continue
+            try:
+                connector.verify(piece.items, schemas[name])
+            except SourceError:
+                return False
+        return True
+
+    def has_news(self) -> dict[str, Any]:
+        """Whether a source offers rows, without an engine: for sensors. Maps sources with news to what they offer."""
+        view = self._coordinator.view()
+        positions = view.last_complete.offsets if view.last_complete else {}
+        found: dict[str, Any] = {}
+        for stage in cut_stages(self._dataflow):
+            for name in stage.operators:
+                node = self._dataflow.nodes[name].operator
+                if isinstance(node, SourceOperator) and (connector := self._planning.connector(name)):
+                    with located(pipeline=self._dataflow.name, source=name):
+                        told = connector.news(
+                            positions.get(name),
+                            lambda name=name: (piece.items for _, piece in self._coordinator.slices(name)),  # type: ignore[misc]
+                        )
+                    if told is not None:
+                        found[name] = told
+        return found

@@ -1,0 +1,93 @@
+"""What the ledger keeps of a plan: its stages, its sources, and the tables and states that it writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+from dagster_operators.connectors.rejects import REJECTS_SCHEMA
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.user_functions import contents_of
+from dagster_operators.operators.arrow.apply import BatchOperator
+from dagster_operators.planner.plan import Plan, without_marks
+from dagster_operators.planner.stages import Output
+from dagster_operators.runtime.stages.stage_work import connector_of
+from dagster_operators.transactions.plan import STATE_OF, DatasetRecord, PlanRecord, StageRecord
+
+_REJECTS: Final = json.dumps({"type": "struct", "fields": [
+    {"name": part.split()[0], "type": part.split()[1], "nullable": True, "metadata": {}} for part in REJECTS_SCHEMA.split(", ")
+]})  # fmt: skip
+
+
+def plan_record(made: Plan, dataflow: Dataflow, schemas: Mapping[str, str]) -> PlanRecord:
+    """The record of a plan.
+
+    Args:
+        made: The plan.
+        dataflow: The graph it was made of.
+        schemas: Of each source and lookup table.
+    """
+    stages = tuple(StageRecord(stage.name, stage.fingerprint, stage.upstream) for stage in made.stages)
+    # A lookup counts as a source: an epoch that was begun without it has not pinned it.
+    read = (*made.sources, *made.lookups)
+    sources = {name: connector.fingerprint() for name in read if (connector := connector_of(dataflow, name))}
+    return PlanRecord(
+        made.fingerprint, stages, sources, dict(_datasets(made, dataflow)),
+        schemas=dict(schemas), operators=tuple(name for stage in made.stages for name in stage.operators),
+    )  # fmt: skip
+
+
+def _datasets(made: Plan, dataflow: Dataflow) -> Iterator[tuple[str, DatasetRecord]]:
+    for stage in made.stages:
+        for name in stage.operators:
+            yield from _states(made, dataflow, name)
+        for output in stage.outputs:
+            if output.table is not None:
+                yield output.dataset, _table(made, dataflow, output, output.table.description)
+    for name in made.sources:
+        connector = connector_of(dataflow, name)
+        if connector is not None and connector.on_corrupt == "reject":
+            yield _rejects(dataflow, name)
+
+
+def _table(made: Plan, dataflow: Dataflow, output: Output, description: str) -> DatasetRecord:
+    node = dataflow.nodes[output.node]
+    kind: Literal["append", "updating"] = "updating" if node.type.updating else "append"
+    meaning: dict[str, Any] = {"table": kind, "keys": list(node.type.keys or ())}
+    if output.node in made.kept_in:
+        meaning |= {STATE_OF: output.node, "state": _meaning(dataflow, output.node)}
+    return DatasetRecord(without_marks(made.schemas[output.node]), kind, description, json.dumps(meaning))
+
+
+def _rejects(dataflow: Dataflow, source: str) -> tuple[str, DatasetRecord]:
+    if f"{source}_rejects".lower() in (table.lower() for table in dataflow.tables):
+        raise PipelineError(
+            f"the source's rejects go to the table '{source}_rejects', and there is a table of that name",
+            pipeline=dataflow.name,
+            source=source,
+            table=f"{source}_rejects",
+            remedy="give the table or the source another name",
+        )
+    return f"tables/{source}_rejects", DatasetRecord(_REJECTS, "append", f"Records of {source} that could not be parsed")
+
+
+def _states(made: Plan, dataflow: Dataflow, name: str) -> Iterator[tuple[str, DatasetRecord]]:
+    physical, operator = made.physical.get(name), dataflow.nodes[name].operator
+    for state in physical.states if physical and name not in made.kept_in else ():
+        meaning = _meaning(dataflow, name)
+        if evolves := isinstance(physical, BatchOperator):  # its code may change; its state knows what fits
+            declared = physical.declared[state.name]
+            keys = list(physical.logical.keys[0])  # rows lie where the stream's key puts them
+            meaning = {"operator": operator.kind, "state": declared.kind, "key": list(declared.key), "stream_key": keys}
+        schema = without_marks(made.states[f"{name}.{state.name}"])
+        fingerprint = json.dumps(meaning, sort_keys=True)
+        yield f"state/{name}.{state.name}", DatasetRecord(schema, "state", f"State of {name}", fingerprint, evolves)
+
+
+def _meaning(dataflow: Dataflow, name: str) -> dict[str, Any]:
+    """What an operator's state depends on."""
+    operator = dataflow.nodes[name].operator
+    functions = contents_of(operator.config())
+    return {"operator": operator.kind, **operator.config(), **({"functions": functions} if functions else {})}

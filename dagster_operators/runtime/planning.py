@@ -1,0 +1,92 @@
+"""A pipeline's plan on an engine: the schemas of its sources, its stages as the engine sees them, the number of subtasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.connectors.connector import Connector
+from dagster_operators.errors import located
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.planner.plan import Plan, plan
+from dagster_operators.planner.stages import cut_stages
+from dagster_operators.runtime.engine import Engine
+from dagster_operators.runtime.plan_record import plan_record
+from dagster_operators.runtime.stages.stage_work import connector_of
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.plan import PlanRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST_SUBTASKS: Final = 128
+"""Of one operator: each has at least one key group."""
+
+
+class Planning:
+    """The plan of a pipeline, made when it is first needed and again when the pipeline has grown.
+
+    Args:
+        dataflow: The pipeline's graph; may still grow.
+        coordinator: Knows the schemas that the ledger has pinned.
+        engine: Analyses every operator.
+        parallelism: How many subtasks a keyed batch operator has; by default as many as the engine has shuffle partitions.
+    """
+
+    def __init__(self, dataflow: Dataflow, coordinator: Coordinator, engine: Engine, parallelism: int | None = None) -> None:
+        self.dataflow = dataflow
+        self.engine = engine
+        self._coordinator = coordinator
+        self._parallelism = parallelism
+        self._plan: tuple[tuple[str, ...], Plan] | None = None
+        self._schemas: dict[str, str] = {}
+
+    @property
+    def session(self) -> SparkSession:
+        """The engine's session."""
+        return self.engine.session()
+
+    @property
+    def parallelism(self) -> int:
+        """How many subtasks a keyed batch operator has: as given, else the engine's number of shuffle partitions."""
+        if self._parallelism is None:
+            told = None if self.engine.name == "sail" else self.session.conf.get("spark.sql.shuffle.partitions")
+            self._parallelism = min(int(told), MOST_SUBTASKS) if told else os.cpu_count() or 1
+        return self._parallelism
+
+    def plan(self) -> Plan:
+        """The plan, made anew if the pipeline has grown.
+
+        Raises:
+            SchemaError: An operator does not fit its input.
+        """
+        shape = (*self.dataflow.nodes, *self.dataflow.tables, *self.dataflow.sinks)
+        if self._plan is None or self._plan[0] != shape:
+            with located(pipeline=self.dataflow.name):
+                self._plan = (shape, plan(self.session, self.dataflow, self.input_schemas()))
+        return self._plan[1]
+
+    def input_schemas(self) -> Mapping[str, str]:
+        """The schema of every source and lookup table in use: as pinned in the ledger, else as declared or found now."""
+        pinned = self._pinned_schemas()
+        used = {name for stage in cut_stages(self.dataflow) for name in stage.operators}
+        for name in used - self._schemas.keys():
+            connector = self.connector(name)
+            if connector is not None:
+                kept = pinned.get(name) if connector.declared_schema is None else None
+                with located(pipeline=self.dataflow.name, source=name):
+                    self._schemas[name] = kept or connector.infer_schema(self.session)
+        return self._schemas
+
+    def _pinned_schemas(self) -> Mapping[str, str]:
+        last = self._coordinator.last_complete()
+        return last.schemas if last else {}
+
+    def connector(self, operator: str) -> Connector | None:
+        """The connector of a source or lookup operator; None for other operators."""
+        return connector_of(self.dataflow, operator)
+
+    def record(self) -> PlanRecord:
+        """What the ledger keeps of the plan."""
+        return plan_record(self.plan(), self.dataflow, self.input_schemas())

@@ -1,0 +1,63 @@
+"""Reading what a pipeline has written, as of an epoch: tables, and the state of its operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.operators.arrow.apply import BatchOperator
+from dagster_operators.planner.plan import empty
+from dagster_operators.runtime.event_time import input_watermark
+from dagster_operators.runtime.planning import Planning
+from dagster_operators.runtime.stages.stage_work import cache_folder
+from dagster_operators.runtime.stages.staged_files import StagedFiles
+from dagster_operators.runtime.workers.state_reader import StateReader
+from dagster_operators.time.watermark import MIN_WATERMARK
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.records import Complete
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Reading:
+    """Reads a pipeline's own datasets on its engine.
+
+    Args:
+        planning: The pipeline's plan and session.
+        coordinator: Knows the files of each version.
+    """
+
+    def __init__(self, planning: Planning, coordinator: Coordinator) -> None:
+        self._planning = planning
+        self._coordinator = coordinator
+
+    def read(self, dataset: str, version: int) -> DataFrame:
+        """The rows of one of the pipeline's own tables at a version."""
+        schema = self._coordinator.schema(dataset, version)
+        rows = StagedFiles(self._coordinator.root, self._planning.session).read(
+            dataset, self._coordinator.files(dataset, version), schema
+        )
+        return empty(self._planning.session, schema) if rows is None else rows
+
+    def read_state(self, operator: str, table: str, complete: Complete) -> DataFrame:
+        """The rows of one of an operator's state tables as of a completed epoch."""
+        made, dataset = self._planning.plan(), f"state/{operator}.{table}"
+        if f"{operator}.{table}" not in made.states:
+            kept = made.kept_in.get(operator)
+            raise PipelineError(
+                f"there is no state table {table!r}",
+                pipeline=self._planning.dataflow.name,
+                operator=operator,
+                remedy=f"its state is {kept}: read that" if kept else f"there are: {', '.join(made.states)}",
+            )
+        physical = made.physical[operator]
+        version = complete.versions.get(dataset, 0)
+        if not isinstance(physical, BatchOperator):
+            return self.read(dataset, version)
+        files = self._coordinator.files(dataset, version)
+        mark = complete.watermarks
+        end = input_watermark(self._planning.dataflow, operator, lambda name: mark.get(name, MIN_WATERMARK))
+        root, cache = self._coordinator.root, cache_folder(self._coordinator.view().pipeline)
+        reader = StateReader(operator, table, physical, files, root.path("").rstrip("/"), root.files, complete.epoch, end, cache)
+        return reader.rows(self._planning.session, self._planning.parallelism)

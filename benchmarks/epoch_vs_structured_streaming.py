@@ -11,7 +11,7 @@ What profiling taught:
   cold (``StageContext.varying``). A shuffle of a small file costs more than it brings (``StagedFiles.read``). Adaptive execution
   and the number of shuffle partitions play no part.
 - On Sail the eight Delta commits (five records of the ledger, three tables) took more than any query while deltalake made them:
-  95 % of their time was reading the log again and listing its folder. Entries of our own (``transactions/table_log.py``) took
+  95 % of their time was reading the log again and listing its folder. Entries of our own (``storage/delta_commit.py``) took
   the epoch from 0.154 to 0.087 s, and the one on Spark from 0.63 to 0.53 s.
 """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.connectors.delta_log import Commit, DeltaLog
 from dagster_operators.connectors.dialect import reads_like_spark
 from dagster_operators.errors import BadInputError
+from dagster_operators.storage.delta_log import Commit, DeltaLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.connectors.delta_log import DataFile
 from dagster_operators.connectors.dialect import reader_paths
-from dagster_operators.connectors.listing import FileLocation
 from dagster_operators.connectors.sql_text import ddl_type, literal
 from dagster_operators.errors import MissingInputError
 from dagster_operators.operators.physical import quoted
+from dagster_operators.storage.delta_log import DataFile
+from dagster_operators.storage.location import FileLocation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dagster_operators.connectors import delta_files, parquet_format
 from dagster_operators.connectors.change_feed import CHANGE_FIELDS, as_inserts, check_change_feed, read_change_feed
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, field_types
-from dagster_operators.connectors.delta_log import DataFile, DeltaLog
 from dagster_operators.connectors.delta_versions import DeltaVersions
-from dagster_operators.connectors.listing import FileLocation
 from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.connectors.sql_text import ddl_type, shown_type
 from dagster_operators.errors import BadInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON
+from dagster_operators.storage.delta_log import DataFile, DeltaLog
+from dagster_operators.storage.location import FileLocation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagster_operators.connectors.connector import SliceChoice
-from dagster_operators.connectors.delta_log import Commit, DeltaLog
 from dagster_operators.errors import BadInputError
 from dagster_operators.graph.slice import JSON, SourceSlice
+from dagster_operators.storage.delta_log import Commit, DeltaLog
 
 
 @dataclass(frozen=True)

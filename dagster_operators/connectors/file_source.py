@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from dagster_operators.connectors import parquet_format
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, field_types, parse_schema
 from dagster_operators.connectors.dialect import reader_paths
-from dagster_operators.connectors.listing import FileLocation, SourceFile, changed_file
 from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.connectors.slicing import SeenFiles, SliceLimits, files_of
 from dagster_operators.connectors.text_format import TextFormat
 from dagster_operators.connectors.text_reader import TextReader
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
+from dagster_operators.storage.location import FileLocation, SourceFile, changed_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,7 +20,7 @@ from dagster_operators.connectors.source_operator import SourceEnd, SourceOperat
 from dagster_operators.errors import BadInputError, OperatorsError, PipelineError, SourceError
 from dagster_operators.graph.conform import conform
 from dagster_operators.graph.slice import JSON, SourceSlice
-from dagster_operators.transactions.storage import Root
+from dagster_operators.storage.root import Root
 from dagster_operators.types.arrow_schema import arrow_schema, schema_fields
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import UNKNOWN, Unknown
 from dagster_operators.connectors.dialect import reader_paths
-from dagster_operators.connectors.listing import FileLocation, SourceFile
 from dagster_operators.connectors.sql_text import shown_type
 from dagster_operators.errors import BadInputError
+from dagster_operators.storage.location import FileLocation, SourceFile
 
 if TYPE_CHECKING:
     from pyarrow import DataType

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagster_operators.connectors.listing import SourceFile
 from dagster_operators.errors import LedgerError, PipelineError
 from dagster_operators.graph.slice import JSON
+from dagster_operators.storage.location import SourceFile
 
 
 @dataclass(frozen=True)

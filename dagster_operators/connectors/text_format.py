@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dagster_operators.connectors.listing import FileLocation, SourceFile
 from dagster_operators.errors import BadInputError, PipelineError
+from dagster_operators.storage.location import FileLocation, SourceFile
 
 _REFUSED = {
     "mode": 'say corrupt="fail" or corrupt="reject"',

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import OnCorrupt, field_types
 from dagster_operators.connectors.dialect import reader_paths, reads_like_spark
-from dagster_operators.connectors.listing import FileLocation, SourceFile
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
 from dagster_operators.connectors.sql_text import literal, shown_type
 from dagster_operators.connectors.text_format import TextFormat
 from dagster_operators.connectors.text_salvage import read_salvaging
 from dagster_operators.operators.physical import quoted
+from dagster_operators.storage.location import FileLocation, SourceFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

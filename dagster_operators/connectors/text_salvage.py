@@ -13,11 +13,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import field_types
-from dagster_operators.connectors.listing import FileLocation, SourceFile
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
 from dagster_operators.connectors.sql_text import ddl_type, literal, shown_type
 from dagster_operators.connectors.text_format import TextFormat, decoded_lines
 from dagster_operators.operators.physical import quoted
+from dagster_operators.storage.location import FileLocation, SourceFile
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from dagster_operators.errors import LedgerError, OperatorsError, PipelineBusyError, UnknownEpochError
 from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.storage.root import Root
 from dagster_operators.transactions.cleaning import clean_up
 from dagster_operators.transactions.commit import RunContext, Steps, commit_epoch
 from dagster_operators.transactions.effects import StageAttempt
@@ -25,7 +26,6 @@ from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices
 from dagster_operators.transactions.protocol import begin_epoch, open_generation, prepare_stage, resume_epoch, valid_manifest
 from dagster_operators.transactions.records import Complete, Repair
 from dagster_operators.transactions.repair import repair_table
-from dagster_operators.transactions.storage import Root
 from dagster_operators.transactions.tables import Tables
 from dagster_operators.transactions.view import LedgerView
 from dagster_operators.transactions.world import World

@@ -14,7 +14,7 @@ from dagster_operators.transactions.effects import Liveness
 from dagster_operators.transactions.owner import Owner
 
 if TYPE_CHECKING:
-    from dagster_operators.transactions.storage import Root
+    from dagster_operators.storage.root import Root
     from dagster_operators.transactions.view import LedgerView
 
 IsRunAlive = Callable[[Owner], bool | None]

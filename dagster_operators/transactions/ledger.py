@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from dagster_operators.errors import LedgerError, located
+from dagster_operators.storage.delta_commit import CHECKPOINT_INTERVAL, GONE, LogEntry, TableLog
 from dagster_operators.transactions.effects import Conflict
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.ledger_files import (
@@ -22,16 +23,15 @@ from dagster_operators.transactions.ledger_files import (
 )
 from dagster_operators.transactions.manifest import FORMAT_VERSION, check_format
 from dagster_operators.transactions.records import Entry, Format, Record
-from dagster_operators.transactions.table_log import CHECKPOINT_INTERVAL, GONE, LogEntry, TableLog
 from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
+    from dagster_operators.storage.delta_commit import Stamp
+    from dagster_operators.storage.root import Root
     from dagster_operators.transactions.ledger_files import LedgerFile
-    from dagster_operators.transactions.storage import Root
-    from dagster_operators.transactions.table_log import Stamp
 
 T = TypeVar("T")
 

@@ -8,14 +8,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from dagster_operators.storage.delta_commit import LoggedFile
 from dagster_operators.transactions.records import Entry, body, from_body
-from dagster_operators.transactions.table_log import LoggedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-    from dagster_operators.transactions.storage import Root
+    from dagster_operators.storage.root import Root
 
 COLUMNS: Final = (
     ("seq", "long"),

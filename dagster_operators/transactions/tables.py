@@ -9,12 +9,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import StorageError
+from dagster_operators.storage.delta_commit import CHECKPOINT_INTERVAL, GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
 from dagster_operators.transactions.effects import CommitTable, Conflict, CreateTable, RestoreTable, TableStatus
 from dagster_operators.transactions.manifest import FileEntry
-from dagster_operators.transactions.table_log import CHECKPOINT_INTERVAL, GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
 
 if TYPE_CHECKING:
-    from dagster_operators.transactions.storage import Root
+    from dagster_operators.storage.root import Root
 
 PIPELINE_PROPERTY: Final = "dagster_operators.pipeline"
 """The table property that says which pipeline's a table is."""

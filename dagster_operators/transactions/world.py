@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dagster_operators.errors import LedgerError, StorageError
+from dagster_operators.storage.root import Root
 from dagster_operators.transactions import effects as fx
 from dagster_operators.transactions.cleaning import delete_outdated
 from dagster_operators.transactions.failpoints import reach
@@ -18,7 +19,6 @@ from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.manifest import Manifest
 from dagster_operators.transactions.participants import Participant
 from dagster_operators.transactions.plan import EPOCH_FOLDER, Slices
-from dagster_operators.transactions.storage import Root
 from dagster_operators.transactions.tables import Tables
 from dagster_operators.transactions.view import LedgerView
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagster_operators.connectors.file_source import FileSource
-from dagster_operators.connectors.listing import FileLocation, SourceFile
 from dagster_operators.errors import BadInputError, LedgerError, MissingInputError, PipelineError
+from dagster_operators.storage.location import FileLocation, SourceFile
 
 SCHEMA = (
     '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}},'

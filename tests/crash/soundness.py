@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from dagster_operators.storage.root import Root
 from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.manifest import Manifest
 from dagster_operators.transactions.records import Begin, Complete, Decision, Entry, Prepared
-from dagster_operators.transactions.storage import Root
 
 Rows = list[tuple[Any, ...]]
 _ATTEMPT = re.compile(r"e(\d+)-(g\d+-[0-9a-f]{8})")

@@ -16,16 +16,16 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.runtime.stages.parquet_stats import bounds
 from dagster_operators.runtime.stages.staged_rows import arrow_schema, is_flat, read_batches
+from dagster_operators.storage.parquet_stats import bounds
 from dagster_operators.transactions.tables import WHOLE_NUMBERS
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from dagster_operators.storage.root import Root
     from dagster_operators.transactions.manifest import FileEntry
-    from dagster_operators.transactions.storage import Root
 
 MOST = 2_000_000
 """Of more changed rows the keys are not kept in memory, and every file within their bounds is taken to hold some of them."""

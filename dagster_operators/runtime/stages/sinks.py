@@ -20,8 +20,8 @@ from dagster_operators.transactions.manifest import CheckOutcome
 if TYPE_CHECKING:
     from dagster_operators.runtime.stages.stage_outputs import StageOutputs
     from dagster_operators.runtime.stages.stage_work import StageWork
+    from dagster_operators.storage.root import Root
     from dagster_operators.transactions.coordinator import Coordinator
-    from dagster_operators.transactions.storage import Root
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from dagster_operators.runtime.stages.parquet_stats import delta_stats
 from dagster_operators.runtime.stages.staged_rows import write_batches
+from dagster_operators.storage.parquet_stats import delta_stats
 from dagster_operators.transactions.manifest import FileEntry
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from dagster_operators.transactions.storage import Root
+    from dagster_operators.storage.root import Root
 
 _FEW = 4
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dagster_operators.transactions.storage import Root
+    from dagster_operators.storage.root import Root
 
 _ROW_GROUP, _ROW_GROUP_BYTES = 131_072, 16 * 1024 * 1024
 _PLAIN = frozenset({

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.operators.physical import RunFile
 from dagster_operators.runtime.stages.changed_keys import ChangedKeys, Held
-from dagster_operators.runtime.stages.parquet_stats import bounds
 from dagster_operators.runtime.stages.runs import runs_of
 from dagster_operators.state.compaction import choose_fold
+from dagster_operators.storage.parquet_stats import bounds
 from dagster_operators.transactions.manifest import Change, FileEntry
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from dagster_operators.runtime.stages.parquet_stats import delta_stats
+from dagster_operators.storage.parquet_stats import delta_stats
 from dagster_operators.transactions.manifest import FileEntry
 
 _ROWS: Final = 128 * 1024

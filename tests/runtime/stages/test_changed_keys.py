@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from dagster_operators.runtime.stages import changed_keys
 from dagster_operators.runtime.stages.changed_keys import ChangedKeys, Held
-from dagster_operators.runtime.stages.parquet_stats import delta_stats
 from dagster_operators.runtime.stages.staged_rows import arrow_schema
 from dagster_operators.state import key_hash
+from dagster_operators.storage.parquet_stats import delta_stats
+from dagster_operators.storage.root import Root
 from dagster_operators.transactions.manifest import FileEntry
-from dagster_operators.transactions.storage import Root
 
 if TYPE_CHECKING:
     import pytest

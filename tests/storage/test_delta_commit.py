@@ -13,13 +13,13 @@ import pytest
 from deltalake import DeltaTable, Schema
 
 from dagster_operators.errors import LedgerError
+from dagster_operators.storage.delta_commit import GONE, LogEntry, LoggedFile, TableLog, is_plain
+from dagster_operators.storage.root import Root
 from dagster_operators.transactions import ledger as ledger_module
 from dagster_operators.transactions.effects import Conflict, RestoreTable
 from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.records import Generation
-from dagster_operators.transactions.storage import Root
-from dagster_operators.transactions.table_log import GONE, LogEntry, LoggedFile, TableLog, is_plain
 from dagster_operators.transactions.tables import Tables
 from tests.transactions.flow import SCHEMA
 

@@ -21,7 +21,7 @@ from dagster_operators.errors import StorageError
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from dagster_operators.transactions.storage import Root
+    from dagster_operators.storage.root import Root
 
 Stamp: TypeAlias = tuple[int, int]
 """When an entry's file was written (nanoseconds) and its size: another entry of the same version has another stamp."""

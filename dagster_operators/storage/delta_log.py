@@ -15,8 +15,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from dagster_operators.connectors.listing import FileLocation, SourceFile
 from dagster_operators.errors import BadInputError, MissingInputError
+from dagster_operators.storage.location import FileLocation, SourceFile
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

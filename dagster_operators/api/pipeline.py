@@ -16,6 +16,7 @@ from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.connectors.source_operator import SourceOperator
 from dagster_operators.errors import PipelineError, StorageError
 from dagster_operators.graph.dataflow import Dataflow, Table
+from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.relational.source import SourceOperator as Source
 from dagster_operators.runtime.engine import Engine, default_engine
 from dagster_operators.runtime.epochs import Epochs
@@ -123,7 +124,7 @@ class Pipeline:
         except ValueError as error:
             raise PipelineError(f"the lateness: {error}", pipeline=self.name, source=name) from None
         operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
-        return Stream(self.dataflow, self.dataflow.add(operator).name)
+        return Stream(self.dataflow, StreamRef(self.dataflow.add(operator).name))
 
     # --- running -----------------------------------------------------------------------------------------------------
 

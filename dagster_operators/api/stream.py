@@ -15,7 +15,7 @@ from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.graph.dataflow import Check, Dataflow, SinkOutput, Table
 from dagster_operators.graph.operator import LogicalOperator, StreamType
-from dagster_operators.graph.side_output import SideOutput
+from dagster_operators.graph.ports import MAIN, StreamRef
 from dagster_operators.graph.sink_target import SinkTarget
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.joins.lookup import Lookup
@@ -46,15 +46,15 @@ class Stream:
         ('origin', 'hours')
     """
 
-    def __init__(self, dataflow: Dataflow, node: str, *, cut: bool = False) -> None:
+    def __init__(self, dataflow: Dataflow, ref: StreamRef, *, cut: bool = False) -> None:
         self._dataflow = dataflow
-        self._node = node
+        self._ref = ref
         self._cut = cut
 
     @property
     def name(self) -> str:
-        """The name of the operator whose output this is."""
-        return self._node
+        """The name of the operator whose main output this is; of another output, its own name."""
+        return self._dataflow.name_of(self._ref)
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -68,10 +68,10 @@ class Stream:
 
     @property
     def _type(self) -> StreamType:
-        return self._dataflow.nodes[self._node].type
+        return self._dataflow.type_of(self._ref)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._dataflow.name}.{self._node})"
+        return f"{type(self).__name__}({self._dataflow.name}.{self.name})"
 
     def _add(self, operator: type[LogicalOperator], name: str | None, *, chain: bool = True, **settings: Any) -> Stream:
         return self._join(operator, (self,), name, chain=chain, **settings)
@@ -90,8 +90,8 @@ class Stream:
                 )  # fmt: skip
         named = name or self._dataflow.fresh_name(operator.kind)
         linked = chain and not any(stream._cut for stream in streams)  # noqa: SLF001
-        node = self._dataflow.add(operator(name=named, chain=linked, **settings), [stream.name for stream in streams])
-        return Stream(self._dataflow, node.name)
+        node = self._dataflow.add(operator(name=named, chain=linked, **settings), [stream._ref for stream in streams])  # noqa: SLF001
+        return Stream(self._dataflow, StreamRef(node.name))
 
     def filter(self, condition: str, *, name: str | None = None, chain: bool = True) -> Stream:
         """Keep the rows for which a Spark SQL condition is true (null counts as false)."""
@@ -106,7 +106,7 @@ class Stream:
                     raise SchemaError(
                         "'*' needs a stream whose columns are known",
                         pipeline=self._dataflow.name,
-                        operator=self._node,
+                        operator=self.name,
                         remedy="give the source a schema",
                     )
                 expanded.extend(f"`{column}`" for column in self.columns)
@@ -276,11 +276,11 @@ class Stream:
 
     def late(self, *, name: str | None = None) -> Stream:
         """The rows that came too late for the operator whose output this is, as they came, in a stream of their own."""
-        return self.side_output("late", name=name or f"{self._node}_late")
+        return self.side_output("late", name=name)
 
     def rejects(self, *, name: str | None = None) -> Stream:
         """The rows that the operator whose output this is gave up on: ``record`` (the row as JSON) and ``reason``."""
-        return self.side_output("rejects", name=name or f"{self._node}_rejects")
+        return self.side_output("rejects", name=name)
 
     def side_output(self, port: str, *, name: str | None = None) -> Stream:
         """One of the further outputs of the operator whose main output this is.
@@ -288,27 +288,24 @@ class Stream:
         Raises:
             PipelineError: The operator has no output of that name.
         """
-        ports = self.side_outputs()
-        if port not in ports:
+        if not self._ref.is_main:
             raise PipelineError(
-                f"the operator has no output {port!r}",
+                f"{self.name!r} is a side output itself and has no output {port!r}",
                 pipeline=self._dataflow.name,
-                operator=self._node,
-                remedy=f"it has: {', '.join(ports) or 'only its main output'}",
+                operator=self._ref.operator,
+                remedy="ask the stream of the operator's main output for it",
             )
-        for other in self._dataflow.consumers(self._node):
-            if isinstance(other.operator, SideOutput) and other.operator.port == port:
-                return Stream(self._dataflow, other.name)
-        return self._add(SideOutput, name or f"{self._node}_{port}", chain=True, port=port, type=ports[port])
+        ref = StreamRef(self._ref.operator, port)
+        return Stream(self._dataflow, self._dataflow.ask_for(ref, name or f"{ref.operator}_{port}"))
 
     def side_outputs(self) -> Mapping[str, StreamType]:
         """The further outputs of the operator whose main output this is, by port."""
-        node = self._dataflow.nodes[self._node]
-        return node.operator.side_outputs([self._dataflow.nodes[before].type for before in node.inputs])
+        outputs = self._dataflow.nodes[self._ref.operator].outputs if self._ref.is_main else {}
+        return {port: kind for port, kind in outputs.items() if port != MAIN}
 
     def start_new_stage(self) -> Self:
         """The same stream; the next operator begins a new stage."""
-        return type(self)(self._dataflow, self._node, cut=True)
+        return type(self)(self._dataflow, self._ref, cut=True)
 
     def to_table(
         self,
@@ -335,7 +332,7 @@ class Stream:
             The stream, for operators that read it too.
         """
         wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}
-        self._dataflow.add_table(Table(table, self._node, description, wanted, dict(tags or {}), tuple(owners)))
+        self._dataflow.add_table(Table(table, self._ref, description, wanted, dict(tags or {}), tuple(owners)))
         return self
 
     def to_sink(self, sink: SinkTarget, *, name: str | None = None, description: str = "") -> Stream:
@@ -354,7 +351,7 @@ class Stream:
             PipelineError: The name is taken, or what is given is no sink.
             SchemaError: The sink cannot take this stream.
         """
-        named = name or self._node
+        named = name or self.name
         if not isinstance(sink, SinkTarget):
             raise PipelineError(
                 f"{sink!r} is no sink", pipeline=self._dataflow.name, sink=named, remedy="use PostgresSink or a Sink of your own"
@@ -363,5 +360,5 @@ class Stream:
             sink.check(self._type)
         except OperatorsError as error:
             raise error.at(pipeline=self._dataflow.name, sink=named) from None
-        self._dataflow.add_sink(SinkOutput(named, self._node, sink, sink.config(), description))
+        self._dataflow.add_sink(SinkOutput(named, self._ref, sink, sink.config(), description))
         return self

@@ -11,6 +11,7 @@ from typing import Any
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import LogicalOperator, StreamType
+from dagster_operators.graph.ports import MAIN, StreamRef
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -33,7 +34,7 @@ class Table:
     """A stream's place in Delta: what becomes a Dagster asset."""
 
     name: str
-    node: str
+    stream: StreamRef
     description: str = ""
     checks: Mapping[str, Check] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -46,14 +47,14 @@ class SinkOutput:
 
     Attributes:
         name: The sink's name, unique in the pipeline; what it has taken is remembered under it.
-        node: The operator whose rows it takes.
+        stream: Whose rows it takes.
         sink: The :class:`~dagster_operators.connectors.sink.Sink`.
         config: Its settings as JSON, without secrets.
         description: What the rows are for.
     """
 
     name: str
-    node: str
+    stream: StreamRef
     sink: Any
     config: Mapping[str, Any] = field(default_factory=dict)
     description: str = ""
@@ -61,16 +62,27 @@ class SinkOutput:
 
 @dataclass(frozen=True)
 class Node:
-    """An operator with its place in the dataflow."""
+    """An operator with its place in the dataflow.
+
+    Attributes:
+        operator: The operator.
+        inputs: The streams that it reads.
+        outputs: The type of the stream at each of its output ports, the main one first.
+    """
 
     operator: LogicalOperator
-    inputs: tuple[str, ...]
-    type: StreamType
+    inputs: tuple[StreamRef, ...]
+    outputs: Mapping[str, StreamType]
 
     @property
     def name(self) -> str:
         """The operator's name."""
         return self.operator.name
+
+    @property
+    def type(self) -> StreamType:
+        """The type of its main output."""
+        return self.outputs[MAIN]
 
 
 class Dataflow:
@@ -82,46 +94,89 @@ class Dataflow:
         self.nodes: dict[str, Node] = {}
         self.tables: dict[str, Table] = {}
         self.sinks: dict[str, SinkOutput] = {}
+        self.side_streams: dict[StreamRef, str] = {}
+        """The streams of ports other than the main one that somebody asked for, with their names."""
         self._named: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes.values())
 
+    def type_of(self, stream: StreamRef) -> StreamType:
+        """The type of a stream."""
+        return self.nodes[stream.operator].outputs[stream.port]
+
+    def name_of(self, stream: StreamRef) -> str:
+        """What a stream is called: by its operator, or as it was named when it was asked for."""
+        return stream.operator if stream.is_main else self.side_streams[stream]
+
+    def input_types(self, node: Node) -> list[StreamType]:
+        """The types of the streams that a node reads."""
+        return [self.type_of(stream) for stream in node.inputs]
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self.nodes or name in self.side_streams.values()
+
     def fresh_name(self, stem: str) -> str:
         """A name that no operator has yet: the stem, or the stem with the next number."""
         self._named[stem] += 1
         name = stem if self._named[stem] == 1 else f"{stem}_{self._named[stem]}"
-        return name if name not in self.nodes else self.fresh_name(stem)
+        return self.fresh_name(stem) if self._is_taken(name) else name
 
-    def add(self, operator: LogicalOperator, inputs: Sequence[str] = ()) -> Node:
+    def add(self, operator: LogicalOperator, inputs: Sequence[StreamRef] = ()) -> Node:
         """Put an operator behind its inputs, checking what can be checked without an engine.
 
         Raises:
             PipelineError: The name is taken or not a name.
             SchemaError: The operator does not fit its inputs.
         """
-        check_name("operator", operator.name, pipeline=self.name)
-        if operator.name in self.nodes:
-            raise PipelineError(
-                f"there is an operator named {operator.name!r} already",
-                pipeline=self.name,
-                operator=operator.name,
-                remedy=f"give it another name; there are: {', '.join(self.nodes)}",
-            )
+        self._check_name(operator.name)
         try:
-            kind = operator.output([self.nodes[name].type for name in inputs])
+            outputs = operator.outputs([self.type_of(stream) for stream in inputs])
         except OperatorsError as error:
             raise error.at(pipeline=self.name, operator=operator.name) from None
-        if kind.columns is not None:
-            repeated = [name for name, count in Counter(c.lower() for c in kind.columns).items() if count > 1]
-            if repeated:
-                raise SchemaError(
-                    f"the output has column {repeated[0]!r} more than once", pipeline=self.name, operator=operator.name,
-                    column=repeated[0], remedy="rename one of them",
-                )  # fmt: skip
-        node = Node(operator, tuple(inputs), kind)
+        for kind in outputs.values():
+            self._check_columns(operator.name, kind)
+        node = Node(operator, tuple(inputs), outputs)
         self.nodes[operator.name] = node
         return node
+
+    def ask_for(self, stream: StreamRef, name: str) -> StreamRef:
+        """Make the stream of a port other than the main one known by a name; one that was asked for before keeps its name.
+
+        Raises:
+            PipelineError: The operator has no such port, or the name is taken or not a name.
+        """
+        node = self.nodes[stream.operator]
+        if stream.port not in node.outputs:
+            ports = ", ".join(port for port in node.outputs if port != MAIN)
+            raise PipelineError(
+                f"the operator has no output {stream.port!r}",
+                pipeline=self.name,
+                operator=stream.operator,
+                remedy=f"it has: {ports or 'only its main output'}",
+            )
+        if not stream.is_main and stream not in self.side_streams:
+            self._check_name(name)
+            self.side_streams[stream] = name
+        return stream
+
+    def _check_name(self, name: str) -> None:
+        check_name("operator", name, pipeline=self.name)
+        if self._is_taken(name):
+            raise PipelineError(
+                f"there is an operator named {name!r} already",
+                pipeline=self.name,
+                operator=name,
+                remedy=f"give it another name; there are: {', '.join((*self.nodes, *self.side_streams.values()))}",
+            )
+
+    def _check_columns(self, operator: str, kind: StreamType) -> None:
+        repeated = [name for name, count in Counter(c.lower() for c in kind.columns or ()).items() if count > 1]
+        if repeated:
+            raise SchemaError(
+                f"the output has column {repeated[0]!r} more than once", pipeline=self.name, operator=operator,
+                column=repeated[0], remedy="rename one of them",
+            )  # fmt: skip
 
     def add_table(self, table: Table) -> None:
         """Declare that a stream goes to a table.
@@ -136,17 +191,18 @@ class Dataflow:
                 f"there is a table named {table.name!r} already", pipeline=self.name, table=table.name,
                 remedy=f"give it another name; there are: {', '.join(self.tables)}",
             )  # fmt: skip
-        other = next((other for other in self.tables.values() if other.node == table.node), None)
+        other = self.table_of(table.stream)
         if other is not None:
+            source = self.name_of(table.stream)
             raise PipelineError(
-                f"the output of {table.node!r} goes to table {other.name!r} already", pipeline=self.name, table=table.name,
-                operator=table.node, remedy="read that table, or select the columns into a stream of its own first",
+                f"the output of {source!r} goes to table {other.name!r} already", pipeline=self.name, table=table.name,
+                operator=source, remedy="read that table, or select the columns into a stream of its own first",
             )  # fmt: skip
-        node = self.nodes[table.node]
+        operator, kind = self.nodes[table.stream.operator].operator, self.type_of(table.stream)
         for name, check in table.checks.items():
             check_name("check", name, pipeline=self.name, table=table.name)
             try:
-                node.operator.require(node.type, columns_of(check.expression), f"the check {name!r}")
+                operator.require(kind, columns_of(check.expression), f"the check {name!r}")
             except OperatorsError as error:
                 raise error.at(pipeline=self.name, table=table.name) from None
         self.tables[table.name] = table
@@ -171,21 +227,21 @@ class Dataflow:
                 )  # fmt: skip
         self.sinks[output.name] = output
 
-    def sinks_of(self, node: str) -> tuple[SinkOutput, ...]:
-        """The sinks that a node's output goes to."""
-        return tuple(output for output in self.sinks.values() if output.node == node)
+    def sinks_of(self, stream: StreamRef) -> tuple[SinkOutput, ...]:
+        """The sinks that a stream goes to."""
+        return tuple(output for output in self.sinks.values() if output.stream == stream)
 
-    def ends_at(self, node: str) -> bool:
-        """Whether a node's output goes to a table or a sink."""
-        return self.table_of(node) is not None or bool(self.sinks_of(node))
+    def ends_at(self, stream: StreamRef) -> bool:
+        """Whether a stream goes to a table or a sink."""
+        return self.table_of(stream) is not None or bool(self.sinks_of(stream))
 
-    def consumers(self, node: str) -> list[Node]:
-        """The nodes that read a node's output."""
-        return [other for other in self if node in other.inputs]
+    def consumers(self, stream: StreamRef) -> list[Node]:
+        """The nodes that read a stream."""
+        return [other for other in self if stream in other.inputs]
 
-    def table_of(self, node: str) -> Table | None:
-        """The table that a node's output goes to, if any."""
-        return next((table for table in self.tables.values() if table.node == node), None)
+    def table_of(self, stream: StreamRef) -> Table | None:
+        """The table that a stream goes to, if any."""
+        return next((table for table in self.tables.values() if table.stream == stream), None)
 
 
 def check_name(what: str, name: str, **where: Any) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from dagster_operators.errors import SchemaError
+from dagster_operators.graph.ports import MAIN
 from dagster_operators.graph.user_functions import contents_of
 
 Lineage = Mapping[str, frozenset[tuple[int, str]]]
@@ -90,6 +91,14 @@ class LogicalOperator(ABC):
     def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:  # noqa: ARG002
         """The types of further output streams, by port, as ``late`` for late rows; none unless the operator has some."""
         return {}
+
+    def outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        """The types of all output streams by port, the main one first.
+
+        Raises:
+            SchemaError: The inputs do not fit.
+        """
+        return {MAIN: self.output(inputs), **self.side_outputs(inputs)}
 
     def chains_after(self, before: LogicalOperator) -> bool:
         """Whether it may share a stage with the operator before it, whatever the user wants."""

@@ -80,7 +80,7 @@ def _table(pipeline: Pipeline, keys: AssetKeys, stage: Stage, table: Table, stag
         upstream=tuple(dict.fromkeys(keys.of(upstream) for upstream in upstream_assets(dataflow, table))),
         lineage=lineage,
         operators=tuple(name for part in _own_stages(stage, stages) for name in part.operators),
-        sources=tuple(dict.fromkeys(_sources(pipeline, table.node))),
+        sources=tuple(dict.fromkeys(_sources(pipeline, table.stream.operator))),
         checks=table.checks,
         owners=table.owners,
         tags=table.tags,
@@ -116,4 +116,4 @@ def _sources(pipeline: Pipeline, node: str) -> Iterator[str]:
     if isinstance(operator, SourceOperator) and operator.event_time:
         yield node
     for before in pipeline.dataflow.nodes[node].inputs:
-        yield from _sources(pipeline, before)
+        yield from _sources(pipeline, before.operator)

@@ -63,7 +63,7 @@ def analyse_checks(dataflow: Dataflow, table: Table, output: DataFrame) -> None:
             raise SchemaError(
                 f"the check {name!r} ({check.expression}) does not fit its table: {reason}",
                 pipeline=dataflow.name,
-                operator=table.node,
+                operator=dataflow.name_of(table.stream),
                 table=table.name,
                 remedy=f"write a condition; the columns are: {_columns(rows)}",
             )

@@ -44,15 +44,15 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: Mapping[str, PhysicalOper
             where = f"its state is {kept[name]}" if name in kept else f"state table state/{name}.{state.name}"
             yield f"    shuffle by {', '.join(_keys(node)) or 'nothing (one group)'}; {where}"
     for output in stage.outputs:
-        node = dataflow.nodes[output.node]
+        kind = dataflow.type_of(output.ref)
         if output.table is None:
             yield f"  writes stream {output.name}, kept until the epoch is complete"
         else:
-            how = f"one row per {', '.join(node.type.keys)}" if node.type.keys else "append"
-            yield f"  writes table {output.name} ({'updating, ' if node.type.updating else ''}{how})"
+            how = f"one row per {', '.join(kind.keys)}" if kind.keys else "append"
+            yield f"  writes table {output.name} ({'updating, ' if kind.updating else ''}{how})"
             for name, check in output.table.checks.items():
                 yield f"    check {name}: {check.expression}{'' if check.blocking else ' (reports only)'}"
-        for sink in dataflow.sinks_of(output.node):
+        for sink in dataflow.sinks_of(output.ref):
             settings = ", ".join(f"{name} {value}" for name, value in sink.config.items() if value is not None)
             yield f"    its rows go to sink {sink.name} ({settings})"
 

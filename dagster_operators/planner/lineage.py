@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from dagster_operators.graph.dataflow import Dataflow, Node, Table
-from dagster_operators.graph.side_output import SideOutput
+from dagster_operators.graph.dataflow import Dataflow, Table
+from dagster_operators.graph.ports import StreamRef
 
 
 class Upstream(NamedTuple):
@@ -25,47 +25,43 @@ Origin = tuple[Upstream, str]
 
 def upstream_assets(dataflow: Dataflow, table: Table) -> tuple[Upstream, ...]:
     """The tables, sources and lookups (by their operators' names) that a table is made from directly."""
-    return tuple(dict.fromkeys(_assets(dataflow, table.node, start=True)))
+    return tuple(dict.fromkeys(_assets(dataflow, table.stream, start=True)))
 
 
 def column_lineage(dataflow: Dataflow, table: Table) -> dict[str, tuple[Origin, ...]]:
     """For each column of a table the columns of the assets directly upstream that it is computed from."""
-    columns = dataflow.nodes[table.node].type.columns or ()
-    return {column: tuple(sorted(set(_origins(dataflow, table.node, column, start=True)))) for column in columns}
+    columns = dataflow.type_of(table.stream).columns or ()
+    return {column: tuple(sorted(set(_origins(dataflow, table.stream, column, start=True)))) for column in columns}
 
 
-def _asset_at(dataflow: Dataflow, node: str, *, start: bool) -> Upstream | None:
+def _asset_at(dataflow: Dataflow, stream: StreamRef, *, start: bool) -> Upstream | None:
     """The asset that a walk ends at: the table of a stream (but not of the one the walk starts from), or a source."""
-    table = None if start else dataflow.table_of(node)
+    table = None if start else dataflow.table_of(stream)
     if table is not None:
         return Upstream("table", table.name)
-    return Upstream("source", node) if dataflow.nodes[node].operator.kind == "source" else None
+    is_source = stream.is_main and dataflow.nodes[stream.operator].operator.kind == "source"
+    return Upstream("source", stream.operator) if is_source else None
 
 
-def _behind(dataflow: Dataflow, node: str) -> Node:
-    """The node that computes a stream: of a side output the operator that has it, whatever table its main output goes to."""
-    found = dataflow.nodes[node]
-    return dataflow.nodes[found.inputs[0]] if isinstance(found.operator, SideOutput) else found
-
-
-def _assets(dataflow: Dataflow, node: str, *, start: bool = False) -> Iterator[Upstream]:
-    asset = _asset_at(dataflow, node, start=start)
+def _assets(dataflow: Dataflow, stream: StreamRef, *, start: bool = False) -> Iterator[Upstream]:
+    asset = _asset_at(dataflow, stream, start=start)
     if asset is not None:
         yield asset
         return
-    if dataflow.nodes[node].operator.kind == "lookup":
-        yield Upstream("lookup", node)
-    for before in _behind(dataflow, node).inputs:
+    node = dataflow.nodes[stream.operator]
+    if node.operator.kind == "lookup":
+        yield Upstream("lookup", node.name)
+    for before in node.inputs:
         yield from _assets(dataflow, before)
 
 
-def _origins(dataflow: Dataflow, node: str, column: str, *, start: bool = False) -> Iterator[Origin]:
-    asset = _asset_at(dataflow, node, start=start)
+def _origins(dataflow: Dataflow, stream: StreamRef, column: str, *, start: bool = False) -> Iterator[Origin]:
+    asset = _asset_at(dataflow, stream, start=start)
     if asset is not None:
         yield asset, column
         return
-    here, side = _behind(dataflow, node), dataflow.nodes[node].operator
-    inputs = [dataflow.nodes[name].type for name in here.inputs]
-    lineage = here.operator.side_lineage(side.port, inputs) if isinstance(side, SideOutput) else here.operator.lineage(inputs)
+    node = dataflow.nodes[stream.operator]
+    inputs = dataflow.input_types(node)
+    lineage = node.operator.lineage(inputs) if stream.is_main else node.operator.side_lineage(stream.port, inputs)
     for index, before in lineage.get(column, frozenset()):
-        yield from _origins(dataflow, here.inputs[index], before)
+        yield from _origins(dataflow, node.inputs[index], before)

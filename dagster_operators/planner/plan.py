@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.graph.dataflow import Dataflow
-from dagster_operators.graph.side_output import SideOutput
+from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.physical import PhysicalOperator, RelationalOperator
 from dagster_operators.operators.relational.projection import DELETED
 from dagster_operators.planner.analysis import analyse, analyse_checks
@@ -33,7 +33,7 @@ class Plan:
         pipeline: The pipeline's name.
         stages: In topological order.
         physical: What each logical operator lowers to.
-        schemas: The output schema of each operator, as Spark's StructType JSON.
+        schemas: The schema of each stream, as Spark's StructType JSON.
         states: The schema of each state table, by ``operator.table``.
         kept_in: The operators whose state is the table that their rows go to, and that dataset.
         sources: The names of the source operators in use.
@@ -43,7 +43,7 @@ class Plan:
     pipeline: str
     stages: tuple[Stage, ...]
     physical: Mapping[str, PhysicalOperator]
-    schemas: Mapping[str, str]
+    schemas: Mapping[StreamRef, str]
     states: Mapping[str, str]
     kept_in: Mapping[str, str]
     sources: tuple[str, ...]
@@ -62,17 +62,20 @@ class Plan:
 
 def lower(dataflow: Dataflow) -> dict[str, PhysicalOperator]:
     """The physical operator of each logical one."""
-    lowered = {node.name: node.operator.lower([dataflow.nodes[name].type for name in node.inputs]) for node in dataflow}
+    lowered = {node.name: node.operator.lower(dataflow.input_types(node)) for node in dataflow}
     return {name: operator for name, operator in lowered.items() if isinstance(operator, PhysicalOperator)}
 
 
 def kept_in(stages: Iterable[Stage], physical: Mapping[str, PhysicalOperator]) -> dict[str, str]:
     """The operators whose state is the table that their rows go to, and that dataset."""
     return {
-        output.node: output.dataset
+        output.ref.operator: output.dataset
         for stage in stages
         for output in stage.outputs
-        if output.table and isinstance(found := physical.get(output.node), RelationalOperator) and found.output_is_state
+        if output.table
+        and output.ref.is_main
+        and isinstance(found := physical.get(output.ref.operator), RelationalOperator)
+        and found.output_is_state
     }
 
 
@@ -91,27 +94,25 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     used = {name for stage in stages for name in stage.operators}
     physical = {name: operator for name, operator in lower(dataflow).items() if name in used}
     kept = kept_in(stages, physical)
-    frames: dict[str, DataFrame] = {}
+    frames: dict[StreamRef, DataFrame] = {}
     states: dict[str, str] = {}
     for node in dataflow:
-        if node.name not in used or isinstance(node.operator, SideOutput):
+        if node.name not in used:
             continue
-        before = [frames[name] for name in node.inputs]
+        before = [frames[stream] for stream in node.inputs]
         given = [empty(session, inputs[node.name])] if node.name in inputs else []
         analysis = analyse(dataflow, node, physical[node.name], [*before, *given])
-        frames[node.name] = empty(session, analysis.output.schema.json())
-        for side in dataflow.consumers(node.name):
-            if isinstance(side.operator, SideOutput):
-                frames[side.name] = analysis.sides[side.operator.port]
+        frames[StreamRef(node.name)] = empty(session, analysis.output.schema.json())
+        frames |= {stream: analysis.sides[stream.port] for stream in dataflow.side_streams if stream.operator == node.name}
         if node.name not in kept:
             states.update({f"{node.name}.{table}": frame.schema.json() for table, frame in analysis.states.items()})
     for table in dataflow.tables.values():
-        analyse_checks(dataflow, table, frames[table.node])
+        analyse_checks(dataflow, table, frames[table.stream])
     kinds = {
         kind: tuple(node.name for node in dataflow if node.name in used and node.operator.kind == kind)
         for kind in ("source", "lookup")
     }
-    schemas = {name: frame.schema.json() for name, frame in frames.items()}
+    schemas = {stream: frame.schema.json() for stream, frame in frames.items()}
     return Plan(dataflow.name, stages, physical, schemas, states, kept, kinds["source"], kinds["lookup"])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dagster_operators.graph.dataflow import Dataflow
-from dagster_operators.graph.side_output import SideOutput
 from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, combine
 
@@ -19,15 +18,13 @@ def input_watermark(dataflow: Dataflow, operator: str, of_source: Callable[[str]
         of_source: The watermark of a source that has an event time, by its name.
     """
     node = dataflow.nodes[operator]
-    return combine(_output_watermark(dataflow, name, of_source) for name in node.inputs)
+    return combine(_output_watermark(dataflow, stream.operator, of_source) for stream in node.inputs)
 
 
 def _output_watermark(dataflow: Dataflow, operator: str, of_source: Callable[[str], int]) -> int:
     node = dataflow.nodes[operator]
     if isinstance(node.operator, SourceOperator):
         return of_source(operator) if node.operator.event_time else MAX_WATERMARK
-    if isinstance(node.operator, SideOutput):
-        return _output_watermark(dataflow, node.inputs[0], of_source)
     if node.operator.holds_time:
         return of_source(operator)
     return node.operator.watermark(input_watermark(dataflow, operator, of_source))

@@ -53,12 +53,12 @@ def _datasets(made: Plan, dataflow: Dataflow) -> Iterator[tuple[str, DatasetReco
 
 
 def _table(made: Plan, dataflow: Dataflow, output: Output, description: str) -> DatasetRecord:
-    node = dataflow.nodes[output.node]
-    kind: Literal["append", "updating"] = "updating" if node.type.updating else "append"
-    meaning: dict[str, Any] = {"table": kind, "keys": list(node.type.keys or ())}
-    if output.node in made.kept_in:
-        meaning |= {STATE_OF: output.node, "state": _meaning(dataflow, output.node)}
-    return DatasetRecord(without_marks(made.schemas[output.node]), kind, description, json.dumps(meaning))
+    rows, operator = dataflow.type_of(output.ref), output.ref.operator
+    kind: Literal["append", "updating"] = "updating" if rows.updating else "append"
+    meaning: dict[str, Any] = {"table": kind, "keys": list(rows.keys or ())}
+    if output.ref.is_main and operator in made.kept_in:
+        meaning |= {STATE_OF: operator, "state": _meaning(dataflow, operator)}
+    return DatasetRecord(without_marks(made.schemas[output.ref]), kind, description, json.dumps(meaning))
 
 
 def _rejects(dataflow: Dataflow, source: str) -> tuple[str, DatasetRecord]:

@@ -61,7 +61,7 @@ class Planning:
         Raises:
             SchemaError: An operator does not fit its input.
         """
-        shape = (*self.dataflow.nodes, *self.dataflow.tables, *self.dataflow.sinks)
+        shape = (*self.dataflow.nodes, *self.dataflow.side_streams.values(), *self.dataflow.tables, *self.dataflow.sinks)
         if self._plan is None or self._plan[0] != shape:
             with located(pipeline=self.dataflow.name):
                 self._plan = (shape, plan(self.session, self.dataflow, self.input_schemas()))

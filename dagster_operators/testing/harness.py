@@ -17,8 +17,9 @@ import pyarrow as pa
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.conform import conform
 from dagster_operators.graph.operator import StreamType
+from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.arrow.apply import Apply, declared_state, fresh, ports_of, routing_types
-from dagster_operators.operators.arrow.arrow_operator import MAIN, ArrowOperator
+from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.runtime.workers.subtask import Link, Place, Report, Subtask
 from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.store import StateStore, next_epoch

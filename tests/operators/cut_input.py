@@ -134,7 +134,7 @@ def read_tables(pipeline: Pipeline) -> dict[str, Counter[Any]]:
 
 
 def table_columns(pipeline: Pipeline, name: str) -> list[str]:
-    return list(pipeline.dataflow.nodes[pipeline.tables[name].node].type.columns or ())
+    return list(pipeline.dataflow.type_of(pipeline.tables[name].stream).columns or ())
 
 
 @contextmanager

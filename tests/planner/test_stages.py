@@ -6,6 +6,7 @@ import pytest
 
 from dagster_operators import ArrowOperator, MemorySource, Pipeline, Stream, Tumbling
 from dagster_operators.errors import PipelineError
+from dagster_operators.graph.ports import StreamRef
 from dagster_operators.planner.stages import cut_stages
 
 
@@ -39,7 +40,7 @@ def test_a_table_ends_its_stage() -> None:
     stages = cut_stages(pipeline.dataflow)
     assert [stage.name for stage in stages] == ["clean", "counts"]
     assert stages[1].upstream == ("clean",)
-    assert stages[1].inputs == ("filter",)
+    assert stages[1].inputs == (StreamRef("filter"),)
 
 
 def test_two_stateful_operators_do_not_share_a_stage() -> None:

@@ -13,7 +13,8 @@ from typing_extensions import override
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.functions.content import digest_of
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
-from dagster_operators.operators.arrow.arrow_operator import LATE, MAIN, REJECTS, REJECTS_COLUMNS, ArrowOperator, overrides
+from dagster_operators.graph.ports import MAIN
+from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, REJECTS_COLUMNS, ArrowOperator, overrides
 from dagster_operators.operators.physical import Analysis, PhysicalOperator, StateTable
 from dagster_operators.types.arrow_schema import arrow_schema, schema_fields, spark_type
 from dagster_operators.types.ddl import parse_ddl

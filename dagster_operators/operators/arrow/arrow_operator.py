@@ -22,9 +22,6 @@ Schema: TypeAlias = "str | pa.Schema"
 OnError: TypeAlias = Literal["fail", "retry", "reject"]
 """What becomes of an epoch when user code raises: it fails for good, the step is retried, or the rows go to ``rejects``."""
 
-MAIN: Final = "main"
-"""The port of the main output."""
-
 LATE: Final = "late"
 """The port of rows that came too late."""
 

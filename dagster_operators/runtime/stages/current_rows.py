@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import StageFailedError
+from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.operators.physical import Rows, quoted
 from dagster_operators.operators.relational.source import SourceOperator
@@ -65,7 +66,7 @@ class CurrentRows:
             rows: The new rows.
             reduced: Takes out of them what the operator will not need, should they be stored.
         """
-        before, schema = self._work.before(self._dataset), without_marks(self._work.plan.schemas[self._operator])
+        before, schema = self._work.before(self._dataset), without_marks(self._work.plan.schemas[StreamRef(self._operator)])
         if not before or not self.keys:
             return rows, self._files.read(self._dataset, before, schema)
         again = self._may_compute_again()

@@ -144,7 +144,7 @@ def write_to_sinks(work: StageWork, outputs: StageOutputs, checks: Sequence[Chec
     for output in work.stage.outputs:
         place = work.place_of(output)
         files = outputs.staged(output)
-        for sink in work.dataflow.sinks_of(output.node) if files else ():
+        for sink in work.dataflow.sinks_of(output.ref) if files else ():
             staged = StagedForSink(
                 work.attempt.attempt,
                 place,

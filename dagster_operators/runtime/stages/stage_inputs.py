@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dagster_operators.connectors.connector import UNKNOWN, Connector
 from dagster_operators.connectors.rejects import split_rejects
 from dagster_operators.errors import BadInputError, PipelineError, located
+from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.physical import Rows
 from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.runtime.event_time import at_beginning, input_watermark
@@ -38,13 +39,13 @@ class StageInputs:
         self._ends: dict[str, int] = {}
         self.rejected: dict[str, DataFrame] = {}
 
-    def upstream(self, operator: str) -> Rows:
+    def upstream(self, stream: StreamRef) -> Rows:
         """The rows that another stage staged in this epoch (of an updating table: those that changed)."""
         work = self._work
-        stage, output = next((stage, output) for stage in work.plan.stages if (output := stage.output(operator)))
+        stage, output = next((stage, output) for stage in work.plan.stages if (output := stage.output(stream)))
         dataset = work.place_of(output)
         change = work.attempt.upstream[stage.name].change(dataset)
-        return self._files.read(dataset, change.rows_of_epoch, work.plan.schemas[operator]) if change else None
+        return self._files.read(dataset, change.rows_of_epoch, work.plan.schemas[stream]) if change else None
 
     def source(self, operator: str) -> Rows:
         """The slice of a source that the epoch reads."""

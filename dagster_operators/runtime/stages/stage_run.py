@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import OperatorsError, StageFailedError, StorageError
-from dagster_operators.graph.side_output import SideOutput
+from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.arrow.apply import BatchOperator
-from dagster_operators.operators.arrow.arrow_operator import MAIN
 from dagster_operators.operators.physical import RelationalOperator, Rows, constant
 from dagster_operators.runtime.event_time import at_beginning
 from dagster_operators.runtime.stages.current_rows import CurrentRows
@@ -52,7 +51,7 @@ class StageRun:
         self._files = StagedFiles(work.coordinator.root, work.session, self._wrote)
         self._states: dict[str, StagedState] = {}
         self._current: dict[str, CurrentRows] = {}
-        self._sides: dict[tuple[str, str], DataFrame] = {}
+        self._sides: dict[StreamRef, DataFrame] = {}
         self._profile: dict[str, float] = {}
         self._outputs = StageOutputs(work, self._files)
         self._batch = [name for name in work.stage.operators if isinstance(work.plan.physical.get(name), BatchOperator)]
@@ -82,10 +81,10 @@ class StageRun:
         return self._observed.watch(f"late {operator}", frame, {"late": f"count_if({late})"})
 
     def put_out(self, operator: str, port: str, rows: Callable[[], DataFrame]) -> None:
-        """Give the rows of a side output, if there is one."""
-        wanted = (self._work.dataflow.nodes[name] for name in self._work.stage.operators)
-        if any(isinstance(n.operator, SideOutput) and n.operator.port == port and n.inputs == (operator,) for n in wanted):
-            self._sides[operator, port] = rows()
+        """Give the rows of a port other than the main one, if somebody reads them."""
+        stream = StreamRef(operator, port)
+        if self._work.stage.output(stream):
+            self._sides[stream] = rows()
 
     def state(self, operator: str, table: str) -> StagedState:
         """One of the operator's state tables."""
@@ -127,10 +126,10 @@ class StageRun:
             computed = self._compute()
         batch = self._run_batch(computed)
         for output in work.stage.outputs:
-            rows = computed.get(output.node)
+            rows = computed.get(output.ref)
             if rows is not None:
                 with self._step("write" if output is work.stage.main else f"write {output.name}"):
-                    outputs.write(output, rows, self._current.get(output.node))
+                    outputs.write(output, rows, self._current.get(output.ref.operator) if output.ref.is_main else None)
         with self._step("rejects"):
             rejected = {source: outputs.write_rejects(source, records) for source, records in self._inputs.rejected.items()}
         with self._step("checks"):
@@ -158,23 +157,17 @@ class StageRun:
             commit_data={**commit_data, **commit_data_of(batch.commit_data)},
         )
 
-    def _compute(self) -> dict[str, Rows]:
-        """The rows of every operator of the stage, as plans that have not run yet."""
+    def _compute(self) -> dict[StreamRef, Rows]:
+        """The rows of every stream of the stage's relational operators, as plans that have not run yet."""
         work = self._work
-        rows: dict[str, Rows] = {name: self._inputs.upstream(name) for name in work.stage.inputs}
+        rows: dict[StreamRef, Rows] = {stream: self._inputs.upstream(stream) for stream in work.stage.inputs}
         for name in work.stage.operators:
-            node = work.dataflow.nodes[name]
-            if name in self._batch or (node.inputs[:1] and node.inputs[0] in self._batch):
-                continue
-            if isinstance(node.operator, SideOutput):
-                rows[name] = self._sides.get((node.inputs[0], node.operator.port))
-            else:
-                physical = work.plan.physical[name]
-                if isinstance(physical, RelationalOperator):
-                    rows[name] = physical.run(self, [rows[before] for before in node.inputs])
-        return rows
+            physical = work.plan.physical[name]
+            if isinstance(physical, RelationalOperator):
+                rows[StreamRef(name)] = physical.run(self, [rows[stream] for stream in work.dataflow.nodes[name].inputs])
+        return {**rows, **self._sides}
 
-    def _run_batch(self, rows: Mapping[str, Rows]) -> BatchResult:
+    def _run_batch(self, rows: Mapping[StreamRef, Rows]) -> BatchResult:
         """Run the batch operators that the stage ends with; their files are its output."""
         work, names = self._work, self._batch
         if not names:
@@ -186,26 +179,20 @@ class StageRun:
             {name: held(name) for name in names},
         )
         with self._step("batch operators"):
-            inputs = [rows[before] for before in work.dataflow.nodes[names[0]].inputs]
+            inputs = [rows[stream] for stream in work.dataflow.nodes[names[0]].inputs]
             result = run_chain(work, names, inputs, times, {name: self._places(name) for name in names})
         self._wrote()
         for output in work.stage.outputs:
-            node = work.dataflow.nodes[output.node]
-            side = node.operator
-            place = (node.inputs[0], side.port) if isinstance(side, SideOutput) else (output.node, MAIN)
-            self._outputs.adopt(output, tuple(sorted(result.files.get(place, ()), key=lambda entry: entry.path)))
+            if output.ref.operator in names:
+                files = result.files.get((output.ref.operator, output.ref.port), ())
+                self._outputs.adopt(output, tuple(sorted(files, key=lambda entry: entry.path)))
         return result
 
     def _places(self, operator: str) -> dict[str, tuple[str, str]]:
         """Where the ports of a batch operator go that somebody reads."""
-        work, found = self._work, {}
-        for output in work.stage.outputs:
-            node = work.dataflow.nodes[output.node]
-            if output.node == operator:
-                found[MAIN] = output.dataset
-            elif isinstance(node.operator, SideOutput) and node.inputs == (operator,):
-                found[node.operator.port] = output.dataset
-        return {port: (dataset, work.directory(dataset)) for port, dataset in found.items()}
+        work = self._work
+        read = (output for output in work.stage.outputs if output.ref.operator == operator)
+        return {output.ref.port: (output.dataset, work.directory(output.dataset)) for output in read}
 
     def _late_rows(self) -> dict[str, int]:
         watched = [name.removeprefix("late ") for name in self._observed.names() if name.startswith("late ")]

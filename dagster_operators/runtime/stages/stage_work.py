@@ -61,11 +61,11 @@ class StageWork:
 
     def type_of(self, output: Output) -> StreamType:
         """What is known of an output without an engine."""
-        return self.dataflow.nodes[output.node].type
+        return self.dataflow.type_of(output.ref)
 
     def schema_of(self, output: Output) -> str:
         """An output's schema as the engine sees it."""
-        return self.plan.schemas[output.node]
+        return self.plan.schemas[output.ref]
 
     def place_of(self, output: Output) -> str:
         """The dataset that an output's rows are staged in, where later stages and sinks find them.

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from dagster_operators.errors import OperatorFailedError, OperatorsError, PipelineError
 from dagster_operators.graph.conform import conform
-from dagster_operators.operators.arrow.arrow_operator import LATE, MAIN, REJECTS, ArrowOperator, action_for, overrides
+from dagster_operators.graph.ports import MAIN
+from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, ArrowOperator, action_for, overrides
 from dagster_operators.operators.arrow.operator_context import Metrics, Timers
 from dagster_operators.runtime.workers.timers import StoredTimers
 from dagster_operators.time.watermark import MAX_WATERMARK, parse_duration

@@ -86,6 +86,10 @@ class ChangedPipelineError(PipelineError):
     """The pipeline changed in a way that its stored state or tables do not fit."""
 
 
+class TimestampError(PipelineError):
+    """A value is no time, two times cannot be compared, or a summary does not fit a time."""
+
+
 class SourceError(OperatorsError):
     """A source cannot be listed or read."""
 

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from dagster_operators.api.keyed_stream import KeyedStream
 from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.dataflow import Check, Dataflow, SinkOutput, Table
 from dagster_operators.graph.operator import LogicalOperator, StreamType
-from dagster_operators.graph.ports import MAIN, StreamRef
+from dagster_operators.graph.ports import MAIN, InputPort, StreamRef
 from dagster_operators.graph.sink_target import SinkTarget
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.physical import quoted
+from dagster_operators.operators.relational.changelog import AsChanges, Latest
 from dagster_operators.operators.relational.flat_map import FlatMap
 from dagster_operators.operators.relational.map_async import MapAsync
 from dagster_operators.operators.relational.projection import Drop, Filter, Rename, Select, WithColumns, as_pairs, named
@@ -32,6 +34,9 @@ from dagster_operators.operators.windows.windows import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+_SINK_INPUT = InputPort("input", frozenset({ChangeKind.APPEND, ChangeKind.UPSERT}))
 
 
 class Stream:
@@ -243,6 +248,44 @@ class Stream:
         chosen = None if columns is None else tuple(columns)
         return self._add(Lookup, name, chain=chain, connector=table, on=pairs, columns=chosen, how=how)
 
+    def as_changes(self, change: str = "_change", *, name: str | None = None, chain: bool = True) -> Stream:
+        """Read the rows as changes: rows that are added, and rows that are taken back.
+
+        Args:
+            change: Spark SQL for what a row does: ``insert``, ``update_before``, ``update_after`` or ``delete``. A plain column
+                is taken out of the rows.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+
+        Returns:
+            A retracting stream. Written to a table it is a table of changes, with the column ``_change``.
+
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> rows = Pipeline("p", root="data").source("rows", MemorySource([], schema="id long, v long, op string"))
+        >>> changes = rows.as_changes("CASE op WHEN 'c' THEN 'insert' WHEN 'd' THEN 'delete' END")
+        >>> changes.filter("v > 0").select("id", "v").latest("id").columns
+        ('id', 'v')
+        """
+        return self._add(AsChanges, name, chain=chain, change=change)
+
+    def latest(self, *keys: str, name: str | None = None, chain: bool = True) -> Stream:
+        """The current row of each key, from a stream of changes: an updating stream.
+
+        Args:
+            keys: The key columns, of which no two rows are equal at the end of an epoch; else the epoch fails.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+
+        Raises:
+            SchemaError: The stream is none of changes, or lacks a key.
+
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> rows = Pipeline("p", root="data").source("rows", MemorySource([], schema="id long, v long, _change string"))
+        >>> rows.as_changes().latest("id").columns
+        ('id', 'v')
+        """
+        return self._add(Latest, name, chain=chain, keys=keys)
+
     def key_by(self, *keys: str) -> KeyedStream:
         """Say by which columns the next operator groups; a key is a column or ``"expression AS name"`` with a new name."""
         stream: Stream = self
@@ -357,6 +400,7 @@ class Stream:
                 f"{sink!r} is no sink", pipeline=self._dataflow.name, sink=named, remedy="use PostgresSink or a Sink of your own"
             )
         try:
+            _SINK_INPUT.check("a sink", self.name, self._type.changes)
             sink.check(self._type)
         except OperatorsError as error:
             raise error.at(pipeline=self._dataflow.name, sink=named) from None

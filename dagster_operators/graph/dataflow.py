@@ -130,8 +130,11 @@ class Dataflow:
             SchemaError: The operator does not fit its inputs.
         """
         self._check_name(operator.name)
+        types = [self.type_of(stream) for stream in inputs]
         try:
-            outputs = operator.outputs([self.type_of(stream) for stream in inputs])
+            for port, stream, kind in zip(operator.inputs(types), inputs, types, strict=True):
+                port.check(operator.kind, self.name_of(stream), kind.changes)
+            outputs = operator.outputs(types)
         except OperatorsError as error:
             raise error.at(pipeline=self.name, operator=operator.name) from None
         for kind in outputs.values():
@@ -171,6 +174,12 @@ class Dataflow:
             )
 
     def _check_columns(self, operator: str, kind: StreamType) -> None:
+        for column in kind.columns or ():
+            if column.lower() in kind.marks:
+                raise SchemaError(
+                    f"the stream is {kind.changes}, and says so in a column {column!r} of its own", pipeline=self.name,
+                    operator=operator, column=column, remedy="rename the column before",
+                )  # fmt: skip
         repeated = [name for name, count in Counter(c.lower() for c in kind.columns or ()).items() if count > 1]
         if repeated:
             raise SchemaError(

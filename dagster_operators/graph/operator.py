@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.ports import MAIN
+from dagster_operators.graph.changes import MARKS, ChangeKind, Changes
+from dagster_operators.graph.ports import MAIN, InputPort
 from dagster_operators.graph.user_functions import contents_of
 
 Lineage = Mapping[str, frozenset[tuple[int, str]]]
@@ -28,20 +29,30 @@ class StreamType:
     Attributes:
         columns: The column names in order; None when they are only known once the pipeline is planned on an engine.
         event_time: The column that holds the event time, if the stream has one.
-        keys: For an updating stream (one current row per key) the key columns; None for an append stream.
+        changes: What its rows mean.
         settled: Whether the watermark passes the event time of each row in the very epoch in which the row comes out. So a window
             that the rows carry has all of them at once.
     """
 
     columns: tuple[str, ...] | None
     event_time: str | None = None
-    keys: tuple[str, ...] | None = None
+    changes: Changes = Changes.APPEND
     settled: bool = False
+
+    @property
+    def keys(self) -> tuple[str, ...] | None:
+        """The key columns of an updating stream (one current row per key); None for other streams."""
+        return self.changes.keys if self.updating else None
 
     @property
     def updating(self) -> bool:
         """Whether later rows replace earlier ones of the same key."""
-        return self.keys is not None
+        return self.changes.kind is ChangeKind.UPSERT
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The columns beside ``columns`` in which the rows say what they mean."""
+        return MARKS[self.changes.kind]
 
     def resolve(self, column: str) -> str | None:
         """The stream's spelling of a column, as Spark compares names: without regard to case."""
@@ -87,6 +98,10 @@ class LogicalOperator(ABC):
     @abstractmethod
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         """The type of the output stream; raises SchemaError where the inputs do not fit."""
+
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        """Its input ports for streams of these types: by default each takes append streams, and rows stay where they are."""
+        return tuple(InputPort(f"input_{number}" if len(types) > 1 else "input") for number in range(len(types)))
 
     def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:  # noqa: ARG002
         """The types of further output streams, by port, as ``late`` for late rows; none unless the operator has some."""

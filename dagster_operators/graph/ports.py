@@ -9,6 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.changes import ChangeKind, Changes
+from dagster_operators.graph.exchange import FORWARD, Exchange
+
 MAIN: Final = "main"
 """The output port that every operator has."""
 
@@ -39,3 +43,55 @@ class StreamRef:
         (True, False)
         """
         return self.port == MAIN
+
+
+@dataclass(frozen=True)
+class InputPort:
+    """Where an operator takes a stream in.
+
+    Attributes:
+        name: What the input is called; unique in the operator.
+        accepts: The kinds of rows that it can work with.
+        exchange: Which rows must meet.
+        remedy: What turns a stream of another kind into one it takes; by default what does so in general.
+    """
+
+    name: str
+    accepts: frozenset[ChangeKind] = frozenset({ChangeKind.APPEND})
+    exchange: Exchange = FORWARD
+    remedy: str = ""
+
+    def check(self, operator: str, stream: str, changes: Changes) -> None:
+        """Refuse a stream whose rows the operator cannot work with.
+
+        Args:
+            operator: What the operator is, for the error.
+            stream: The stream's name.
+            changes: What its rows mean.
+
+        Raises:
+            SchemaError: With what would turn the stream into one it takes.
+
+        >>> InputPort("input").check("top", "totals", Changes.upsert(("k",)))
+        Traceback (most recent call last):
+            ...
+        dagster_operators.errors.SchemaError: top takes append streams, and 'totals' is updating, one row per k. To do: ...
+        """
+        if changes.kind in self.accepts:
+            return
+        taken = " or ".join(_SPOKEN[kind] for kind in ChangeKind if kind in self.accepts)
+        given = f"{stream!r} is {changes}"
+        raise SchemaError(f"{operator} takes {taken} streams, and {given}", remedy=self.remedy or self._way_out(changes.kind))
+
+    def _way_out(self, given: ChangeKind) -> str:
+        if given is ChangeKind.RETRACT and ChangeKind.UPSERT in self.accepts:
+            return "put latest(key) before it, which makes of the changes the current row of each key"
+        if given is ChangeKind.APPEND:
+            return "give it the output of an aggregate, top or deduplicate(keep='last') without a window"
+        return "put it before the operator whose rows change, or use that operator in windows, whose rows stay as they are"
+
+
+ANY: Final = frozenset(ChangeKind)
+"""For an input port that takes rows of every kind."""
+
+_SPOKEN = {ChangeKind.APPEND: "append", ChangeKind.UPSERT: "updating", ChangeKind.RETRACT: "retracting"}

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import OperatorsError, SchemaError
+from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow, Node, Table
 from dagster_operators.operators.physical import Analysis, PhysicalOperator
-from dagster_operators.operators.relational.projection import DELETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -48,8 +48,7 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: Mapping[str, PhysicalOper
         if output.table is None:
             yield f"  writes stream {output.name}, kept until the epoch is complete"
         else:
-            how = f"one row per {', '.join(kind.keys)}" if kind.keys else "append"
-            yield f"  writes table {output.name} ({'updating, ' if kind.updating else ''}{how})"
+            yield f"  writes table {output.name} ({kind.changes})"
             for name, check in output.table.checks.items():
                 yield f"    check {name}: {check.expression}{'' if check.blocking else ' (reports only)'}"
         for sink in dataflow.sinks_of(output.ref):

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.physical import PhysicalOperator, RelationalOperator
-from dagster_operators.operators.relational.projection import DELETED
 from dagster_operators.planner.analysis import analyse, analyse_checks
 from dagster_operators.planner.stages import Stage, cut_stages
 

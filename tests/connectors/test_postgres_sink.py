@@ -23,6 +23,7 @@ from dagster_operators.errors import (
     SinkError,
     SinkUnavailableError,
 )
+from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.operator import StreamType
 
 pytestmark = pytest.mark.postgres
@@ -397,12 +398,12 @@ def test_a_wrong_role_or_database_is_not_tried_again(database):
 @pytest.mark.parametrize(
     ("options", "stream", "told"),
     [
-        ({}, StreamType(("k", "n"), keys=("k",)), "use mode='upsert'"),
+        ({}, StreamType(("k", "n"), changes=Changes.upsert(("k",))), "use mode='upsert'"),
         ({"mode": "upsert"}, StreamType(("k", "n")), "name the key columns"),
         ({"mode": "upsert", "key": "x"}, StreamType(("k", "n")), "use one of: k, n"),
-        ({"mode": "upsert", "key": "n"}, StreamType(("k", "n"), keys=("k",)), "leave key= out"),
-        ({"mode": "upsert", "columns": ["n"]}, StreamType(("k", "n"), keys=("k",)), "leaves out the key 'k'"),
-        ({"mode": "upsert"}, StreamType(("n",), keys=()), "key_by"),
+        ({"mode": "upsert", "key": "n"}, StreamType(("k", "n"), changes=Changes.upsert(("k",))), "leave key= out"),
+        ({"mode": "upsert", "columns": ["n"]}, StreamType(("k", "n"), changes=Changes.upsert(("k",))), "leaves out the key 'k'"),
+        ({"mode": "upsert"}, StreamType(("n",), changes=Changes.upsert(())), "key_by"),
         ({"columns": {"x": "y"}}, StreamType(("k", "n")), "use one of: k, n"),
     ],
 )

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.errors import SchemaError
+from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.aggregates.aggregates import Decomposition, decompose
 from dagster_operators.operators.relational.projection import from_columns
 
@@ -35,10 +36,12 @@ class Aggregation(LogicalOperator):
         """The aggregates as partial results, how they merge, and how they end."""
         return decompose(dict(self.aggregates), event_time=self.event_time)
 
-    def check(self, stream: StreamType, what: str) -> None:
-        """Raise unless it is an append stream with the columns that keys and aggregates use; ``what`` is for the error."""
-        if stream.updating:
-            raise SchemaError(f"{what} need an append stream, and this one is updating", operator=self.name)
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", exchange=by_keys(self.keys)),)
+
+    def check(self, stream: StreamType) -> None:
+        """Raise unless the stream has the columns that keys and aggregates use."""
         self.require(stream, self.keys, "key_by")
         for name, expression in self.aggregates:
             self.require(stream, self.parts.columns[name], f"aggregate {name!r} = {expression!r}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
+from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.aggregates.aggregation import Aggregation
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
@@ -32,8 +33,8 @@ class KeyedAggregate(Aggregation):
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        self.check(inputs[0], "aggregates")
-        return StreamType((*self.keys, *dict(self.aggregates)), keys=self.keys)
+        self.check(inputs[0])
+        return StreamType((*self.keys, *dict(self.aggregates)), changes=Changes.upsert(self.keys))
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:

@@ -12,8 +12,9 @@ from typing_extensions import override
 
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.functions.content import digest_of
+from dagster_operators.graph.exchange import Forward, Gather, HashBy
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
-from dagster_operators.graph.ports import MAIN
+from dagster_operators.graph.ports import MAIN, InputPort
 from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, REJECTS_COLUMNS, ArrowOperator, overrides
 from dagster_operators.operators.physical import Analysis, PhysicalOperator, StateTable
 from dagster_operators.types.arrow_schema import arrow_schema, schema_fields, spark_type
@@ -86,14 +87,17 @@ class Apply(LogicalOperator):
         return found
 
     @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        remedy, several = "apply it before the aggregate, or to the aggregate of a window", len(self.keys) > 1
+        unkeyed = Gather() if self.single else Forward()
+        return tuple(
+            InputPort(f"input_{number}" if several else "input", exchange=HashBy(keys) if keys else unkeyed, remedy=remedy)
+            for number, keys in enumerate(self.keys)
+        )
+
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         for stream, keys in zip(inputs, self.keys, strict=True):
-            if stream.updating:
-                raise SchemaError(
-                    "the operator needs append streams, and this one is updating",
-                    operator=self.name,
-                    remedy="apply it before the aggregate, or to the aggregate of a window",
-                )
             self.require(stream, keys, "key_by")
         if len({len(keys) for keys in self.keys}) > 1:
             raise SchemaError("the inputs have different numbers of keys", operator=self.name, remedy="key all by the same")

@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.joins.join_columns import (
     How,
     JoinColumns,
@@ -30,6 +31,7 @@ from dagster_operators.operators.joins.join_columns import (
     join_columns,
     merged_keys,
     side_rows,
+    sides,
 )
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateRuns, StateTable, quoted
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, parse_duration
@@ -105,6 +107,10 @@ class IntervalJoin(LogicalOperator):
             "how": self.how,
             "columns": None if self.columns is None else list(self.columns),
         }
+
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return sides((self.keys, self.right_keys))
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.physical import quoted
 
 if TYPE_CHECKING:
@@ -114,18 +116,21 @@ def join_columns(
     return JoinColumns(pairs, tuple(own), tuple(left), tuple(right), wanted)
 
 
+def sides(keys: Sequence[tuple[str, ...]], *, window: bool = False) -> tuple[InputPort, ...]:
+    """The input ports of a join on these keys of its sides."""
+    remedy = "join before the aggregate, or aggregate in windows"
+    return tuple(
+        InputPort(side, exchange=by_keys(columns, window=window), remedy=remedy)
+        for side, columns in zip(("left", "right"), keys, strict=True)
+    )
+
+
 def check_sides(
     operator: LogicalOperator, inputs: Sequence[StreamType], keys: Sequence[Sequence[str]], how: str, ways: Sequence[str]
 ) -> None:
-    """Raise unless two append streams are joined on as many keys in one of these ways."""
+    """Raise unless two streams are joined on as many keys in one of these ways."""
     if how not in ways:
         raise PipelineError(f"the join cannot be {how!r}", operator=operator.name, remedy=f"use one of {', '.join(ways)}")
-    for side, stream in zip(("left", "right"), inputs, strict=True):
-        if stream.updating:
-            raise PipelineError(
-                f"a join needs append streams, and the {side} one is updating", operator=operator.name,
-                remedy="join before the aggregate, or aggregate in windows",
-            )  # fmt: skip
     if len(keys[0]) != len(keys[1]):
         raise PipelineError(
             f"the left side has the keys {', '.join(keys[0]) or 'none'}, the right side {', '.join(keys[1]) or 'none'}",

@@ -52,8 +52,6 @@ class Lookup(LogicalOperator):
         stream = inputs[0]
         if self.how not in ("left", "inner"):
             raise PipelineError(f"a lookup cannot be {self.how!r}", operator=self.name, remedy="use 'left' or 'inner'")
-        if stream.updating:
-            raise SchemaError("lookup needs an append stream, and this one is updating", operator=self.name)
         self.require(stream, [left for left, _ in self.on], "lookup")
         added = self._added()
         if added is None or stream.columns is None:

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.joins.join_columns import (
     ONE_SIDED,
     HowInWindows,
@@ -24,6 +25,7 @@ from dagster_operators.operators.joins.join_columns import (
     join_columns,
     merged_keys,
     side_rows,
+    sides,
 )
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
@@ -72,6 +74,10 @@ class WindowJoin(LogicalOperator):
             "how": self.how,
             "columns": None if self.columns is None else list(self.columns),
         }
+
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return sides((self.keys, self.right_keys), window=True)
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:

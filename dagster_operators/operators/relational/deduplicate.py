@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.changes import Changes
+from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.physical import (
     Analysis,
     RelationalOperator,
@@ -54,6 +57,10 @@ class DeduplicateFirst(LogicalOperator):
     @override
     def config(self) -> dict[str, Any]:
         return {"keys": list(self.keys), "keep": "first", "event_time": self.event_time, "within": self.within}
+
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", exchange=by_keys(self.keys)),)
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
@@ -100,6 +107,10 @@ class DeduplicateLast(LogicalOperator):
         return {"keys": list(self.keys), "keep": "last", "event_time": self.event_time}
 
     @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", exchange=by_keys(self.keys)),)
+
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         check_input(self, stream, self.keys)
@@ -108,7 +119,7 @@ class DeduplicateLast(LogicalOperator):
                 "the last row of a key needs an event time, and the stream has none", operator=self.name, remedy=_TIMELESS
             )
         rest = None if stream.columns is None else [column for column in stream.columns if column not in self.keys]
-        return StreamType(None if rest is None else (*self.keys, *rest), keys=self.keys)
+        return StreamType(None if rest is None else (*self.keys, *rest), changes=Changes.upsert(self.keys))
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
@@ -125,11 +136,7 @@ _TIMELESS = "give the source event_time=..., and hand that column on unchanged"
 
 
 def check_input(operator: LogicalOperator, stream: StreamType, keys: Sequence[str]) -> None:
-    """Raise unless an append stream has these keys."""
-    if stream.updating:
-        raise PipelineError(
-            "deduplicate needs an append stream, and this one is updating: it has one row per key already", operator=operator.name
-        )
+    """Raise unless the stream has these keys."""
     operator.require(stream, keys, "key_by")
 
 

@@ -83,8 +83,6 @@ class FlatMap(LogicalOperator):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
-        if stream.updating:
-            raise SchemaError("flat_map needs an append stream, and this one is updating", operator=self.name)
         self.require(stream, columns_of(self._parsed[0]), f"{self.call!r}")
         made = self.made
         for column in made:

@@ -73,8 +73,6 @@ class MapAsync(LogicalOperator):
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         _, call, name = self._parsed
-        if stream.updating:
-            raise SchemaError("map_async needs an append stream, and this one is updating", operator=self.name)
         for argument in call.arguments:
             self.require(stream, columns_of(argument), f"{self.call!r}")
         if stream.columns is None:

@@ -1,7 +1,8 @@
 """Row-wise operators: filter, select, with_columns, rename and drop, each with its lowering.
 
-On an updating stream a row that no longer passes a filter must leave the table, so there a filter marks rows as deleted
-(the column :data:`DELETED`) instead of leaving them out; the table's writer does the rest.
+They take rows of every kind. On an updating stream a row that no longer passes a filter must leave the table, so there a filter
+marks rows as deleted (the column ``__deleted``) instead of leaving them out; the table's writer does the rest. Of a retracting
+stream each change is filtered by itself: a row that comes to pass is added, one that passes no more is taken back.
 """
 
 from __future__ import annotations
@@ -10,21 +11,20 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
+from dagster_operators.graph.changes import DELETED, Changes
 from dagster_operators.graph.expressions import columns_of, parse_alias
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.graph.ports import ANY, InputPort
 from dagster_operators.operators.physical import RelationalOperator, Stateless, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-DELETED = "__deleted"
-"""On an updating stream: whether the row of this key is to leave the table."""
-
 
 _PATH = re.compile(r"(?:(?:`(?:[^`]|``)+`|[A-Za-z_][A-Za-z0-9_]*)\s*\.\s*)*(?:`((?:[^`]|``)+)`|([A-Za-z_][A-Za-z0-9_]*))")
 _COLUMN = re.compile(r"`((?:[^`]|``)+)`|([A-Za-z_][A-Za-z0-9_]*)")
@@ -62,6 +62,10 @@ class Filter(LogicalOperator):
         return {"condition": self.condition}
 
     @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", ANY),)
+
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         self.require(inputs[0], columns_of(self.condition), "the condition")
         return inputs[0]
@@ -97,6 +101,10 @@ class Select(LogicalOperator):
         return {"expressions": list(self.expressions)}
 
     @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", ANY),)
+
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         names, time, keys = [], None, []
@@ -119,7 +127,8 @@ class Select(LogicalOperator):
                     remedy="add it to the selection",
                 )  # fmt: skip
         new_keys = tuple(dict(keys)[position] for position in range(len(stream.keys))) if stream.keys is not None else None
-        return StreamType(tuple(names), time, new_keys, settled=stream.settled and time is not None)
+        changes = stream.changes if new_keys is None else Changes.upsert(new_keys)
+        return StreamType(tuple(names), time, changes, stream.settled and time is not None)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
@@ -128,15 +137,15 @@ class Select(LogicalOperator):
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
-        """Spark's select; the mark of deleted rows is handed on."""
-        return Stateless(self._select)
+        """Spark's select; the columns that say what a row means are handed on."""
+        return Stateless(partial(self._select, inputs[0].marks))
 
-    def _select(self, frame: DataFrame) -> DataFrame:
+    def _select(self, marks: Sequence[str], frame: DataFrame) -> DataFrame:
         expressions = []
         for text in self.expressions:
             expression, name = named(text)
             expressions.append(f"{expression} AS {quoted(name or expression)}")
-        return frame.selectExpr(*expressions, *([DELETED] if DELETED in frame.columns else []))
+        return frame.selectExpr(*expressions, *(mark for mark in marks if mark in frame.columns))
 
 
 def bare_column(stream: StreamType, expression: str) -> str | None:
@@ -165,6 +174,10 @@ class WithColumns(LogicalOperator):
     @override
     def config(self) -> dict[str, Any]:
         return {"expressions": dict(self.expressions)}
+
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", ANY),)
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
@@ -230,13 +243,17 @@ class Rename(LogicalOperator):
         return {"names": dict(self.names)}
 
     @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", ANY),)
+
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         self.require(stream, [old for old, _ in self.names], "rename")
         change = self._change()
         columns = None if stream.columns is None else tuple(map(change, stream.columns))
-        keys = None if stream.keys is None else tuple(map(change, stream.keys))
-        return StreamType(columns, change(stream.event_time) if stream.event_time else None, keys, stream.settled)
+        changes = Changes.upsert(tuple(map(change, stream.keys))) if stream.keys is not None else stream.changes
+        return StreamType(columns, change(stream.event_time) if stream.event_time else None, changes, stream.settled)
 
     def _change(self) -> Callable[[str], str]:
         new = {old.lower(): name for old, name in self.names}
@@ -267,6 +284,10 @@ class Drop(LogicalOperator):
     @override
     def config(self) -> dict[str, Any]:
         return {"columns": list(self.columns)}
+
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", ANY),)
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.changes import Changes
+from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
 from dagster_operators.operators.relational.projection import from_columns
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows, parse_order
@@ -55,15 +58,21 @@ class TopPerKey(LogicalOperator):
         return {"keys": list(self.keys), "n": self.n, "by": list(self.by), "event_time": self.event_time, "rank": self.rank}
 
     @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", exchange=by_keys(self.keys)),)
+
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         check_top(self, stream, self.n, self.order)
         self.require(stream, self.keys, "key_by")
         keys = (*self.keys, self.rank)
         if stream.columns is None:
-            return StreamType(None, keys=keys)
+            return StreamType(None, changes=Changes.upsert(keys))
         check_rank(self, self.rank, stream.columns)
-        return StreamType((*keys, *(column for column in stream.columns if column not in self.keys)), keys=keys)
+        return StreamType(
+            (*keys, *(column for column in stream.columns if column not in self.keys)), changes=Changes.upsert(keys)
+        )
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
@@ -76,9 +85,7 @@ class TopPerKey(LogicalOperator):
 
 
 def check_top(operator: LogicalOperator, stream: StreamType, n: int, order: Sequence[OrderItem]) -> None:
-    """Raise unless this many rows of an append stream can be put into this order."""
-    if stream.updating:
-        raise PipelineError("top needs an append stream, and this one is updating", operator=operator.name)
+    """Raise unless this many rows of a stream can be put into this order."""
     if n < 1:
         raise PipelineError(f"top({n}) is no row at all", operator=operator.name, remedy="ask for one row or more")
     for item in order:

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.physical import RelationalOperator, Stateless
 
 if TYPE_CHECKING:
@@ -45,13 +46,11 @@ class Transform(LogicalOperator):
         return {"function": name, "source": hashlib.sha256(source.encode()).hexdigest()[:16]}
 
     @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", remedy="use filter, select or with_columns after an aggregate without a window"),)
+
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        if inputs[0].updating:
-            raise PipelineError(
-                "transform needs an append stream, and this one is updating",
-                operator=self.name,
-                remedy="use filter, select or with_columns after an aggregate without a window",
-            )
         return replace(inputs[0].with_columns(self.columns), settled=False)  # it may change the times
 
     @override

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, quoted
 
 if TYPE_CHECKING:
@@ -28,17 +30,18 @@ class Union(LogicalOperator):
         return {}
 
     @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        taken = frozenset({ChangeKind.RETRACT if types[0].changes.kind is ChangeKind.RETRACT else ChangeKind.APPEND})
+        remedy = "write an updating stream to a table of its own; unite retracting streams with each other only"
+        return tuple(InputPort(f"input_{number}", taken, remedy=remedy) for number in range(len(types)))
+
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         first = inputs[0]
         for stream in inputs:
-            if stream.updating:
-                raise PipelineError(
-                    "union needs append streams, and one of these is updating", operator=self.name,
-                    remedy="write the updating stream to a table of its own",
-                )  # fmt: skip
             self.check_columns(first, stream)
         times = {stream.event_time and stream.event_time.lower() for stream in inputs}
-        return StreamType(first.columns, first.event_time if len(times) == 1 else None)
+        return StreamType(first.columns, first.event_time if len(times) == 1 else None, first.changes)
 
     def check_columns(self, first: StreamType, other: StreamType) -> None:
         """Raise SchemaError if one stream has a column that the other lacks."""

@@ -8,7 +8,9 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
+from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, StreamType
+from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.aggregates.aggregation import Aggregation
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
@@ -50,8 +52,12 @@ class AggregateOverWindows(Aggregation):
         }
 
     @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", exchange=by_keys(self.keys, window=True)),)
+
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        self.check(inputs[0], "windows")
+        self.check(inputs[0])
         return StreamType((*self.keys, WINDOW_START, WINDOW_END, *dict(self.aggregates)), self.output_time, settled=True)
 
     @override

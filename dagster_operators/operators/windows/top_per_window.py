@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
+from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.joins.join_columns import join_columns
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows, parse_order
@@ -71,6 +73,10 @@ class TopPerWindow(LogicalOperator):
             "rank": self.rank,
             **({"ties": True} if self.ties else {}),
         }
+
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", exchange=by_keys(self.keys, window=True)),)
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:

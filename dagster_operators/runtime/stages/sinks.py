@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
 from dagster_operators.errors import NotPreparedError, OperatorsError, SinkError
+from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
-from dagster_operators.operators.relational.projection import DELETED
 from dagster_operators.runtime.stages.staged_rows import arrow_schema, read_batches
 from dagster_operators.transactions.codec import decode, encode
 from dagster_operators.transactions.failpoints import reach

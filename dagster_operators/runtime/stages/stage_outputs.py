@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from dagster_operators.operators.relational.projection import DELETED
+from dagster_operators.graph.changes import DELETED
 from dagster_operators.planner.plan import without_marks
 from dagster_operators.planner.stages import Output
 from dagster_operators.runtime.stages.changed_keys import ChangedKeys

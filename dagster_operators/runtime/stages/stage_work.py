@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import Connector
+from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.joins.lookup import Lookup
-from dagster_operators.operators.relational.projection import DELETED
 from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.planner.plan import Plan
 from dagster_operators.planner.stages import Output, Stage

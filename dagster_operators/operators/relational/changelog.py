@@ -1,0 +1,121 @@
+"""Between streams of rows that stay and streams of changes: rows read as changes, and changes to the current row of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.changes import ADDS, CHANGE, DELETED, REMOVES, ChangeKind, Changes
+from dagster_operators.graph.exchange import by_keys
+from dagster_operators.graph.expressions import columns_of
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.graph.ports import InputPort
+from dagster_operators.operators.physical import RelationalOperator, Stateless, quoted
+from dagster_operators.operators.relational.projection import bare_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NET = "__do_net"
+_ROWS = "__do_rows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsChanges(LogicalOperator):
+    """Reads rows as changes: each says itself whether it is added or taken back.
+
+    Attributes:
+        change: Spark SQL for what a row does: insert, update_before, update_after or delete. A plain column is taken out of
+            the rows.
+    """
+
+    kind: ClassVar[str] = "as_changes"
+    change: str
+
+    @override
+    def config(self) -> dict[str, Any]:
+        return {"change": self.change}
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        stream = inputs[0]
+        self.require(stream, columns_of(self.change), "the change")
+        gone = bare_column(stream, self.change)
+        columns = None if stream.columns is None else [column for column in stream.columns if column != gone]
+        return replace(stream.with_columns(columns), changes=Changes.RETRACT)
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        return {column: frozenset({(0, column)}) for column in self.output(inputs).columns or ()}
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """One select, which fails on a row that says something else."""
+        return Stateless(self._read)
+
+    def _read(self, frame: DataFrame) -> DataFrame:
+        gone = bare_column(StreamType(tuple(frame.columns)), self.change)
+        known = ", ".join(f"'{change}'" for change in (*ADDS, *REMOVES))
+        told = f"concat('a change is called ', coalesce(CAST(({self.change}) AS STRING), 'null'))"
+        checked = f"CASE WHEN ({self.change}) IN ({known}) THEN CAST(({self.change}) AS STRING) ELSE raise_error({told}) END"
+        return frame.selectExpr(*(quoted(name) for name in frame.columns if name != gone), f"{checked} AS {CHANGE}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latest(LogicalOperator):
+    """Makes of changes the current row of each key.
+
+    An epoch's changes of a row are added up first, so that only their net effect is left; a key whose rows were all taken back
+    leaves the table. There is nothing to remember: an update brings the row that it leaves.
+
+    Attributes:
+        keys: The key columns; there is one row per key at most.
+    """
+
+    kind: ClassVar[str] = "latest"
+    keys: tuple[str, ...]
+
+    @override
+    def config(self) -> dict[str, Any]:
+        return {"keys": list(self.keys)}
+
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        remedy = "as_changes(...) reads rows as changes; deduplicate(keep='last') keeps the last of rows that stay"
+        return (InputPort("input", frozenset({ChangeKind.RETRACT}), by_keys(self.keys), remedy),)
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        if not self.keys:
+            raise SchemaError("the current row of what key?", operator=self.name, remedy="name the key columns: latest('id')")
+        self.require(inputs[0], self.keys, "latest")
+        keys = tuple(inputs[0].resolve(key) or key for key in self.keys)
+        return replace(inputs[0], changes=Changes.upsert(keys), event_time=None, settled=False)
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        return same_columns(inputs[0])
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+        """A sum over equal rows, then one row of each key."""
+        return Stateless(self._consolidate)
+
+    def _consolidate(self, frame: DataFrame) -> DataFrame:
+        columns = [quoted(name) for name in frame.columns if name != CHANGE]
+        keys = ", ".join(map(quoted, self.keys))
+        adds = ", ".join(f"'{change}'" for change in ADDS)
+        net = frame.selectExpr(*columns, f"IF({CHANGE} IN ({adds}), 1L, -1L) AS {_NET}").groupBy(*columns).agg({_NET: "sum"})
+        net = net.selectExpr(*columns, f"`sum({_NET})` AS {_NET}").filter(f"{_NET} <> 0")
+        ranked = net.selectExpr(
+            "*",
+            f"sum(greatest({_NET}, 0L)) OVER (PARTITION BY {keys}) AS {_ROWS}",
+            f"row_number() OVER (PARTITION BY {keys} ORDER BY {_NET} DESC) AS __do_place",
+        )
+        told = "raise_error('latest: a key has several rows at the end of the epoch, so it is no key')"
+        gone = f"CASE WHEN {_ROWS} > 1 THEN CAST({told} AS BOOLEAN) ELSE {_ROWS} = 0 END AS {DELETED}"
+        return ranked.filter("__do_place = 1").selectExpr(*columns, gone)

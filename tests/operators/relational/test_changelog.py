@@ -1,0 +1,143 @@
+"""Streams of changes: rows that are taken back, through projections into the current row of each key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dagster_operators as do
+from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from tests.engines import ENGINES, SAIL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dagster_operators.runtime.engine import Spark
+
+SCHEMA = "id long, v long, _change string"
+Rows = list[dict[str, Any]]
+
+
+def change(kind: str, key: int | None, value: int | None) -> dict[str, Any]:
+    return {"id": key, "v": value, "_change": kind}
+
+
+def update(key: int, before: int, after: int) -> Rows:
+    return [change("update_before", key, before), change("update_after", key, after)]
+
+
+def pipeline_over(root: Path, engine: Spark | None, batches: list[Rows]) -> do.Pipeline:
+    pipeline = do.Pipeline("changes", root=str(root), engine=engine)
+    changes = pipeline.source("rows", do.MemorySource(batches, schema=SCHEMA)).as_changes()
+    kept = changes.filter("v > 0").select("id", "v * 10 AS tens")
+    kept.to_table("log")
+    kept.latest("id").to_table("current")
+    return pipeline
+
+
+def current(pipeline: do.Pipeline) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in pipeline.read("current").collect())
+
+
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_a_retracting_stream_through_filter_and_projection_into_a_table(tmp_path: Path, engine: str) -> None:
+    batches = [
+        [change("insert", 1, 1), change("insert", 2, 2), change("insert", 3, -3)],
+        [*update(1, 1, -1), *update(2, 2, 5), *update(3, -3, 3)],
+        [change("delete", 2, 5), change("insert", 4, 4), change("delete", 4, 4), *update(3, 3, 6), *update(3, 6, 7)],
+    ]
+    pipeline = pipeline_over(tmp_path, ENGINES[engine], batches)
+    found = []
+    for _ in batches:
+        pipeline.run_epoch()
+        found.append(current(pipeline))
+    assert found == [[(1, 10), (2, 20)], [(2, 50), (3, 30)], [(3, 70)]]
+    log = sorted(tuple(row) for row in pipeline.read("log").collect())
+    assert ("log columns", pipeline.read("log").columns) == ("log columns", ["id", "tens", "_change"])
+    assert (1, 10, "update_before") in log
+    assert (1, -10, "update_after") not in log
+
+
+edits = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([None, -2, -1, 1, 2])), max_size=12)
+
+
+@pytest.mark.sail
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(epochs=st.lists(edits, min_size=1, max_size=3))
+def test_any_history_gives_the_rows_that_are_left(
+    tmp_path_factory: pytest.TempPathFactory, epochs: list[list[tuple[int, int | None]]]
+) -> None:
+    rows: dict[int, int] = {}
+    batches: list[Rows] = []
+    for epoch in epochs:
+        batch: Rows = []
+        for key, value in epoch:
+            before = rows.pop(key, None)
+            if before is not None:
+                batch.append(change("delete" if value is None else "update_before", key, before))
+            if value is not None:
+                rows[key] = value
+                batch.append(change("insert" if before is None else "update_after", key, value))
+        batches.append(batch)
+    pipeline = pipeline_over(tmp_path_factory.mktemp("changes"), SAIL, [batch for batch in batches if batch])
+    pipeline.run_until_caught_up()
+    expected = sorted((key, value * 10) for key, value in rows.items() if value > 0)
+    if any(batches):
+        assert current(pipeline) == expected
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([change("upsert", 1, 1)], "a change is called upsert"),
+        ([{"id": 1, "v": 1, "_change": None}], "a change is called null"),
+        ([change("insert", 1, 1), change("insert", 1, 2)], "it is no key"),
+    ],
+)
+def test_changes_that_are_none_fail_the_epoch(tmp_path: Path, rows: Rows, message: str) -> None:
+    pipeline = pipeline_over(tmp_path, SAIL, [rows])
+    with pytest.raises(OperatorsError, match=message):
+        pipeline.run_epoch()
+
+
+def stream() -> do.Stream:
+    return do.Pipeline("p", root="unused").source("rows", do.MemorySource([], schema=SCHEMA + ", op string"))
+
+
+def test_operators_that_need_rows_that_stay_refuse_changes() -> None:
+    changes = stream().as_changes()
+    with pytest.raises(PipelineError, match=r"keyed_aggregate takes append streams, and 'as_changes' is retracting") as refused:
+        changes.key_by("id").aggregate(n="count(*)")
+    assert "put it before" in refused.value.remedy
+    with pytest.raises(PipelineError, match=r"latest takes retracting streams, and 'rows' is append") as refused:
+        stream().latest("id")
+    assert "as_changes(...)" in refused.value.remedy
+    with pytest.raises(PipelineError, match="a sink takes append or updating streams") as refused:
+        changes.to_sink(do.PostgresSink("dbname=none", "t"))
+    assert refused.value.remedy.startswith("put latest(key) before it")
+
+
+def test_the_column_that_says_what_a_row_does_cannot_be_taken() -> None:
+    with pytest.raises(SchemaError, match="in a column '_change' of its own"):
+        stream().as_changes("op")
+    with pytest.raises(SchemaError, match="in a column '_change' of its own"):
+        stream().as_changes().with_columns(_change="'x'")
+
+
+def test_a_union_of_changes_is_one_of_changes() -> None:
+    first = stream()
+    second = first.filter("v > 1").as_changes()
+    assert "retracting" in str(first.as_changes().union(second)._type.changes)
+    with pytest.raises(PipelineError, match="union takes retracting streams, and 'rows' is append"):
+        second.union(first)
+
+
+def test_the_key_must_be_there() -> None:
+    with pytest.raises(SchemaError, match="'k', which its input does not have"):
+        stream().as_changes().latest("k")
+    with pytest.raises(SchemaError, match="of what key"):
+        stream().as_changes().latest()

@@ -20,6 +20,8 @@ from dagster_operators.graph.slice import JSON, SourceSlice
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from dagster_operators.storage.root import Root
+
 OnCorrupt: TypeAlias = Literal["fail", "reject"]
 """What a record does that cannot be parsed: fail the epoch, or go to the rejects."""
 
@@ -67,6 +69,10 @@ class Connector(ABC):
     @abstractmethod
     def uri(self) -> str:
         """Where the data lives, as lineage shows it; without secrets."""
+
+    def below(self, root: Root) -> Connector:  # noqa: ARG002  # most need no access to a store
+        """The source as a pipeline with this storage root reads it."""
+        return self
 
     @property
     def declared_schema(self) -> str | None:

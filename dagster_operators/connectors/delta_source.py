@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dagster_operators.connectors import delta_files, parquet_format
@@ -16,11 +16,14 @@ from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.connectors.sql_text import ddl_type, shown_type
 from dagster_operators.errors import BadInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON
+from dagster_operators.storage.access import Access
 from dagster_operators.storage.delta_log import DataFile, DeltaLog
 from dagster_operators.storage.location import FileLocation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from dagster_operators.storage.root import Root
 
 _MOST_FOOTERS = 256
 
@@ -38,7 +41,8 @@ class DeltaSource(Connector):
             ``_commit_version`` and ``_commit_timestamp`` behind the table's own. The rows of the first epoch are inserts.
         starting_version: Read from this version's additions on, instead of all rows first.
         max_versions: The most versions with data an epoch reads.
-        storage_options: Access to an object store, as deltalake takes it (the engine has its own settings).
+        storage_options: Access to an object store, as deltalake takes it (the engine has its own settings). By default the
+            pipeline's, if the table lies on the store of the pipeline's root, else what the environment says.
 
     >>> DeltaSource("lake/weather").config()["changes"]
     False
@@ -56,8 +60,8 @@ class DeltaSource(Connector):
     def __post_init__(self) -> None:
         if self.max_versions is not None and self.max_versions < 1:
             raise PipelineError(f"max_versions has to be at least 1, not {self.max_versions}")
-        access = tuple(sorted((self.storage_options or {}).items()))
-        object.__setattr__(self, "_log", DeltaLog(FileLocation(os.fspath(self.path), access, is_folder=True)))
+        location = FileLocation(os.fspath(self.path), Access.of(self.storage_options), is_folder=True)
+        object.__setattr__(self, "_log", DeltaLog(location))
 
     @property
     def uri(self) -> str:
@@ -72,6 +76,11 @@ class DeltaSource(Connector):
     def identity(self) -> dict[str, JSON]:
         """The table, and what its versions are read as."""
         return {"path": self.uri, "changes": self.changes}
+
+    def below(self, root: Root) -> DeltaSource:
+        """With the root's access if the table lies on the same store and has no ``storage_options`` of its own."""
+        options = root.options_for(self.uri) if self.storage_options is None else None
+        return replace(self, storage_options=options) if options else self
 
     def infer_schema(self, session: SparkSession) -> str:  # noqa: ARG002  # the log has it
         """The table's schema as it is now, from the log."""

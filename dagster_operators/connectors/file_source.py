@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from dagster_operators.connectors import parquet_format
@@ -17,10 +17,13 @@ from dagster_operators.connectors.text_format import TextFormat
 from dagster_operators.connectors.text_reader import TextReader
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
+from dagster_operators.storage.access import Access
 from dagster_operators.storage.location import FileLocation, SourceFile, changed_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from dagster_operators.storage.root import Root
 
 Format = Literal["csv", "json", "parquet"]
 
@@ -55,7 +58,8 @@ class FileSource(Connector):
         max_bytes: The most bytes an epoch reads, at least one file.
         max_rows: After how many rows an epoch takes no further file.
         corrupt: What happens to a record that cannot be parsed: ``"fail"`` the epoch, or ``"reject"`` the record.
-        storage_options: Access to an object store, for listing (the engine has its own settings).
+        storage_options: Access to an object store, for listing (the engine has its own settings). By default the pipeline's, if
+            the files lie on the store of the pipeline's root, else what the environment says.
 
     >>> source = FileSource("input/flights/*.csv", schema="origin string, dep_delay double", max_files=100)
     >>> source.uri, source.on_corrupt
@@ -82,8 +86,7 @@ class FileSource(Connector):
             raise PipelineError(f"a FileSource reads csv, json and parquet, not {self.format!r}")
         if self.corrupt not in {"fail", "reject"}:
             raise PipelineError(f'corrupt is "fail" or "reject", not {self.corrupt!r}')
-        access = tuple(sorted((self.storage_options or {}).items()))
-        object.__setattr__(self, "_location", FileLocation(os.fspath(self.path), access))
+        object.__setattr__(self, "_location", FileLocation(os.fspath(self.path), Access.of(self.storage_options)))
         object.__setattr__(self, "_limits", SliceLimits(self.max_files, self.max_bytes, self.max_rows))
         self._text("csv")
 
@@ -118,6 +121,11 @@ class FileSource(Connector):
     def identity(self) -> dict[str, JSON]:
         """The path, which the files' names are relative to."""
         return {"path": self.uri}
+
+    def below(self, root: Root) -> FileSource:
+        """With the root's access if the files lie on the same store and have no ``storage_options`` of their own."""
+        options = root.options_for(self.uri) if self.storage_options is None else None
+        return replace(self, storage_options=options) if options else self
 
     def infer_schema(self, session: SparkSession) -> str:
         """The declared schema; else that of the first Parquet file, or of all CSV or JSON files there are."""

@@ -9,11 +9,12 @@ import dagster as dg
 
 from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.orchestration.checks import check_specs
-from dagster_operators.orchestration.keys import inputs, op_name, storage_uri
+from dagster_operators.orchestration.keys import inputs, op_name
 from dagster_operators.orchestration.ops import begin_op, commit_op, stage_op
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.orchestration.tables import TableAsset
 from dagster_operators.planner.stages import cut_stages
+from dagster_operators.storage.uri import public_uri
 from dagster_operators.time.watermark import format_duration
 
 
@@ -43,7 +44,7 @@ def source_specs(steps: PipelineSteps) -> Iterator[dg.AssetSpec]:
                 description=_input_description(steps, name, kind),
                 kinds={"deltalake" if connector.kind == "delta" else connector.kind},
                 group_name=steps.options.group_name or steps.name,
-                metadata={"dagster/uri": storage_uri(connector.uri)},
+                metadata={"dagster/uri": public_uri(connector.uri)},
             )
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import dagster as dg
 
@@ -16,6 +14,7 @@ from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.planner.lineage import Upstream
 from dagster_operators.planner.stages import cut_stages
+from dagster_operators.storage.uri import place_of, public_uri
 
 PIPELINE_TAG: Final = "dagster_operators/pipeline"
 """The run tag with the pipeline's name."""
@@ -38,21 +37,9 @@ def op_name(stage: str) -> str:
     return f"{stage}_stage" if stage in _STEPS or stage in _RESERVED or keyword.iskeyword(stage) else stage
 
 
-def storage_uri(location: str) -> str:
-    """A local path made absolute, or a URI, without user and password.
-
-    >>> storage_uri("s3://user:secret@bucket/flights/")
-    's3://bucket/flights'
-    """
-    if "://" not in location or location.startswith("file://"):
-        return str(Path(location.removeprefix("file://")).expanduser().absolute())
-    parts = urlsplit(location)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
-
-
 def table_uri(pipeline: Pipeline, table: str) -> str:
     """Where a table of the pipeline lies."""
-    return f"{storage_uri(pipeline.root)}/tables/{table}"
+    return f"{public_uri(pipeline.root)}/tables/{table}"
 
 
 def rejects_tables(pipeline: Pipeline) -> dict[str, str]:
@@ -87,13 +74,13 @@ class AssetKeys:
             name: dg.AssetKey([pipeline.name, name]) for name in (*pipeline.tables, *rejects_tables(pipeline))
         }
         theirs = {
-            table_uri(other, name): dg.AssetKey([other.name, name])
+            place_of(table_uri(other, name)): dg.AssetKey([other.name, name])
             for other in neighbours
             if other is not pipeline
             for name in (*other.tables, *rejects_tables(other))
         }
         self.inputs: Mapping[str, dg.AssetKey] = {
-            name: theirs.get(storage_uri(connector.uri)) or self._own(name, kind) for name, kind, connector in inputs(pipeline)
+            name: theirs.get(place_of(connector.uri)) or self._own(name, kind) for name, kind, connector in inputs(pipeline)
         }
 
     def _own(self, name: str, kind: str) -> dg.AssetKey:

@@ -41,6 +41,7 @@ class Planning:
         self._parallelism = parallelism
         self._plan: tuple[tuple[str, ...], Plan] | None = None
         self._schemas: dict[str, str] = {}
+        self._connectors: dict[str, Connector] = {}
 
     @property
     def session(self) -> SparkSession:
@@ -84,8 +85,14 @@ class Planning:
         return last.schemas if last else {}
 
     def connector(self, operator: str) -> Connector | None:
-        """The connector of a source or lookup operator; None for other operators."""
-        return connector_of(self.dataflow, operator)
+        """The connector of a source or lookup operator, with access to the root's store; None for other operators.
+
+        It is the same one at each call: a source remembers which files it has seen.
+        """
+        found = connector_of(self.dataflow, operator)
+        if found is not None and operator not in self._connectors:
+            self._connectors[operator] = found.below(self._coordinator.root)
+        return self._connectors.get(operator)
 
     def record(self) -> PlanRecord:
         """What the ledger keeps of the plan."""

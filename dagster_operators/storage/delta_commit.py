@@ -100,7 +100,9 @@ class TableLog:
         """The table as deltalake reads it, at a version or as it is now."""
         from deltalake import DeltaTable
 
-        self._table = DeltaTable(self._root.join(self._dataset), version=version, storage_options=self._root.storage_options)
+        self._table = DeltaTable(
+            self._root.join(self._dataset), version=version, storage_options=self._root.access.for_deltalake()
+        )
         return self._table
 
     def at(self, version: int) -> DeltaTable:
@@ -114,7 +116,7 @@ class TableLog:
         from deltalake import DeltaTable
 
         with self._root.guard(self._dataset, "a table cannot be looked up"):
-            return DeltaTable.is_deltatable(self._root.join(self._dataset), self._root.storage_options)
+            return DeltaTable.is_deltatable(self._root.join(self._dataset), self._root.access.for_deltalake())
 
     def append(self, base: int, stamp: Stamp, entry: LogEntry, *, plain: bool = True) -> Stamp | None:
         """Commit the entry as version ``base + 1``; None when that is taken, or ``base`` is not what it was.

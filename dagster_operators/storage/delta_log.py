@@ -116,14 +116,15 @@ class DeltaLog:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        path, options = self.location.path, dict(self.location.storage_options)
+        path, access = self.location.path, self.location.access
         try:
-            return DeltaTable(path, version=version, storage_options=options or None)
+            return DeltaTable(path, version=version, storage_options=access.for_deltalake())
         except TableNotFoundError as error:
             raise MissingInputError("there is no Delta table", table=self.location.path) from error
         except (DeltaError, OSError) as error:
             at = "" if version is None else f" at version {version}"
-            raise MissingInputError(f"the Delta table{at} cannot be read ({error})", table=self.location.path) from error
+            problem = f"the Delta table{at} cannot be read ({access.redact(str(error))})"
+            raise MissingInputError(problem, table=self.location.path) from None
 
     def may_have_deletion_vectors(self, version: int) -> bool:
         """Whether the table allows rows to be marked as deleted without rewriting their file."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError
 from dagster_operators.graph.slice import JSON
+from dagster_operators.storage.access import Access
+from dagster_operators.storage.uri import is_local, split_uri
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -51,7 +52,7 @@ class FileLocation:
 
     Args:
         path: A local path or URI; ``*``, ``**``, ``?``, ``[...]`` and ``{a,b}`` match as in a shell.
-        storage_options: Access to an object store, by the names object stores use (``AWS_ACCESS_KEY_ID``, ...).
+        access: Access to an object store.
         is_folder: The path is a folder, whatever characters its name has, and files are named relative to it.
 
     Files whose name, or whose folder's name, starts with "." or "_", or whose name ends in ".tmp", ".part" or ".crc", are being
@@ -59,7 +60,7 @@ class FileLocation:
     """
 
     path: str
-    storage_options: tuple[tuple[str, str], ...] = ()
+    access: Access = field(default_factory=Access)
     is_folder: bool = False
 
     def __post_init__(self) -> None:
@@ -81,7 +82,7 @@ class FileLocation:
             if listed[0].type != FileType.File:
                 listed = filesystem.get_file_info(FileSelector(place.folder, recursive=place.recursive))
         except OSError as error:
-            raise _missing(place.folder, error) from error
+            raise self._missing(place.folder, error) from None
         files = []
         for entry in listed:
             path = entry.path[len(place.base) :].lstrip("/")
@@ -111,7 +112,7 @@ class FileLocation:
         try:
             entries = self._filesystem()[0].get_file_info([f"{base}/{file.path}" for file in files])
         except OSError as error:
-            raise _missing(base, error) from error
+            raise self._missing(base, error) from None
         for file, entry in zip(files, entries, strict=True):
             if entry.type != FileType.File:
                 raise _vanished(entry.path)
@@ -138,7 +139,7 @@ class FileLocation:
         """Files as URIs, with nothing escaped or encoded."""
         base = self._resolve().base
         _, root = self._filesystem()
-        scheme, authority, _ = _split(self.path)
+        scheme, authority, _ = split_uri(self.path)
         return [f"{scheme or 'file'}://{authority}" + f"{base}/{file.path}"[len(root) :] for file in files]
 
     @contextmanager
@@ -162,15 +163,27 @@ class FileLocation:
             yield source
 
     def _filesystem(self) -> tuple[FileSystem, str]:
-        return _filesystem(self.path, self.storage_options)
+        try:
+            return self.access.open(self.path)
+        except OSError as error:
+            raise self._missing(self.path, error) from None
+
+    def _missing(self, path: str, error: OSError) -> MissingInputError:
+        """The cause is cut off by those who raise it: its text may hold what redact() takes out."""
+        if isinstance(error, FileNotFoundError):
+            return MissingInputError(
+                "the input folder or file does not exist", file=path, remedy="create it, or correct the source's path"
+            )
+        told = "may not be read" if isinstance(error, PermissionError) else f"cannot be read ({self.access.redact(str(error))})"
+        return MissingInputError(f"the input folder {told}", file=path, remedy="correct the source's path, or the access to it")
 
     def _resolve(self) -> _Place:
         """What the path means now. Asked anew each time: the working directory or what is on disk may have changed."""
         from pyarrow.fs import FileType
 
         filesystem, root = self._filesystem()
-        scheme, _, path = _split(self.path)
-        full = os.path.abspath(path) if scheme in {"", "file"} else root + path.rstrip("/")  # noqa: PTH100  # a URI's path too
+        path = split_uri(self.path)[2]
+        full = os.path.abspath(path) if is_local(self.path) else root + path.rstrip("/")  # noqa: PTH100  # a URI's path too
         if self.is_folder:
             return _Place(full, full, None, recursive=True)
         glob = _GLOB.search(full)
@@ -189,15 +202,6 @@ class _Place:
     folder: str
     pattern: re.Pattern[str] | None
     recursive: bool
-
-
-def _missing(path: str, error: OSError) -> MissingInputError:
-    if isinstance(error, FileNotFoundError):
-        return MissingInputError(
-            "the input folder or file does not exist", file=path, remedy="create it, or correct the source's path"
-        )
-    reason = "may not be read" if isinstance(error, PermissionError) else f"cannot be read ({error})"
-    return MissingInputError(f"the input folder {reason}", file=path, remedy="correct the source's path, or the access to it")
 
 
 def _vanished(path: str) -> MissingInputError:
@@ -221,45 +225,6 @@ def _source_file(path: str, entry: FileInfo) -> SourceFile:
 
 def _is_hidden(path: str) -> bool:
     return any(part.startswith((".", "_")) for part in path.split("/")) or path.endswith(_UNFINISHED)
-
-
-def _split(path: str) -> tuple[str, str, str]:
-    """Scheme, authority and path of a URI; the first two are empty for a local path.
-
-    >>> _split("s3://bucket/a/*.csv"), _split("input/*.csv"), _split("file:///a")
-    (('s3', 'bucket', '/a/*.csv'), ('', '', 'input/*.csv'), ('file', '', '/a'))
-    """
-    scheme, separator, rest = path.partition("://")
-    if not separator:
-        return "", "", path
-    authority, slash, below = rest.partition("/")
-    return scheme, authority, slash + below
-
-
-@functools.lru_cache(maxsize=256)
-def _filesystem(path: str, storage_options: tuple[tuple[str, str], ...]) -> tuple[FileSystem, str]:
-    """The file system of a path, and what stands for the URI's authority in the paths on it."""
-    from pyarrow import fs
-
-    scheme, authority, _ = _split(path)
-    if scheme in {"", "file"}:
-        return fs.LocalFileSystem(), ""
-    if scheme in {"s3", "s3a"}:
-        return fs.S3FileSystem(**_s3_arguments(dict(storage_options))), authority
-    filesystem, root = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
-    return filesystem, root.rstrip("/")
-
-
-def _s3_arguments(options: Mapping[str, str]) -> dict[str, str]:
-    """Arrow's names for what object stores call ``AWS_*``; what is not given comes from the environment."""
-    names = {
-        "AWS_ACCESS_KEY_ID": "access_key",
-        "AWS_SECRET_ACCESS_KEY": "secret_key",
-        "AWS_SESSION_TOKEN": "session_token",
-        "AWS_REGION": "region",
-        "AWS_ENDPOINT_URL": "endpoint_override",
-    }
-    return {names[name.upper()]: value for name, value in options.items() if name.upper() in names}
 
 
 def glob_regex(glob: str) -> str:

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import OperatorsError, StorageError
-
-if TYPE_CHECKING:
-    from pyarrow import fs as arrow_fs
-
-_SECRET = re.compile(r"secret|token|key|password|credential|sas", re.IGNORECASE)
-_USER_INFO = re.compile(r"(://)[^/@\s]+@")
+from dagster_operators.storage.access import Access
+from dagster_operators.storage.uri import absolute, is_local, split_uri, without_user
 
 
 class Root:
     """A place under which everything of one pipeline is stored.
 
     Args:
-        uri: A local path (made absolute) or the URI of an object store (``s3://bucket/flights``).
+        uri: A local path (made absolute) or the URI of an object store (``s3://bucket/flights``, or ``s3a://``).
         storage_options: As deltalake takes them; they are kept out of errors and of everything that is written.
 
     >>> import tempfile
@@ -35,21 +29,21 @@ class Root:
     """
 
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
-        self.storage_options = dict(storage_options) if storage_options else None
-        self.is_local = "://" not in uri or uri.startswith("file://")
-        self.uri = str(Path(uri.removeprefix("file://")).expanduser().absolute()) if self.is_local else uri.rstrip("/")
+        self.access = Access.of(storage_options)
+        self.is_local = is_local(uri)
+        self.uri = absolute(uri)
         with self.guard("", "the storage root cannot be opened"):
-            self.files, self._base = self._open()
+            self.files, base = self.access.open(self.uri)
+        self._base = base + split_uri(self.uri)[2]
 
-    def _open(self) -> tuple[arrow_fs.FileSystem, str]:
-        from pyarrow import fs
+    def options_for(self, uri: str) -> dict[str, str] | None:
+        """The root's own options for something else that lies on the same store; None for what does not.
 
-        if self.is_local:
-            return fs.LocalFileSystem(), self.uri
-        if self.uri.startswith("s3://") and self.storage_options:
-            return fs.S3FileSystem(**_s3_arguments(self.storage_options)), self.uri.removeprefix("s3://")
-        files, path = fs.FileSystem.from_uri(self.uri)
-        return files, path
+        >>> import tempfile
+        >>> Root(tempfile.gettempdir(), {"endpoint": "http://localhost:9000"}).options_for("s3://bucket/input") is None
+        True
+        """
+        return self.access.for_deltalake() if self.access.reaches(self.uri, uri) else None
 
     def join(self, *parts: str) -> str:
         """A path below the root, as deltalake and Spark take it."""
@@ -153,30 +147,10 @@ class Root:
             # The cause is cut off on purpose: its text may hold what redact() takes out.
             raise StorageError(
                 f"{problem}: {self.redact(str(error))}",
-                file=_USER_INFO.sub(r"\1***@", self.join(path) if path else self.uri),
+                file=without_user(self.join(path) if path else self.uri),
                 remedy="check that the storage root can be reached and written and has free space, then run again",
             ) from None
 
     def redact(self, text: str) -> str:
         """The text without any secret of the storage options."""
-        for name, value in (self.storage_options or {}).items():
-            if _SECRET.search(name) and value:
-                text = text.replace(value, "***")
-        return _USER_INFO.sub(r"\1***@", text)
-
-
-def _s3_arguments(options: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments of pyarrow's S3 file system for deltalake's storage options, whose names have an optional ``aws_`` prefix."""
-    given = {name.lower().removeprefix("aws_"): value for name, value in options.items()}
-    names = {
-        "access_key_id": "access_key",
-        "secret_access_key": "secret_key",
-        "session_token": "session_token",
-        "region": "region",
-        "endpoint": "endpoint_override",
-        "endpoint_url": "endpoint_override",
-    }
-    arguments: dict[str, Any] = {names[name]: value for name, value in given.items() if name in names}
-    if given.get("allow_http", "").lower() == "true":
-        arguments["scheme"] = "http"
-    return arguments
+        return self.access.redact(text)

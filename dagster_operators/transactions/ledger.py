@@ -177,7 +177,7 @@ class DeltaLedger:
                 name="ledger",
                 description=f"The epochs of the pipeline {self._name}: what began, was prepared, decided and completed",
                 configuration={"delta.checkpointInterval": str(CHECKPOINT_INTERVAL)},
-                storage_options=self._root.storage_options,
+                storage_options=self._root.access.for_deltalake(),
             )
         except DeltaError:
             # Another run may have created it just now; anything else comes up again when it is opened.

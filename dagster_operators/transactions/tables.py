@@ -83,7 +83,7 @@ class Tables:
                 name=effect.dataset.rpartition("/")[2],
                 description=effect.record.description or None,
                 configuration={PIPELINE_PROPERTY: effect.pipeline, "delta.checkpointInterval": str(CHECKPOINT_INTERVAL)},
-                storage_options=self._root.storage_options,
+                storage_options=self._root.access.for_deltalake(),
                 raise_if_key_not_exists=False,
             )
         except (DeltaError, OSError) as error:

@@ -12,7 +12,7 @@ from dagster_operators.operators.physical import Rows
 from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.runtime.event_time import at_beginning, input_watermark
 from dagster_operators.runtime.stages.observed import Observed
-from dagster_operators.runtime.stages.stage_work import StageWork, connector_of
+from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.time.watermark import MAX_WATERMARK, advance
 
@@ -142,7 +142,7 @@ class StageInputs:
             )
 
     def _connector(self, operator: str) -> Connector:
-        connector = connector_of(self._work.dataflow, operator)
+        connector = self._work.connector(operator)
         if connector is None:
             raise PipelineError("the operator reads no source or lookup table", operator=operator)
         return connector

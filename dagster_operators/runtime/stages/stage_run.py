@@ -18,7 +18,7 @@ from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.sinks import write_to_sinks
 from dagster_operators.runtime.stages.stage_inputs import StageInputs
 from dagster_operators.runtime.stages.stage_outputs import StageOutputs
-from dagster_operators.runtime.stages.stage_work import StageWork, connector_of
+from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.stages.state_runs import StagedState
 from dagster_operators.runtime.workers.committing import commit_data_of
@@ -211,7 +211,7 @@ class StageRun:
     def _explained(self, error: Exception) -> OperatorsError:
         work = self._work
         for name in work.stage.operators:
-            connector, items = connector_of(work.dataflow, name), work.items(name)
+            connector, items = work.connector(name), work.items(name)
             if connector is None or items is None:
                 continue
             told = connector.explain_failure(work.session, error, items, work.schemas[name])

@@ -59,6 +59,11 @@ class StageWork:
         """Where workers keep local copies of state files."""
         return cache_folder(self.coordinator.view().pipeline)
 
+    def connector(self, operator: str) -> Connector | None:
+        """The connector of a source or lookup operator, with access to the root's store; None for other operators."""
+        found = connector_of(self.dataflow, operator)
+        return found.below(self.coordinator.root) if found else None
+
     def type_of(self, output: Output) -> StreamType:
         """What is known of an output without an engine."""
         return self.dataflow.type_of(output.ref)
@@ -95,7 +100,7 @@ class StageWork:
 
 
 def connector_of(dataflow: Dataflow, operator: str) -> Connector | None:
-    """The connector of a source or lookup operator; None for other operators."""
+    """The connector that a source or lookup operator was given; None for other operators."""
     node = dataflow.nodes[operator].operator
     if isinstance(node, SourceOperator | Lookup) and isinstance(node.connector, Connector):
         return node.connector

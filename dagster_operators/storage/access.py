@@ -1,0 +1,154 @@
+"""Access to object stores: one reading of ``storage_options`` and of the environment for all libraries that open files.
+
+Options have the names that deltalake and object stores know them by, in upper or lower case, with or without ``AWS_``. What they
+do not say comes from the environment. Arrow reads credentials and the region there by itself, but neither the endpoint nor how to
+talk to it, which it is told here.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from dagster_operators.storage.uri import S3, is_local, split_uri, without_user
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_SECRET = re.compile(r"secret|token|key|password|credential|sas", re.IGNORECASE)
+
+_SYNONYMS: Final = {"endpoint_url": "endpoint", "default_region": "region", "token": "session_token"}
+
+_ARROW_NAMES: Final = {
+    "access_key_id": "access_key",
+    "secret_access_key": "secret_key",
+    "session_token": "session_token",
+    "region": "region",
+}
+
+_FROM_ENVIRONMENT: Final = frozenset({"region", "endpoint", "allow_http", "virtual_hosted_style_request", "skip_signature"})
+
+
+@dataclass(frozen=True, repr=False)
+class Access:
+    """Settings and credentials of an object store.
+
+    Args:
+        options: Names and values, sorted. The values are kept out of errors and of everything that is written or shown.
+
+    >>> Access.of({"AWS_REGION": "eu-central-1", "AWS_SECRET_ACCESS_KEY": "hidden"})
+    Access(AWS_REGION, AWS_SECRET_ACCESS_KEY)
+    """
+
+    options: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, options: Mapping[str, str] | None) -> Access:
+        """What ``storage_options`` say."""
+        return cls(tuple(sorted((options or {}).items())))
+
+    def __repr__(self) -> str:
+        return f"Access({', '.join(name for name, _ in self.options)})"
+
+    def for_deltalake(self) -> dict[str, str] | None:
+        """The options as deltalake takes them; it reads the environment by itself."""
+        return dict(self.options) or None
+
+    def for_arrow(self) -> dict[str, Any]:
+        """The arguments of Arrow's S3 file system.
+
+        >>> Access.of({"AWS_ENDPOINT_URL": "http://localhost:9000", "region": "eu-central-1"}).for_arrow()
+        {'region': 'eu-central-1', 'endpoint_override': 'localhost:9000', 'scheme': 'http'}
+        """
+        given = self._settings()
+        arguments: dict[str, Any] = {arrow: given[name] for name, arrow in _ARROW_NAMES.items() if name in given}
+        if endpoint := given.get("endpoint"):
+            scheme = split_uri(endpoint)[0]
+            arguments["endpoint_override"] = endpoint.removeprefix(f"{scheme}://").rstrip("/")
+            arguments["scheme"] = scheme or ("http" if _is_true(given.get("allow_http")) else "https")
+        if _is_true(given.get("virtual_hosted_style_request")):
+            arguments["force_virtual_addressing"] = True
+        if _is_true(given.get("skip_signature")):
+            arguments["anonymous"] = True
+        return arguments
+
+    def open(self, uri: str) -> tuple[FileSystem, str]:
+        """The file system of a path or URI, and what stands for the URI's authority in paths on it.
+
+        Raises:
+            OSError: The store cannot be reached.
+        """
+        from pyarrow import fs
+
+        if is_local(uri):
+            return fs.LocalFileSystem(), ""
+        scheme, authority, _ = split_uri(uri)
+        if scheme in S3 and "@" not in authority and (arguments := self.for_arrow()):
+            return _s3(tuple(arguments.items())), authority
+        return _by_uri(f"{'s3' if scheme in S3 else scheme}://{authority}/")
+
+    def reaches(self, home: str, uri: str) -> bool:
+        """Whether these settings, which are those of one URI, are the settings of another one, too.
+
+        With an endpoint they are those of all buckets there; without one (on Amazon's own S3, or another cloud) each bucket may
+        have an owner and a region of its own.
+
+        >>> Access.of({"endpoint": "http://localhost:9000"}).reaches("s3://lake/flights", "s3a://input/weather")
+        True
+        >>> Access.of({"region": "eu-central-1"}).reaches("s3://lake/flights", "s3://input/weather")
+        False
+        """
+        if is_local(home) or is_local(uri):
+            return False
+        (scheme, bucket, _), (other_scheme, other_bucket, _) = split_uri(home), split_uri(uri)
+        if scheme in S3 and other_scheme in S3:
+            return bucket == other_bucket or "endpoint" in self._settings()
+        return (scheme, bucket) == (other_scheme, other_bucket)
+
+    def redact(self, text: str) -> str:
+        """The text without any secret of the options.
+
+        >>> Access.of({"AWS_SECRET_ACCESS_KEY": "hidden"}).redact("hidden is not the key")
+        '*** is not the key'
+        """
+        for name, value in self.options:
+            if _SECRET.search(name) and value:
+                text = text.replace(value, "***")
+        return without_user(text)
+
+    def _settings(self) -> dict[str, str]:
+        """The options, and what only the environment says, by their plain names."""
+        environment = _plain_names({name: value for name, value in os.environ.items() if name.startswith("AWS_") and value})
+        told = {name: value for name, value in environment.items() if name in _FROM_ENVIRONMENT}
+        return told | _plain_names(dict(self.options))
+
+
+def _plain_names(options: Mapping[str, str]) -> dict[str, str]:
+    """Options in lower case without ``aws_``; of two names for one thing the usual one counts."""
+    plain = {name.lower().removeprefix("aws_"): value for name, value in options.items()}
+    synonyms = {_SYNONYMS[name]: value for name, value in plain.items() if name in _SYNONYMS}
+    return synonyms | {name: value for name, value in plain.items() if name not in _SYNONYMS}
+
+
+def _is_true(value: str | None) -> bool:
+    return (value or "").lower() in {"true", "1", "yes", "on", "y"}
+
+
+@functools.lru_cache(maxsize=64)
+def _s3(arguments: tuple[tuple[str, Any], ...]) -> FileSystem:
+    from pyarrow import fs
+
+    return fs.S3FileSystem(**dict(arguments))
+
+
+@functools.lru_cache(maxsize=64)
+def _by_uri(uri: str) -> tuple[FileSystem, str]:
+    """Of a URI without a path; nothing is told, so Arrow looks where the store is."""
+    from pyarrow import fs
+
+    files, base = fs.FileSystem.from_uri(uri)
+    return files, base.rstrip("/")

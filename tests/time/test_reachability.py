@@ -27,7 +27,9 @@ class Way(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """A random graph: the ways through its nodes, its edges, and the times held in it."""
+    """A random graph: how deep in scopes its nodes are, the ways through them, the edges, and the times held in it."""
+
+    depths: list[int]
 
     ways: dict[tuple[InputOf, OutputOf], list[Way]]
     edges: list[tuple[OutputOf, InputOf]]
@@ -72,7 +74,7 @@ def leave(depth: int) -> Way:
 def graphs(draw: st.DrawFn) -> Graph:
     """Nodes of two inputs and outputs in up to two nested scopes; edges back mostly go through a node that advances time."""
     depths = draw(st.lists(st.sampled_from([0, 0, 1, 1, 2]), min_size=2, max_size=5))
-    graph = Graph({}, [], {})
+    graph = Graph(depths, {}, [], {})
     for node, depth in enumerate(depths):
         for ends in [(0, 0), *draw(st.lists(st.sampled_from([(0, 1), (1, 0), (1, 1)]), max_size=2, unique=True))]:
             step = advance(depth, draw(st.integers(0, depth)), draw(st.sampled_from([0, 0, 0, 1])))
@@ -115,25 +117,20 @@ def search(graph: Graph, held: Mapping, bound: int) -> dict[InputOf | OutputOf, 
     return found
 
 
-def depths_of(graph: Graph) -> dict[InputOf | OutputOf, int]:
-    depths: dict = {}
-    for (one, other), (way, *_) in graph.ways.items():
-        depths[one] = way.depth
-        depths[other] = len(way.move((0,) * (way.depth + 1))) - 1
-    for one, other in graph.edges:
-        known = depths.get(one, depths.get(other))
-        depths.setdefault(one, known)
-        depths.setdefault(other, known)
-    return depths
+def depth_of(graph: Graph, location: InputOf | OutputOf) -> int:
+    if location.node.isdigit():
+        return graph.depths[int(location.node)]
+    way = next(way for (one, other), (way,) in graph.ways.items() if location in {one, other})
+    return way.depth if isinstance(location, InputOf) else len(way.move((0,) * (way.depth + 1))) - 1
 
 
 def never_ends(graph: Graph) -> bool:
     """Whether a loop brings rows back to the outermost of its locations at the time that they left it with."""
-    depths = depths_of(graph)
+    depths = {location: depth_of(graph, location) for link in graph.links for location in link[:2]}
     for start, depth in depths.items():
         zero = (0,) * (depth + 1)
         deeper = [link for link in graph.links if depths[link[0]] >= depth and depths[link[1]] >= depth]
-        part = Graph({(a, b): [Way(None, move, 0)] for a, b, move in deeper}, [], {})
+        part = Graph([], {(a, b): [Way(None, move, 0)] for a, b, move in deeper}, [], {})
         first = [(other, move(zero)) for one, other, move in deeper if one == start]
         if any(zero in search(part, {other: [time]}, 4).get(start, ()) for other, time in first):
             return True

@@ -82,6 +82,10 @@ class SchemaError(PipelineError):
     """A column is missing, has the wrong type, or an expression does not fit its input."""
 
 
+class PlanError(PipelineError):
+    """A plan cannot be written or read: something in it is unknown, missing, or not what it was."""
+
+
 class ChangedPipelineError(PipelineError):
     """The pipeline changed in a way that its stored state or tables do not fit."""
 

@@ -90,10 +90,10 @@ class Stream:
             if stream._dataflow is not self._dataflow:  # noqa: SLF001
                 raise PipelineError(
                     f"stream {stream.name!r} belongs to pipeline {stream._dataflow.name!r}",  # noqa: SLF001
-                    pipeline=self._dataflow.name, operator=name or operator.kind,
+                    pipeline=self._dataflow.name, operator=name or operator.label,
                     remedy="write it to a table there and read that table with DeltaSource here",
                 )  # fmt: skip
-        named = name or self._dataflow.fresh_name(operator.kind)
+        named = name or self._dataflow.fresh_name(operator.label)
         linked = chain and not any(stream._cut for stream in streams)  # noqa: SLF001
         node = self._dataflow.add(operator(name=named, chain=linked, **settings), [stream._ref for stream in streams])  # noqa: SLF001
         return Stream(self._dataflow, StreamRef(node.name))
@@ -149,7 +149,7 @@ class Stream:
             chain: Whether it may share a stage with the operator before it.
         """
         if not isinstance(call, str):
-            return self.transform(call, name=name or self._dataflow.fresh_name(FlatMap.kind), chain=chain)
+            return self.transform(call, name=name or self._dataflow.fresh_name(FlatMap.label), chain=chain)
         return self._add(FlatMap, name, chain=chain, call=call, outer=outer)
 
     def unnest(

@@ -9,13 +9,16 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from dagster_operators.errors import SourceError
+from dagster_operators.functions.captured import capture, restore
 from dagster_operators.graph.slice import JSON, SourceSlice
+from dagster_operators.graph.values import Fields, canonical_fields, check_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +66,54 @@ class Connector(ABC):
     """
 
     kind: ClassVar[str]
-    """The name of this kind of source in the ledger and in ``explain``."""
+    """The name of this kind of source in the ledger, in plans and in ``explain``."""
+    secrets: ClassVar[tuple[str, ...]] = ()
+    """The settings that plans leave out."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and canonical_fields(self.encode()) == canonical_fields(other.encode())
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def encode(self) -> Fields:
+        """All settings as values: what equality covers and plans store. Of secrets only which were given."""
+        settings = {name: _as_value(getattr(self, name)) for name in _settings(type(self)) if name not in self.secrets}
+        return {**settings, "left_out": self.left_out or tuple(name for name in self.secrets if getattr(self, name))}
+
+    @classmethod
+    def decode(cls, fields: Fields) -> Self:
+        """The connector that was encoded, still without its secrets; reads nothing.
+
+        Raises:
+            PlanError: A setting is unknown or missing.
+        """
+        known = {name: needed for name, needed in _settings(cls).items() if name not in cls.secrets}
+        check_fields(f"a source of the kind {cls.kind!r}", fields, {**known, "left_out": False})
+        made = cls(**{name: restore(value) for name, value in fields.items() if name != "left_out"})
+        object.__setattr__(made, "_left_out", tuple(fields.get("left_out", ())))
+        return made
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The secrets that a plan left out and that were not given again yet."""
+        found: tuple[str, ...] = self.__dict__.get("_left_out", ())
+        return found
+
+    def with_secrets(self, secrets: Mapping[str, Any]) -> Self:
+        """The connector with secrets that were left out."""
+        given = {name: secrets[name] for name in self.left_out if name in secrets}
+        made = replace(self, **given)  # type: ignore[type-var]
+        object.__setattr__(made, "_left_out", tuple(name for name in self.left_out if name not in given))
+        return made
+
+    def without_rows(self) -> Self:
+        """The connector without rows that it holds itself."""
+        return self
+
+    def placed(self, source: str, root: str, storage_options: Mapping[str, str] | None) -> Connector:  # noqa: ARG002
+        """The connector as the source of that name of a pipeline with this storage root; most do not depend on either."""
+        return self
 
     @property
     @abstractmethod
@@ -159,6 +209,19 @@ class Connector(ABC):
     @abstractmethod
     def read_pinned(self, session: SparkSession, pin: JSON, schema_json: str) -> DataFrame:
         """All rows of what ``pin`` gave."""
+
+
+def _settings(kind: type) -> dict[str, bool]:
+    """The settings of a connector's class, and whether they must be given."""
+    settings = (part for part in fields(kind) if part.init)
+    return {part.name: part.default is MISSING and part.default_factory is MISSING for part in settings}
+
+
+def _as_value(value: Any) -> Any:
+    """A setting as a value: a mapping as sorted pairs, a path as text."""
+    if isinstance(value, Mapping):
+        return capture(dict(sorted(value.items())))
+    return os.fspath(value) if isinstance(value, os.PathLike) else capture(value)
 
 
 def parse_schema(session: SparkSession, ddl: str) -> str:

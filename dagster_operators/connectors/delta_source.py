@@ -49,6 +49,7 @@ class DeltaSource(Connector):
     """
 
     kind: ClassVar[str] = "delta"
+    secrets: ClassVar[tuple[str, ...]] = ("storage_options",)
 
     path: str | os.PathLike[str]
     changes: bool = False

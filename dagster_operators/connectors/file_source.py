@@ -67,6 +67,7 @@ class FileSource(Connector):
     """
 
     kind: ClassVar[str] = "files"
+    secrets: ClassVar[tuple[str, ...]] = ("storage_options",)
 
     path: str | os.PathLike[str]
     format: Format | None = None

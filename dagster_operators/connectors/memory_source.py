@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from typing_extensions import override
+
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
 from dagster_operators.connectors.row_batch import batch_to_arrow, batch_values, infer_arrow
 from dagster_operators.errors import BadInputError, MissingInputError, SourceError
@@ -48,6 +50,10 @@ class MemorySource(Connector):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batches", list(self.batches))
+
+    @override
+    def without_rows(self) -> MemorySource:
+        return MemorySource([], self.schema)
 
     def append(self, batch: Batch) -> None:
         """Add the batch of a further epoch."""

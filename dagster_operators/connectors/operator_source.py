@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from typing_extensions import override
@@ -18,8 +18,10 @@ from dagster_operators.connectors.connector import Connector, OnCorrupt, SliceCh
 from dagster_operators.connectors.file_source import FileSource
 from dagster_operators.connectors.source_operator import SourceEnd, SourceOperator
 from dagster_operators.errors import BadInputError, OperatorsError, PipelineError, SourceError
+from dagster_operators.functions.references import ObjectReference, resolved
 from dagster_operators.graph.conform import conform
 from dagster_operators.graph.slice import JSON, SourceSlice
+from dagster_operators.graph.values import Fields, check_fields
 from dagster_operators.storage.root import Root
 from dagster_operators.types.arrow_schema import arrow_schema, schema_fields
 
@@ -32,13 +34,13 @@ if TYPE_CHECKING:
 _ROW_GROUP = 128 * 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OperatorSource(Connector):
     """A :class:`SourceOperator` with its spool.
 
     Attributes:
         name: The source's name.
-        operator: The operator.
+        operator: The operator; of a plan that was read a reference to it, until the source is placed in a pipeline.
         root: The pipeline's storage root.
         storage_options: Of that root.
     """
@@ -49,6 +51,32 @@ class OperatorSource(Connector):
     operator: SourceOperator
     root: str
     storage_options: dict[str, str] | None = field(default=None, repr=False)
+
+    @override
+    def encode(self) -> Fields:
+        """The operator by its class and attributes; name, root and access are the pipeline's."""
+        return {"operator": ObjectReference.to(self.operator)}
+
+    @classmethod
+    @override
+    def decode(cls, fields: Fields) -> OperatorSource:
+        check_fields("a source of the kind 'operator'", fields, {"operator": True})
+        return cls("", fields["operator"], "")
+
+    @property
+    @override
+    def left_out(self) -> tuple[str, ...]:
+        return self.operator.left_out if isinstance(self.operator, ObjectReference) else ()
+
+    @override
+    def with_secrets(self, secrets: Mapping[str, Any]) -> OperatorSource:
+        given = self.operator.with_secrets(secrets) if isinstance(self.operator, ObjectReference) else self.operator
+        return replace(self, operator=given)  # type: ignore[arg-type]
+
+    @override
+    def placed(self, source: str, root: str, storage_options: Mapping[str, str] | None) -> OperatorSource:
+        options = dict(storage_options) if storage_options else None
+        return OperatorSource(source, resolved(self.operator), root, options)
 
     @property
     def uri(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from typing_extensions import override
 
@@ -14,8 +14,11 @@ from dagster_operators.connectors.postgres_load import TableName, load, quoted
 from dagster_operators.connectors.postgres_session import DSN, connect
 from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
 from dagster_operators.errors import FencedError, NotPreparedError, OperatorsError, PipelineError, SchemaError, SinkError
+from dagster_operators.functions.captured import capture, restore
+from dagster_operators.functions.references import Reference
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.slice import JSON
+from dagster_operators.graph.values import Fields, check_fields
 
 if TYPE_CHECKING:
     import psycopg
@@ -66,6 +69,7 @@ class PostgresSink(Sink):
         {'sink': 'postgres', 'table': 'public.routes', 'columns': None, 'mode': 'upsert', 'key': None}
     """
 
+    kind: ClassVar[str] = "postgres"
     updates = True
 
     def __init__(
@@ -92,6 +96,43 @@ class PostgresSink(Sink):
         self._book = book
         self._connect_timeout = connect_timeout
         self._lock_timeout = lock_timeout
+
+    def encode(self) -> Fields:
+        """All settings as values: what plans store. A connection string is left out unless it only names where one is found."""
+        named = callable(self._dsn) or self._dsn.startswith("env:")
+        dsn = Reference.to(self._dsn) if callable(self._dsn) else self._dsn
+        return {
+            "dsn": dsn if named else None,
+            "table": self.table,
+            "columns": capture(self.columns),
+            "mode": self.mode,
+            "key": self.key,
+            "book": self._book,
+            "connect_timeout": self._connect_timeout,
+            "lock_timeout": float(self._lock_timeout),
+            "left_out": () if named else ("dsn",),
+        }
+
+    @classmethod
+    def decode(cls, fields: Fields) -> PostgresSink:
+        """The sink that was encoded; it connects to nothing.
+
+        Raises:
+            PlanError: A setting is unknown or missing.
+        """
+        names = ("table", "columns", "mode", "key", "book", "connect_timeout", "lock_timeout")
+        check_fields("a sink of the kind 'postgres'", fields, {**dict.fromkeys(names, True), "dsn": False, "left_out": False})
+        settings = {name: restore(fields[name]) for name in names if name != "table"}
+        return cls(fields.get("dsn") or "", fields["table"], **settings)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The secrets that a plan left out and that were not given again yet."""
+        return () if self._dsn else ("dsn",)
+
+    def with_secrets(self, secrets: Mapping[str, Any]) -> PostgresSink:
+        """The sink with a connection string that was left out."""
+        return self.decode({**self.encode(), "dsn": secrets["dsn"]}) if self.left_out and "dsn" in secrets else self
 
     def __repr__(self) -> str:
         return f"PostgresSink({self.table!r}, mode={self.mode!r})"

@@ -133,7 +133,7 @@ class Dataflow:
         types = [self.type_of(stream) for stream in inputs]
         try:
             for port, stream, kind in zip(operator.inputs(types), inputs, types, strict=True):
-                port.check(operator.kind, self.name_of(stream), kind.changes)
+                port.check(operator.label, self.name_of(stream), kind.changes)
             outputs = operator.outputs(types)
         except OperatorsError as error:
             raise error.at(pipeline=self.name, operator=operator.name) from None

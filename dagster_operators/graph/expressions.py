@@ -5,6 +5,7 @@ sqlglot reads them only to understand them. What runs is always the text as its 
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,11 +16,17 @@ if TYPE_CHECKING:
     from sqlglot import Token
     from sqlglot.expressions import Expression
 
-__all__ = ["Field", "columns_of", "parse_alias", "parse_ddl", "tokens_of"]
+__all__ = ["Field", "columns_of", "is_repeatable", "parse_alias", "parse_ddl", "tokens_of"]
 
 _PREFIX = "SELECT "
 _CONSTANTS = frozenset({"localtimestamp", "session_user", "grouping__id"})
 """What Spark lets one write without parentheses though it is a function, and sqlglot takes for a column."""
+
+_CHANGING = re.compile(
+    r"(?i)rand\w*|uniform|uuid|shuffle|monotonically_increasing_id|spark_partition_id|now|curdate|current_\w+|localtimestamp|"
+    r"unix_timestamp|input_file_\w+|reflect|java_method|try_reflect|over"
+)
+"""What may give something else the next time (a column of such a name only costs time)."""
 
 
 def columns_of(expression: str) -> frozenset[str]:
@@ -77,6 +84,20 @@ def parse_alias(expression: str) -> tuple[str, str | None]:
     if body[-1].token_type is TokenType.ALIAS:
         body = body[:-1]
     return expression[body[0].start : body[-1].end + 1], tree.alias
+
+
+def is_repeatable(expression: str) -> bool:
+    """Whether an expression of Spark's own functions gives the same value again for the same row.
+
+    Functions of the user's own are not known here; windows (OVER) may break ties either way.
+
+    >>> is_repeatable("upper(name)"), is_repeatable("rand() < 0.5"), is_repeatable("'rand()'"), is_repeatable("current_date")
+    (True, False, True, False)
+    """
+    from sqlglot import TokenType
+
+    kinds = (TokenType.STRING, TokenType.IDENTIFIER)
+    return not any(_CHANGING.fullmatch(token.text) for token in tokens_of(expression) if token.token_type not in kinds)
 
 
 def tokens_of(expression: str) -> list[Token]:

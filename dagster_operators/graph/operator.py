@@ -10,13 +10,16 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import MISSING, Field, dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import MARKS, ChangeKind, Changes
+from dagster_operators.graph.expressions import is_repeatable
 from dagster_operators.graph.ports import MAIN, InputPort
+from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.user_functions import contents_of
+from dagster_operators.graph.values import Fields, canonical_fields, check_fields, shown
 
 Lineage = Mapping[str, frozenset[tuple[int, str]]]
 """For each output column, the (input index, column) pairs that it is computed from."""
@@ -69,9 +72,9 @@ class StreamType:
         return replace(self, columns=kept, event_time=time)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class LogicalOperator(ABC):
-    """A node of a dataflow.
+    """A node of a dataflow: a value, equal to another of its class with the same settings.
 
     Attributes:
         name: Unique in its pipeline. State is addressed by it, so keep it when the pipeline changes.
@@ -79,12 +82,26 @@ class LogicalOperator(ABC):
     """
 
     kind: ClassVar[str] = ""
+    """What the catalog and plans call operators of the class; no other class has it."""
+    label: ClassVar[str] = ""
+    """What explain, fresh names and fingerprints call it: the kind, unless stored state knows it by another name."""
     stateful: ClassVar[bool] = False
     batch: ClassVar[bool] = False
     """Whether it lowers to a batch operator, which runs in Python workers over Arrow batches, behind a shuffle by its keys."""
+    row_wise: ClassVar[bool] = False
+    """Whether each output row is made of one input row, and of nothing else."""
+    repeatable: ClassVar[bool] = True
+    """Whether it gives the same rows for the same rows, as long as its expressions do."""
+    rows_by_name: ClassVar[bool] = False
+    """Whether it reads what an epoch chooses under its name, so that two alike may read different rows."""
 
     name: str
     chain: bool = True
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "kind" in vars(cls) and "label" not in vars(cls):
+            cls.label = cls.kind
 
     @property
     def holds_time(self) -> bool:
@@ -148,12 +165,78 @@ class LogicalOperator(ABC):
         """What the operator computes: its kind, its settings, and the content of the user's functions that they call."""
         config = self.config()
         functions = contents_of(config)
-        return [self.kind, config, functions] if functions else [self.kind, config]
+        return [self.label, config, functions] if functions else [self.label, config]
 
     def fingerprint(self) -> str:
         """Changes when, and only when, the operator would compute something else."""
         text = json.dumps(self.meaning(), sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    # --- as a value --------------------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and canonical_fields(self.encode()) == canonical_fields(other.encode())
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.name))
+
+    def encode(self) -> Fields:
+        """All settings by name, as values: what equality covers and plans store."""
+        return {field.name: getattr(self, field.name) for field in _settings(type(self))}
+
+    @classmethod
+    def decode(cls, fields: Fields) -> Self:
+        """The operator with these settings; nothing of the user's runs.
+
+        Raises:
+            PlanError: A setting is unknown or missing.
+        """
+        known = {field.name: field.default is MISSING and field.default_factory is MISSING for field in _settings(cls)}
+        check_fields(f"an operator of the kind {cls.kind!r}", fields, known, operator=fields.get("name"))
+        return cls(**fields)
+
+    def sql(self) -> tuple[str, ...]:
+        """The Spark SQL expressions among its settings."""
+        return ()
+
+    def left_out(self) -> tuple[str, ...]:
+        """The names of the secrets that :meth:`encode` leaves out and that were not given again yet."""
+        return ()
+
+    def with_secrets(self, secrets: Mapping[str, Any]) -> Self:  # noqa: ARG002
+        """The operator with secrets that were left out."""
+        return self
+
+    @property
+    def traits(self) -> frozenset[Trait]:
+        """What is known of it beside its settings."""
+        repeats = self.repeatable and not contents_of(self.sql()) and all(map(is_repeatable, self.sql()))
+        has = {
+            Trait.STATEFUL: self.stateful,
+            Trait.IN_WORKERS: self.batch,
+            Trait.ROW_WISE: self.row_wise,
+            Trait.REPEATABLE: repeats,
+            Trait.HOLDS_TIME: self.holds_time,
+        }
+        return frozenset(trait for trait, holds in has.items() if holds)
+
+    def signature(self) -> str:
+        """Equal signatures mean equal rows for equal input rows: how it is called and chained is left out.
+
+        An operator that is not repeatable, or that reads what is chosen under its name, has one of its own.
+        """
+        fields = {name: value for name, value in self.encode().items() if name not in ("name", "chain")}
+        own = self.name if self.rows_by_name or Trait.REPEATABLE not in self.traits else ""
+        text = f"{self.kind}/{own}/{canonical_fields(fields)}{sorted(contents_of(self.sql()).items())}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def explain(self, *, details: bool = False) -> str:
+        """One line for people: the kind with its settings; with details also its name, traits and signature."""
+        settings = {name: value for name, value in self.encode().items() if name not in ("name", "chain") and value is not None}
+        line = f"{self.kind}({', '.join(f'{name}={shown(value)}' for name, value in settings.items())})"
+        if not details:
+            return line
+        return f"{self.name}: {line} [{', '.join(sorted(self.traits))}] {self.signature()}"
 
     def require(self, stream: StreamType, columns: Sequence[str] | frozenset[str], what: str) -> None:
         """Raise SchemaError for the first of the columns that the stream does not have."""
@@ -167,6 +250,10 @@ class LogicalOperator(ABC):
                     column=column,
                     remedy=f"use one of: {', '.join(stream.columns)}",
                 )
+
+
+def _settings(kind: type[LogicalOperator]) -> tuple[Field[Any], ...]:
+    return tuple(field for field in fields(kind) if field.init)
 
 
 def same_columns(stream: StreamType, change: Callable[[str], str] = lambda name: name) -> dict[str, frozenset[tuple[int, str]]]:

@@ -34,7 +34,7 @@ def analyse(dataflow: Dataflow, node: Node, operator: PhysicalOperator, inputs: 
         if not _is_about_the_query(error):
             raise
         raise SchemaError(
-            f"{node.operator.kind} {json.dumps(node.operator.config(), default=str)} does not fit its input: {_reason(error)}",
+            f"{node.operator.label} {json.dumps(node.operator.config(), default=str)} does not fit its input: {_reason(error)}",
             pipeline=dataflow.name,
             operator=node.name,
             remedy=f"the columns are: {'; '.join(map(_columns, inputs))}",

@@ -66,4 +66,4 @@ def _operator(node: Node) -> str:
     if isinstance(operator, SourceOperator):
         time = f", event time {operator.event_time}, lateness {format_duration(operator.lateness)}" if operator.event_time else ""
         return f"source {json.dumps(operator.connector.config(), default=str)}{time}"
-    return f"{operator.kind} {json.dumps(operator.config(), default=str)}"
+    return f"{operator.label} {json.dumps(operator.config(), default=str)}"

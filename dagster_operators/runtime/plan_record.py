@@ -80,7 +80,7 @@ def _states(made: Plan, dataflow: Dataflow, name: str) -> Iterator[tuple[str, Da
         if evolves := isinstance(physical, BatchOperator):  # its code may change; its state knows what fits
             declared = physical.declared[state.name]
             keys = list(physical.logical.keys[0])  # rows lie where the stream's key puts them
-            meaning = {"operator": operator.kind, "state": declared.kind, "key": list(declared.key), "stream_key": keys}
+            meaning = {"operator": operator.label, "state": declared.kind, "key": list(declared.key), "stream_key": keys}
         schema = without_marks(made.states[f"{name}.{state.name}"])
         fingerprint = json.dumps(meaning, sort_keys=True)
         yield f"state/{name}.{state.name}", DatasetRecord(schema, "state", f"State of {name}", fingerprint, evolves)
@@ -90,4 +90,4 @@ def _meaning(dataflow: Dataflow, name: str) -> dict[str, Any]:
     """What an operator's state depends on."""
     operator = dataflow.nodes[name].operator
     functions = contents_of(operator.config())
-    return {"operator": operator.kind, **operator.config(), **({"functions": functions} if functions else {})}
+    return {"operator": operator.label, **operator.config(), **({"functions": functions} if functions else {})}

@@ -40,6 +40,10 @@ class Aggregation(LogicalOperator):
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
         return (InputPort("input", exchange=by_keys(self.keys)),)
 
+    @override
+    def sql(self) -> tuple[str, ...]:
+        return tuple(expression for _, expression in self.aggregates)
+
     def check(self, stream: StreamType) -> None:
         """Raise unless the stream has the columns that keys and aggregates use."""
         self.require(stream, self.keys, "key_by")

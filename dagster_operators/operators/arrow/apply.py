@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from dagster_operators.errors import OperatorsError, PipelineError, SchemaError, located
 from dagster_operators.functions.content import digest_of
+from dagster_operators.functions.references import ObjectReference
 from dagster_operators.graph.exchange import Forward, Gather, HashBy
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import MAIN, InputPort
+from dagster_operators.graph.values import Fields
 from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, REJECTS_COLUMNS, ArrowOperator, overrides
 from dagster_operators.operators.physical import Analysis, PhysicalOperator, StateTable
 from dagster_operators.types.arrow_schema import arrow_schema, schema_fields, spark_type
@@ -31,21 +33,57 @@ TIME = "time_"
 """Its column with the time."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Apply(LogicalOperator):
     """An :class:`~dagster_operators.operators.arrow.arrow_operator.ArrowOperator` in a dataflow.
 
     Attributes:
-        arrow: The operator; copies of it do the work.
+        arrow: The operator; copies of it do the work. A plan that was read gives a reference, resolved when it is asked for.
         keys: For each input its key columns; empty tuples when the inputs are not keyed.
     """
 
     kind: ClassVar[str] = "apply"
+    repeatable: ClassVar[bool] = False
     batch: ClassVar[bool] = True
     arrow: ArrowOperator
     keys: tuple[tuple[str, ...], ...]
 
     def __post_init__(self) -> None:
+        if isinstance(self.arrow, ObjectReference):
+            object.__setattr__(self, "_reference", self.arrow)
+            object.__delattr__(self, "arrow")
+        else:
+            self._check_tables()
+
+    if not TYPE_CHECKING:  # type checkers are to know the attributes that there are
+
+        def __getattr__(self, name: str) -> Any:
+            if name != "arrow" or "_reference" not in self.__dict__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            with located(operator=self.name):
+                object.__setattr__(self, "arrow", self._reference.resolve())
+            self._check_tables()
+            return self.arrow
+
+    @property
+    def reference(self) -> ObjectReference:
+        """The operator by its class and attributes."""
+        found: ObjectReference | None = self.__dict__.get("_reference")
+        return found or ObjectReference.to(self.arrow)
+
+    @override
+    def encode(self) -> Fields:
+        return {"name": self.name, "chain": self.chain, "arrow": self.reference, "keys": self.keys}
+
+    @override
+    def left_out(self) -> tuple[str, ...]:
+        return () if "arrow" in self.__dict__ else self.reference.left_out
+
+    @override
+    def with_secrets(self, secrets: Mapping[str, Any]) -> Apply:
+        return replace(self, arrow=self.reference.with_secrets(secrets)) if self.left_out() else self  # type: ignore[arg-type]
+
+    def _check_tables(self) -> None:
         for table in self.arrow.state:
             if table.endswith("_") or not table.isidentifier():
                 raise PipelineError(

@@ -10,10 +10,10 @@ from typing_extensions import override
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.expressions import columns_of, parse_ddl
-from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.graph.operator import Lineage, StreamType, same_columns
 from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, quoted
 from dagster_operators.operators.relational.projection import named
-from dagster_operators.operators.relational.source import Described
+from dagster_operators.operators.relational.source import ConnectorOperator
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,7 +22,7 @@ _NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double", "de
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lookup(LogicalOperator):
+class Lookup(ConnectorOperator):
     """Adds columns of the lookup table's row with the same key.
 
     Attributes:
@@ -33,10 +33,13 @@ class Lookup(LogicalOperator):
     """
 
     kind: ClassVar[str] = "lookup"
-    connector: Described
     on: tuple[tuple[str, str], ...]
     columns: tuple[str, ...] | None = None
     how: Literal["left", "inner"] = "left"
+
+    @override
+    def sql(self) -> tuple[str, ...]:
+        return tuple(named(text)[0] for text in self.columns or ())
 
     @override
     def config(self) -> dict[str, Any]:

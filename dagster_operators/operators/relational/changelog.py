@@ -34,7 +34,12 @@ class AsChanges(LogicalOperator):
     """
 
     kind: ClassVar[str] = "as_changes"
+    row_wise: ClassVar[bool] = True
     change: str
+
+    @override
+    def sql(self) -> tuple[str, ...]:
+        return (self.change,)
 
     @override
     def config(self) -> dict[str, Any]:

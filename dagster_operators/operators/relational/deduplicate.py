@@ -48,7 +48,8 @@ class DeduplicateFirst(LogicalOperator):
         within: After how long a key is new again, microseconds; None: never.
     """
 
-    kind: ClassVar[str] = "deduplicate"
+    kind: ClassVar[str] = "deduplicate_first"
+    label: ClassVar[str] = "deduplicate"
     stateful: ClassVar[bool] = True
     keys: tuple[str, ...]
     event_time: str | None
@@ -97,7 +98,8 @@ class DeduplicateLast(LogicalOperator):
         event_time: Orders the rows.
     """
 
-    kind: ClassVar[str] = "deduplicate"
+    kind: ClassVar[str] = "deduplicate_last"
+    label: ClassVar[str] = "deduplicate"
     stateful: ClassVar[bool] = True
     keys: tuple[str, ...]
     event_time: str | None

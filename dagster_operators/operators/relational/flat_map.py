@@ -47,6 +47,10 @@ class FlatMap(LogicalOperator):
     outer: bool = False
 
     @override
+    def sql(self) -> tuple[str, ...]:
+        return (self._parsed[0],)
+
+    @override
     def config(self) -> dict[str, Any]:
         return {"call": self.call, **({"outer": True} if self.outer else {})}
 

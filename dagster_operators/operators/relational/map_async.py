@@ -45,7 +45,12 @@ class MapAsync(LogicalOperator):
     """
 
     kind: ClassVar[str] = "map_async"
+    row_wise: ClassVar[bool] = True
     call: str
+
+    @override
+    def sql(self) -> tuple[str, ...]:
+        return (named(self.call)[0],)
 
     @override
     def config(self) -> dict[str, Any]:

@@ -55,7 +55,12 @@ class Filter(LogicalOperator):
     """Keeps the rows for which a condition is true."""
 
     kind: ClassVar[str] = "filter"
+    row_wise: ClassVar[bool] = True
     condition: str
+
+    @override
+    def sql(self) -> tuple[str, ...]:
+        return (self.condition,)
 
     @override
     def config(self) -> dict[str, Any]:
@@ -94,7 +99,12 @@ class Select(LogicalOperator):
     """Computes the columns of the output, each as ``expression`` or ``expression AS name``."""
 
     kind: ClassVar[str] = "select"
+    row_wise: ClassVar[bool] = True
     expressions: tuple[str, ...]
+
+    @override
+    def sql(self) -> tuple[str, ...]:
+        return tuple(named(text)[0] for text in self.expressions)
 
     @override
     def config(self) -> dict[str, Any]:
@@ -168,8 +178,13 @@ class WithColumns(LogicalOperator):
     """
 
     kind: ClassVar[str] = "with_columns"
+    row_wise: ClassVar[bool] = True
     expressions: tuple[tuple[str, str], ...]
     only_new: bool = False
+
+    @override
+    def sql(self) -> tuple[str, ...]:
+        return tuple(expression for _, expression in self.expressions)
 
     @override
     def config(self) -> dict[str, Any]:
@@ -236,6 +251,7 @@ class Rename(LogicalOperator):
     """Gives columns other names."""
 
     kind: ClassVar[str] = "rename"
+    row_wise: ClassVar[bool] = True
     names: tuple[tuple[str, str], ...]
 
     @override
@@ -279,6 +295,7 @@ class Drop(LogicalOperator):
     """Leaves columns out."""
 
     kind: ClassVar[str] = "drop"
+    row_wise: ClassVar[bool] = True
     columns: tuple[str, ...]
 
     @override

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from typing_extensions import override
 
@@ -30,9 +30,36 @@ class Described(Protocol):
     def fingerprint(self) -> str:
         """Changes when positions in the source mean something else."""
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The secrets that a plan left out and that were not given again yet."""
+
+    def with_secrets(self, secrets: Mapping[str, Any]) -> Described:
+        """The connector with secrets that were left out."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class SourceOperator(LogicalOperator):
+class ConnectorOperator(LogicalOperator):
+    """An operator that reads by a connector what an epoch chooses under the operator's name.
+
+    Attributes:
+        connector: What to read.
+    """
+
+    rows_by_name: ClassVar[bool] = True
+    connector: Described
+
+    @override
+    def left_out(self) -> tuple[str, ...]:
+        return self.connector.left_out
+
+    @override
+    def with_secrets(self, secrets: Mapping[str, Any]) -> Self:
+        return replace(self, connector=self.connector.with_secrets(secrets))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOperator(ConnectorOperator):
     """Reads one slice of a source per epoch.
 
     Attributes:
@@ -43,7 +70,6 @@ class SourceOperator(LogicalOperator):
     """
 
     kind: ClassVar[str] = "source"
-    connector: Described
     event_time: str | None = None
     lateness: int = 0
     finished: bool = False

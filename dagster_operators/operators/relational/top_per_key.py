@@ -54,6 +54,10 @@ class TopPerKey(LogicalOperator):
         return parse_order(self.by)
 
     @override
+    def sql(self) -> tuple[str, ...]:
+        return tuple(item.expression for item in self.order)
+
+    @override
     def config(self) -> dict[str, Any]:
         return {"keys": list(self.keys), "n": self.n, "by": list(self.by), "event_time": self.event_time, "rank": self.rank}
 

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from dagster_operators.functions.references import Reference, resolved
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
+from dagster_operators.graph.values import Fields
 from dagster_operators.operators.physical import RelationalOperator, Stateless
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Transform(LogicalOperator):
     """Any function from DataFrame to DataFrame that treats every row on its own; called only while an epoch is planned and run.
 
@@ -28,19 +30,25 @@ class Transform(LogicalOperator):
     partial's arguments) is not seen to change.
 
     Attributes:
-        function: What is applied.
+        function: What is applied; of a plan that was read a reference to it, resolved when it is needed.
         columns: The names of the output's columns, if they are to be known before the pipeline is planned.
     """
 
     kind: ClassVar[str] = "transform"
+    repeatable: ClassVar[bool] = False
     function: Callable[[DataFrame], DataFrame]
     columns: tuple[str, ...] | None = None
 
     @override
+    def encode(self) -> Fields:
+        return {**super().encode(), "function": Reference.to(self.function)}
+
+    @override
     def config(self) -> dict[str, Any]:
-        name = f"{self.function.__module__}.{getattr(self.function, '__qualname__', repr(type(self.function)))}"
+        function = resolved(self.function)
+        name = f"{function.__module__}.{getattr(function, '__qualname__', repr(type(function)))}"
         try:
-            source = inspect.getsource(self.function)
+            source = inspect.getsource(function)
         except (OSError, TypeError):
             source = name
         return {"function": name, "source": hashlib.sha256(source.encode()).hexdigest()[:16]}

@@ -33,7 +33,8 @@ class InputWindowAggregate(AggregateOverWindows):
         aggregates: Output column and Spark SQL aggregate.
     """
 
-    kind: ClassVar[str] = "window_aggregate"
+    kind: ClassVar[str] = "input_window_aggregate"
+    label: ClassVar[str] = "window_aggregate"
     window: InputWindow
 
     @property

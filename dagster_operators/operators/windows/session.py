@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from dagster_operators.graph.values import Fields, check_fields
 from dagster_operators.operators.physical import quoted
 from dagster_operators.operators.windows.windows import positive
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration
@@ -41,6 +42,7 @@ class Session:
     'session 20 seconds'
     """
 
+    kind: ClassVar[str] = "session"
     gap: int
 
     def __init__(self, gap: str | timedelta | int) -> None:
@@ -64,6 +66,14 @@ class Session:
     def config(self) -> dict[str, Any]:
         """The settings as JSON values."""
         return {"gap": self.gap}
+
+    encode = config
+
+    @classmethod
+    def decode(cls, fields: Fields) -> Session:
+        """The sessions that were encoded."""
+        check_fields("a session", fields, {"gap": True})
+        return cls(**fields)
 
     def __str__(self) -> str:
         return f"session {format_duration(self.gap)}"

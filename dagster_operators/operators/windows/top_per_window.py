@@ -63,6 +63,10 @@ class TopPerWindow(LogicalOperator):
         return parse_order(self.by)
 
     @override
+    def sql(self) -> tuple[str, ...]:
+        return tuple(item.expression for item in self.order)
+
+    @override
     def config(self) -> dict[str, Any]:
         return {
             "keys": list(self.keys),

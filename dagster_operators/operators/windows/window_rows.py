@@ -11,10 +11,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
+from dagster_operators.graph.values import Fields, check_fields
 from dagster_operators.operators.physical import RunFile, StageContext, StateRuns, quoted
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.windows.window_aggregate import PANE
@@ -28,6 +29,18 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class InputWindow:
     """The windows that rows carry in ``window_start`` and ``window_end``: what ``window()`` without an argument means."""
+
+    kind: ClassVar[str] = "input_window"
+
+    def encode(self) -> Fields:
+        """Nothing: it has no settings."""
+        return {}
+
+    @classmethod
+    def decode(cls, fields: Fields) -> InputWindow:
+        """The windows that were encoded."""
+        check_fields("windows that rows carry", fields, {})
+        return cls()
 
     def output_watermark(self, watermark: int) -> int:
         """Rows come out with the event time that they came in with, once the watermark has passed it."""

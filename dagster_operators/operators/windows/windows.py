@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from math import gcd
-from typing import Any
+from typing import Any, ClassVar
 
 from dagster_operators.errors import PipelineError
+from dagster_operators.graph.values import Fields, check_fields
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration, parse_duration
 
 
@@ -30,6 +31,7 @@ class Window:
     '2 minutes'
     """
 
+    kind: ClassVar[str] = "window"
     size: int
     slide: int
     offset: int = 0
@@ -80,6 +82,14 @@ class Window:
     def config(self) -> dict[str, Any]:
         """The settings as JSON values."""
         return {"size": self.size, "slide": self.slide, "offset": self.offset}
+
+    encode = config
+
+    @classmethod
+    def decode(cls, fields: Fields) -> Window:
+        """The window that was encoded."""
+        check_fields("a window", fields, {"size": True, "slide": True, "offset": False})
+        return cls(**fields)
 
     def __str__(self) -> str:
         size, slide = format_duration(self.size), format_duration(self.slide)

@@ -1,0 +1,93 @@
+"""Settings as values: what a plan stores of an operator, and what makes two operators equal.
+
+A value is None, a truth value, a number, text, bytes, a tuple of values, or an object that says its kind and what it is made of
+(:class:`Encodable`), as windows, connectors and references to functions do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from dagster_operators.errors import PlanError
+
+Fields: TypeAlias = Mapping[str, Any]
+"""The values that something is made of, by name."""
+
+
+@runtime_checkable
+class Encodable(Protocol):
+    """An object that is made of values; its class has ``decode``, which makes an equal object of them.
+
+    Attributes:
+        kind: What plans call objects of the class.
+    """
+
+    @property
+    def kind(self) -> str:
+        """What plans call objects of the class."""
+
+    def encode(self) -> Fields:
+        """All that makes it equal to another object of its kind."""
+
+
+def canonical(value: Any) -> str:
+    """A value as text: the same text for equal values, in every process.
+
+    >>> canonical(("a", 1, True, None)), canonical(1.0) == canonical(1)
+    ("('a',1,True,None)", False)
+
+    Raises:
+        PlanError: It is no value.
+    """
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return repr(value)
+    if isinstance(value, tuple):
+        return f"({','.join(map(canonical, value))})"
+    if isinstance(value, Encodable):
+        return f"{value.kind}{canonical_fields(value.encode())}"
+    raise PlanError(
+        f"{value!r} is no setting that a plan can hold", remedy="use None, numbers, text, bytes, tuples and registered values"
+    )
+
+
+def canonical_fields(fields: Fields) -> str:
+    """Values by name as text, whatever their order.
+
+    >>> canonical_fields({"b": 1, "a": ()})
+    '{a=(),b=1}'
+    """
+    return "{" + ",".join(f"{name}={canonical(fields[name])}" for name in sorted(fields)) + "}"
+
+
+def shown(value: Any) -> str:
+    """A value as people read it.
+
+    >>> shown(("a", 1)), shown((("x", "count(*)"),))
+    ("('a', 1)", "(('x', 'count(*)'),)")
+    """
+    if isinstance(value, tuple):
+        return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"
+    return repr(value) if value is None or isinstance(value, bool | int | float | str | bytes) else str(value)
+
+
+def check_fields(what: str, fields: Fields, known: Mapping[str, bool], **where: Any) -> None:
+    """Refuse values that something is not made of, and ask for those that it needs.
+
+    Args:
+        what: What is to be made of the values, for the error.
+        fields: The values.
+        known: The names it knows, and whether it cannot do without them.
+        where: The place, for the error.
+
+    Raises:
+        PlanError: A name is unknown or missing.
+    """
+    unknown = sorted(fields.keys() - known.keys())
+    missing = sorted(name for name, needed in known.items() if needed and name not in fields)
+    if unknown or missing:
+        told = f"has no field {unknown[0]!r}" if unknown else f"needs the field {missing[0]!r}"
+        raise PlanError(
+            f"{what} {told}", **where, field=(unknown or missing)[0],
+            remedy=f"its fields are: {', '.join(known) or 'none'}; use the version of the package that wrote them",
+        )  # fmt: skip

@@ -1,0 +1,213 @@
+"""Logical operators are values: equal by their settings, made again from them, with signatures that say when rows are equal."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import pkgutil
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+import dagster_operators as do
+from dagster_operators import operators
+from dagster_operators.connectors.operator_source import OperatorSource
+from dagster_operators.errors import PlanError
+from dagster_operators.graph.operator import LogicalOperator
+from dagster_operators.graph.traits import Trait
+from dagster_operators.graph.values import canonical_fields
+from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
+from dagster_operators.operators.arrow.apply import Apply
+from dagster_operators.operators.joins.interval_join import IntervalJoin
+from dagster_operators.operators.joins.lookup import Lookup
+from dagster_operators.operators.joins.window_join import WindowJoin
+from dagster_operators.operators.relational.changelog import AsChanges, Latest
+from dagster_operators.operators.relational.deduplicate import DeduplicateFirst, DeduplicateLast
+from dagster_operators.operators.relational.flat_map import FlatMap
+from dagster_operators.operators.relational.map_async import MapAsync
+from dagster_operators.operators.relational.projection import Drop, Filter, Rename, Select, WithColumns
+from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.top_per_key import TopPerKey
+from dagster_operators.operators.relational.transform import Transform
+from dagster_operators.operators.relational.union import Union
+from dagster_operators.operators.windows.input_window_aggregate import InputWindowAggregate
+from dagster_operators.operators.windows.session_aggregate import SessionAggregate
+from dagster_operators.operators.windows.top_per_window import TopPerWindow
+from dagster_operators.operators.windows.window_aggregate import WindowAggregate
+from dagster_operators.operators.windows.window_rows import InputWindow
+
+
+class Counting(do.ArrowOperator):
+    """Counts rows; of each setting that operators have something."""
+
+    def __init__(self, least: int = 1, names: list[str] | None = None) -> None:
+        self.least = least
+        self.names = names or ["a"]
+        self.schema = pa.schema([("k", pa.string())])
+        self.state = {"seen": do.KeyedState("k string, n long", key="k", migrate=migrated)}
+
+    def output_schema(self, schema):
+        return schema
+
+    def process_batch(self, batch, ctx, out):
+        out.collect(batch)
+
+
+class Numbers(do.SourceOperator):
+    def __init__(self, password: str) -> None:
+        self.password = password
+
+    def output_schema(self):
+        return "n long"
+
+
+def migrated(table, version):
+    return table
+
+
+def doubled(frame):
+    return frame
+
+
+PAIRS = (("n", "count(*)"), ("most", "max(v)"))
+WINDOW = {"keys": ("k",), "event_time": "t"}
+SAMPLES = [
+    SourceOperator(name="a", connector=do.FileSource("in", schema="k string", options={"sep": ";", "header": True})),
+    SourceOperator(name="a", connector=do.DeltaSource("in", changes=True, storage_options={"secret": "hunter2"}), event_time="t"),
+    SourceOperator(name="a", connector=do.MemorySource([[{"k": "a", "v": 1.5}], [("b", None)]], schema="k string, v double")),
+    SourceOperator(name="a", connector=OperatorSource("a", Numbers("x"), "root"), lateness=5, finished=True),
+    Filter(name="a", condition="v > 1", chain=False),
+    Select(name="a", expressions=("k", "v + 1 AS w")),
+    WithColumns(name="a", expressions=(("w", "v + 1"),), only_new=True),
+    Rename(name="a", names=(("k", "l"),)),
+    Drop(name="a", columns=("k",)),
+    Union(name="a"),
+    FlatMap(name="a", call="posexplode(xs) AS (n, x)", outer=True),
+    MapAsync(name="a", call="asked(k) AS answer"),
+    Transform(name="a", function=doubled, columns=("k",)),
+    DeduplicateFirst(name="a", keys=("k",), event_time="t", within=5),
+    DeduplicateLast(name="a", keys=("k",), event_time="t"),
+    TopPerKey(name="a", keys=("k",), n=3, by=("v DESC",), event_time=None),
+    KeyedAggregate(name="a", keys=("k",), event_time=None, aggregates=PAIRS),
+    WindowAggregate(name="a", **WINDOW, window=do.Sliding("1 hour", "10 minutes"), aggregates=PAIRS),
+    SessionAggregate(name="a", **WINDOW, window=do.Session("1 hour"), aggregates=PAIRS),
+    InputWindowAggregate(name="a", **WINDOW, window=InputWindow(), aggregates=PAIRS),
+    TopPerWindow(name="a", **WINDOW, window=do.Tumbling("1 hour", offset="1 s"), n=2, by=("v",), rank="place", ties=True),
+    WindowJoin(name="a", keys=("k",), right_keys=("l",), window=do.Tumbling("1 h"), event_times=("t", "u"), how="semi"),
+    IntervalJoin(name="a", keys=("k",), right_keys=("l",), event_times=("t", "u"), low=-5, high=5, columns=("v",)),
+    Lookup(name="a", connector=do.DeltaSource("rates"), on=(("k", "id"),), columns=("rate",), how="inner"),
+    AsChanges(name="a", change="op"),
+    Latest(name="a", keys=("k",)),
+    Apply(name="a", arrow=Counting(2), keys=(("k",), ("l",))),
+]
+
+
+def each(samples=SAMPLES):
+    return pytest.mark.parametrize("operator", samples, ids=[f"{s.kind}-{i}" for i, s in enumerate(samples)])
+
+
+def read_again(source):
+    connector = source.connector
+    return SourceOperator.decode({**source.encode(), "connector": type(connector).decode(connector.encode())})
+
+
+def classes(kind=LogicalOperator):
+    return {sub for direct in kind.__subclasses__() for sub in ({direct} if direct.kind else set()) | classes(direct)}
+
+
+def test_no_two_classes_have_one_kind():
+    for module in pkgutil.walk_packages(operators.__path__, "dagster_operators.operators."):
+        importlib.import_module(module.name)
+    own = [kind for kind in classes() if kind.__module__.startswith("dagster_operators.operators.")]
+    assert [kind for kind, count in Counter(c.kind for c in own).items() if count > 1] == []
+    assert {type(sample) for sample in SAMPLES} == set(own)
+
+
+def test_what_stored_state_knows_operators_by_stays():
+    labels = {type(sample).kind: sample.label for sample in SAMPLES}
+    assert {kind: label for kind, label in labels.items() if kind != label} == {
+        "deduplicate_first": "deduplicate",
+        "deduplicate_last": "deduplicate",
+        "input_window_aggregate": "window_aggregate",
+    }
+    assert SAMPLES[13].meaning()[0] == "deduplicate"
+
+
+@each()
+def test_an_operator_is_made_again_of_its_settings(operator):
+    again = type(operator).decode(operator.encode())
+    assert again == operator
+    assert hash(again) == hash(operator)
+    assert again.signature() == operator.signature()
+    assert again.explain(details=True) == operator.explain(details=True)
+
+
+@each()
+def test_another_setting_makes_another_operator(operator):
+    for change in ({"name": "b"}, {"chain": not operator.chain}):
+        assert dataclasses.replace(operator, **change) != operator
+
+
+@each()
+def test_unknown_and_missing_settings_are_named(operator):
+    with pytest.raises(PlanError, match="has no field 'colour'"):
+        type(operator).decode({**operator.encode(), "colour": 1})
+    with pytest.raises(PlanError, match="needs the field 'name'"):
+        type(operator).decode({name: value for name, value in operator.encode().items() if name != "name"})
+
+
+@each([sample for sample in SAMPLES if not (isinstance(sample, SourceOperator) and isinstance(sample.connector, OperatorSource))])
+def test_the_settings_that_explain_shows_stay_after_a_round_trip(operator):
+    assert json.dumps(type(operator).decode(operator.encode()).config()) == json.dumps(operator.config())
+
+
+def test_signatures_tell_what_gives_other_rows_and_nothing_else():
+    one = Filter(name="a", condition="v > 1")
+    assert one.signature() == Filter(name="b", condition="v > 1", chain=False).signature()
+    assert one.signature() != Filter(name="a", condition="v > 2").signature()
+    assert Filter(name="a", condition="v > rand()").signature() != Filter(name="b", condition="v > rand()").signature()
+    sources = [SourceOperator(name=name, connector=do.FileSource("in")).signature() for name in ("a", "b")]
+    assert sources[0] != sources[1]
+    windows = [WindowAggregate(name="a", **WINDOW, window=do.Tumbling(size), aggregates=PAIRS) for size in ("1 h", "2 h")]
+    assert windows[0].signature() != windows[1].signature()
+
+
+def test_traits():
+    assert Filter(name="a", condition="v > 1").traits == {Trait.ROW_WISE, Trait.REPEATABLE}
+    assert Filter(name="a", condition="v > rand()").traits == {Trait.ROW_WISE}
+    assert Apply(name="a", arrow=Counting(), keys=(("k",),)).traits == {Trait.STATEFUL, Trait.IN_WORKERS}
+    assert Trait.REPEATABLE not in Transform(name="a", function=doubled).traits
+
+
+def test_an_operator_explains_itself_short_and_with_details():
+    operator = Filter(name="late", condition="v > 1")
+    assert operator.explain() == "filter(condition='v > 1')"
+    assert operator.explain(details=True).startswith("late: filter(condition='v > 1') [repeatable, row-wise] ")
+
+
+def test_secrets_are_left_out_and_given_again():
+    source = SAMPLES[1]
+    again = read_again(source)
+    assert "hunter2" not in canonical_fields(source.encode())
+    assert again.left_out() == ("storage_options",)
+    given = again.with_secrets({"storage_options": {"secret": "hunter2"}})
+    assert (given.left_out(), given.connector.storage_options) == ((), {"secret": "hunter2"})
+
+
+def test_a_secret_of_a_users_source_must_be_given_again():
+    again = read_again(SAMPLES[3])
+    assert again.left_out() == ("password",)
+    with pytest.raises(PlanError, match=r"'password' of .*Numbers is a secret"):
+        again.connector.placed("a", "root", None)
+    placed = again.with_secrets({"password": "y"}).connector.placed("a", "root", None)
+    assert (placed.operator.password, placed.declared_schema) == ("y", "`n` bigint")
+
+
+def test_an_applied_operator_is_made_when_it_is_asked_for():
+    again = Apply.decode(SAMPLES[-1].encode())
+    assert "arrow" not in vars(again)
+    assert (again.arrow.least, again.arrow.names) == (2, ["a"])
+    assert again.arrow.state["seen"] == Counting().state["seen"]
+    assert again.arrow.schema == pa.schema([("k", pa.string())])

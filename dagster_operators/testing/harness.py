@@ -20,7 +20,10 @@ from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.arrow.apply import Apply, declared_state, fresh, ports_of, routing_types
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
-from dagster_operators.runtime.workers.subtask import Link, Place, Report, Subtask
+from dagster_operators.operators.arrow.arrow_program import ArrowProgram
+from dagster_operators.operators.worker_program import Report
+from dagster_operators.runtime.workers.program_graph import ProgramGraph
+from dagster_operators.runtime.workers.subtask import Member, Place, Subtask
 from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.store import StateStore, next_epoch
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, to_micros
@@ -122,12 +125,14 @@ class OperatorHarness:
         table = conform(_table(rows, self.inputs[index]), self.inputs[index])
         for subtask, part in self._parts(table, index):
             for batch in part.combine_chunks().to_batches():
-                self._subtasks[subtask].process(index, batch)
+                self._subtasks[subtask].process((self._logical.name, index), batch)
 
     def advance(self, watermark: Moment) -> int:
         """Move the watermark within the epoch: timers that are due, then ``handle_watermark``; the output's watermark."""
         self.watermark = max(self.watermark, moment(watermark))
-        return min(subtask.advance(self.watermark) for subtask in self._subtasks)
+        for subtask in self._subtasks:
+            subtask.advance({self._logical.name: self.watermark})
+        return min(self._report(subtask).watermark for subtask in self._subtasks)
 
     def end_epoch(self, watermark: Moment | None = None) -> Mapping[int, Report]:
         """Move the watermark if one is given, close the epoch, and begin the next.
@@ -139,8 +144,7 @@ class OperatorHarness:
             self.watermark = max(self.watermark, moment(watermark))
         reports = {}
         for number, subtask in enumerate(self._subtasks):
-            subtask.place = Place("harness", self.epoch, number, self.parallelism, subtask.place.watermark_begin, self.watermark)
-            reports[number] = subtask.finish()[self._logical.name]
+            reports[number] = subtask.finish({self._logical.name: self.watermark})[self._logical.name]
         self._late += sum(report.late for report in reports.values())
         self._rejected += sum(report.rejected for report in reports.values())
         self.commit_data = {n: report.commit_data for n, report in reports.items() if report.commit_data is not None}
@@ -226,14 +230,21 @@ class OperatorHarness:
         self._subtasks = []
         self._stores = next_epoch(self._stores, epoch=epoch, watermark=self.watermark)
         for number, store in enumerate(self._stores):
-            operator = fresh(self._logical.arrow)
-            link = Link(
-                self._logical.name, operator, self.ports, frozenset(self.ports), self._logical.keys[0], store, self.held,
-                self.watermark,
-            )  # fmt: skip
-            place = Place("harness", epoch, number, self.parallelism, self.watermark, self.watermark)
-            self._subtasks.append(Subtask(place, [link], lambda _, port, rows: self._out[port].append(rows)))
-            self._subtasks[-1].start()
+            subtask = Subtask(Place(epoch, number, self.parallelism), self._graph(), [self._member(store)], self._collect)
+            self._subtasks.append(subtask)
+            subtask.open()
+
+    def _graph(self) -> ProgramGraph:
+        name, count = self._logical.name, len(self.inputs)
+        return ProgramGraph({name: count}, (), [(name, index) for index in range(count)])
+
+    def _member(self, store: StateStore) -> Member:
+        logical, program = self._logical, ArrowProgram(fresh(self._logical.arrow))
+        everything = frozenset(self.ports)
+        return Member(logical.name, program, self.ports, everything, logical.keys[0], store, self.watermark, self.held)
+
+    def _collect(self, _: str, port: str, rows: pa.Table) -> None:
+        self._out[port].append(rows)
 
     def _report(self, subtask: Subtask) -> Report:
         return subtask.reports()[self._logical.name]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from dagster_operators.operators.worker_program import WorkerProgram
+
 TIMERS = "timers_"
 """The state table of an operator's timers; users' own cannot have the name, because theirs may not end with an underscore."""
 
@@ -207,6 +209,17 @@ class BatchOperator(PhysicalOperator):
         """Those that the operator declares, and that of its timers."""
         timers = (TIMERS,) if overrides(self.logical.arrow, "handle_timer") else ()
         return tuple(StateTable(name) for name in (*self.logical.arrow.state, *timers))
+
+    def program(self) -> WorkerProgram:
+        """What runs in the workers."""
+        from dagster_operators.operators.arrow.arrow_program import ArrowProgram
+
+        return ArrowProgram(self.logical.arrow)
+
+    @property
+    def module(self) -> str:
+        """The user's module that the program comes from; what is defined there is sent along."""
+        return type(self.logical.arrow).__module__
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:

@@ -13,11 +13,12 @@ from dagster_operators.connectors.sql_text import literal
 from dagster_operators.errors import OperatorsError, StageFailedError
 from dagster_operators.functions.shipping import pickled
 from dagster_operators.graph.key_group import KEY_GROUPS, key_group
+from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.arrow.apply import BatchOperator, routing_types
-from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.physical import Rows, quoted
 from dagster_operators.runtime.stages.stage_work import StageWork
-from dagster_operators.runtime.workers.task import MARKER, PORT, REPORT_SCHEMA, SUBTASK, BatchTask, LinkTask, Routing
+from dagster_operators.runtime.workers.program_graph import chain
+from dagster_operators.runtime.workers.task import MARKER, PORT, REPORT_SCHEMA, SUBTASK, Entry, GraphTask, ProgramTask, Routing
 from dagster_operators.state.merge_plan import expired_files, plan_merges
 from dagster_operators.state.state_file import StateFile
 from dagster_operators.transactions.codec import decode
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dagster_operators.graph.state_tables import StateTable
+    from dagster_operators.operators.worker_program import WorkerProgram
 
 
 @dataclass
@@ -224,29 +226,27 @@ class _Chain:
         ]
         return rows.selectExpr(*head, *others)
 
-    def _task(self, routing: Routing) -> BatchTask:
-        work = self._work
-        operators = [operator.logical.arrow for operator in self._operators]
-        return BatchTask(
-            pipeline=work.dataflow.name,
+    def _task(self, routing: Routing) -> GraphTask:
+        work, first = self._work, self._names[0]
+        return GraphTask(
             epoch=work.attempt.epoch,
             root=work.coordinator.root.path("").rstrip("/"),
             files=work.coordinator.root.files,
-            operators=_Fresh(operators),
-            links=tuple(map(self._link, self._names, self._operators)),
-            inputs=self._first.inputs,
+            programs=_Programs(self._operators),
+            members=tuple(map(self._member, self._names, self._operators)),
+            edges=chain(self._names, MAIN),
+            entries=tuple(Entry(schema, ((first, index),)) for index, schema in enumerate(self._first.inputs)),
             parallelism=self._parallelism,
-            watermark_begin=self._times.begin[self._names[0]],
-            watermark_end=self._times.end,
             routing=routing,
             cache=work.cache,
         )
 
-    def _link(self, name: str, operator: BatchOperator) -> LinkTask:
+    def _member(self, name: str, operator: BatchOperator) -> ProgramTask:
         tables = operator.declared
-        return LinkTask(
+        return ProgramTask(
             name=name,
             keys=operator.logical.keys[0],
+            inputs=len(operator.inputs),
             ports=operator.ports,
             places=self._places[name],
             tables=tables,
@@ -254,7 +254,8 @@ class _Chain:
             state_directories={table: self._work.directory(f"state/{name}.{table}") for table in tables},
             merges={table: self._merges[name, table] for table in tables},
             held=self._times.held[name],
-            watermark=self._times.begin[name],
+            begin=self._times.begin[name],
+            end=self._times.end,
         )
 
     # --- and back ----------------------------------------------------------------------------------------------------
@@ -269,8 +270,8 @@ class _Chain:
             for operator, tables in report["state"].items():
                 for table, entries in tables.items():
                     written[operator, table] += [decode(FileEntry, entry) for entry in entries]
-            for operator, told in report["operators"].items():
-                ends[operator].append(told["watermark"])
+            for operator, told in report["programs"].items():
+                ends[operator].append(min(told["frontiers"].values()))
                 found.late[operator] += told["late"]
                 found.rejected[operator] += told["rejected"]
                 for figure, value in told["metrics"].items():
@@ -294,19 +295,19 @@ class _Chain:
                 yield Change(f"state/{operator}.{table}", adds, tuple(sorted(gone)))
 
 
-class _Fresh:
-    """Gives fresh copies of operators; what of them is defined in the user's modules travels along."""
+class _Programs:
+    """Gives fresh copies of programs; what of them is defined in the user's modules travels along."""
 
-    def __init__(self, operators: Sequence[ArrowOperator]) -> None:
-        self._payloads = [pickled(operator, type(operator).__module__, "operator") for operator in operators]
+    def __init__(self, operators: Sequence[BatchOperator]) -> None:
+        self._payloads = [pickled(operator.program(), operator.module, operator.logical.name) for operator in operators]
 
-    def __call__(self) -> list[ArrowOperator]:
+    def __call__(self) -> list[WorkerProgram]:
         import pickle
 
         return [pickle.loads(payload) for payload in self._payloads]  # noqa: S301 - they came with the query, as Spark's functions do
 
 
-def _shipped(task: BatchTask) -> Any:
+def _shipped(task: GraphTask) -> Any:
     """The function that the engine calls for each partition."""
     payload = pickled(task, None, "operator")
 

@@ -1,4 +1,4 @@
-"""What a worker is told: the chain to run, where its state lies, and where its output goes. Plain data that travels by pickle."""
+"""What a worker is told: the programs to run, where their state lies, where their output goes. Plain data, sent by pickle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
+from dagster_operators.operators.worker_program import WorkerProgram
+from dagster_operators.runtime.workers.program_graph import Edge, ProgramGraph, Target
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,7 +16,7 @@ SUBTASK: Final = "__do_subtask"
 """The column of the shuffled rows that says to which subtask a row goes."""
 
 PORT: Final = "__do_port"
-"""The column that says which input a row is of; ``MARKER`` for a row that only makes sure that the subtask runs."""
+"""The column that says which entry a row is of; ``MARKER`` for a row that only makes sure that the subtask runs."""
 
 MARKER: Final = -1
 
@@ -27,24 +28,27 @@ REPORT_SCHEMA: Final = "report string"
 
 
 @dataclass(frozen=True)
-class LinkTask:
-    """An operator of the chain.
+class ProgramTask:
+    """A program of the graph.
 
     Attributes:
-        name: The operator's name.
-        keys: Its key columns, empty when it is not keyed.
+        name: Its operator's name.
+        keys: The key columns of its first input, empty when it is not keyed.
+        inputs: How many inputs it has.
         ports: The schema of each of its ports.
-        places: For each port that somebody reads outside of the chain: the dataset, and the attempt's folder in it.
+        places: For each port that somebody reads outside of the graph: the dataset, and the attempt's folder in it.
         tables: Its state tables.
         state_files: The files of each as of the epoch before.
         state_directories: The attempt's folder in each.
         merges: The compaction that the epoch is to do, by table.
-        held: Its output watermark at the end of the epoch before.
-        watermark: Its input watermark as the epoch began.
+        held: Its outputs' watermark at the end of the epoch before.
+        begin: Its inputs' watermark as the epoch began.
+        end: That at the end of the epoch, of the inputs that get rows from outside of the graph.
     """
 
     name: str
     keys: tuple[str, ...]
+    inputs: int
     ports: Mapping[str, pa.Schema]
     places: Mapping[str, tuple[str, str]]
     tables: Mapping[str, Any]
@@ -52,31 +56,50 @@ class LinkTask:
     state_directories: Mapping[str, str]
     merges: Mapping[str, Sequence[Any]]
     held: int
-    watermark: int
+    begin: int
+    end: int
 
 
 @dataclass(frozen=True)
-class BatchTask:
-    """An epoch's work for a chain.
+class Entry:
+    """Rows from outside of the graph.
 
     Attributes:
-        operators: Gives the operators, fresh copies for each call, one for each link.
+        schema: Their schema.
+        targets: The inputs that get them.
+    """
+
+    schema: pa.Schema
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True)
+class GraphTask:
+    """An epoch's work for a graph of programs.
+
+    Attributes:
         root: The storage root's path, as ``files`` takes it.
         files: The file system that the root is in.
-        inputs: The schema of each input.
-        routing: How a row's subtask is known. ``PORT`` is there with ``by column``, and where there are several inputs.
+        programs: Gives the programs, fresh copies for each call, in the order of ``members``.
+        members: What there is to know about them.
+        edges: Who reads whom.
+        entries: The rows that come from outside; ``PORT`` says which of them a row is of.
+        routing: How a row's subtask is known. ``PORT`` is there with ``by column``, and where there are several entries.
         cache: Folder for local copies of state files.
     """
 
-    pipeline: str
     epoch: int
     root: str
     files: Any
-    operators: Callable[[], Sequence[ArrowOperator]]
-    links: tuple[LinkTask, ...]
-    inputs: tuple[pa.Schema, ...]
+    programs: Callable[[], Sequence[WorkerProgram]]
+    members: tuple[ProgramTask, ...]
+    edges: tuple[Edge, ...]
+    entries: tuple[Entry, ...]
     parallelism: int
-    watermark_begin: int
-    watermark_end: int
     routing: Routing
     cache: str | None
+
+    def graph(self) -> ProgramGraph:
+        """Who reads whom, checked."""
+        targets = (target for entry in self.entries for target in entry.targets)
+        return ProgramGraph({member.name: member.inputs for member in self.members}, self.edges, targets)

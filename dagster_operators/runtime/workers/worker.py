@@ -14,27 +14,27 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_operators.errors import OperatorsError, StorageError
-from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
+from dagster_operators.operators.worker_program import WorkerProgram
 from dagster_operators.runtime.workers.port_writer import PortWriter
-from dagster_operators.runtime.workers.subtask import Link, Place, Subtask
-from dagster_operators.runtime.workers.task import MARKER, PORT, SUBTASK, BatchTask, LinkTask
+from dagster_operators.runtime.workers.subtask import Member, Place, Subtask
+from dagster_operators.runtime.workers.task import MARKER, PORT, SUBTASK, GraphTask, ProgramTask
 from dagster_operators.state.store import StateStore
 from dagster_operators.transactions.codec import encode
 from dagster_operators.transactions.manifest import FileEntry
 
 
-def run_partition(task: BatchTask, partition: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_partition(task: GraphTask, partition: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the subtasks whose rows are in a partition; yields their reports."""
     subtasks: dict[int, _Worker] = {}
     try:
         if task.routing == "by partition":
             subtasks[partition] = _Worker(task, partition)
         for batch in batches:
-            for subtask, port, rows in _parts(task, partition, batch):
+            for subtask, entry, rows in _parts(task, partition, batch):
                 if subtask not in subtasks:
                     subtasks[subtask] = _Worker(task, subtask)
-                if port != MARKER:
-                    subtasks[subtask].process(port, rows)
+                if entry != MARKER:
+                    subtasks[subtask].process(entry, rows)
         reports = [worker.finish() for worker in subtasks.values()]
     except OperatorsError as error:
         reports = [{"error": type(error).__name__, "problem": error.problem, "remedy": error.remedy, "where": error.where}]
@@ -46,30 +46,31 @@ def run_partition(task: BatchTask, partition: int, batches: Iterable[pa.RecordBa
         yield pa.RecordBatch.from_pydict({"report": [json.dumps(report, default=str) for report in reports]})
 
 
-def _parts(task: BatchTask, partition: int, batch: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """A batch cut by subtask and input; rows of one subtask and input stay in their order."""
+def _parts(task: GraphTask, partition: int, batch: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    """A batch cut by subtask and entry; rows of one subtask and entry stay in their order."""
     if not batch.num_rows:
         return
     if PORT not in batch.schema.names:
-        yield partition, 0, _input(task, batch, 0)
+        yield partition, 0, _entry(task, batch, 0)
         return
-    ports = batch.column(PORT).to_numpy(zero_copy_only=False)
+    entries = batch.column(PORT).to_numpy(zero_copy_only=False)
     placed = task.routing == "by partition"
-    subtasks = np.full_like(ports, partition) if placed else batch.column(SUBTASK).to_numpy(zero_copy_only=False)
-    if subtasks[0] == subtasks[-1] and ports[0] == ports[-1] and (subtasks == subtasks[0]).all() and (ports == ports[0]).all():
-        yield int(subtasks[0]), int(ports[0]), _input(task, batch, int(ports[0]))
+    subtasks = np.full_like(entries, partition) if placed else batch.column(SUBTASK).to_numpy(zero_copy_only=False)
+    if (subtasks == subtasks[0]).all() and (entries == entries[0]).all():
+        yield int(subtasks[0]), int(entries[0]), _entry(task, batch, int(entries[0]))
         return
-    for subtask, port in dict.fromkeys(zip(subtasks.tolist(), ports.tolist(), strict=True)):
-        rows = batch.filter(pa.array((subtasks == subtask) & (ports == port)))
-        yield subtask, port, _input(task, rows, port)
+    for subtask, entry in dict.fromkeys(zip(subtasks.tolist(), entries.tolist(), strict=True)):
+        rows = batch.filter(pa.array((subtasks == subtask) & (entries == entry)))
+        yield subtask, entry, _entry(task, rows, entry)
 
 
-def _input(task: BatchTask, batch: pa.RecordBatch, port: int) -> pa.RecordBatch:
-    if port == MARKER:
+def _entry(task: GraphTask, batch: pa.RecordBatch, entry: int) -> pa.RecordBatch:
+    if entry == MARKER:
         return batch
-    if len(task.inputs) == 1:
-        return _cast(batch.select(task.inputs[0].names), task.inputs[0])
-    return _cast(pa.RecordBatch.from_struct_array(batch.column(f"_{port}")), task.inputs[port])
+    schema = task.entries[entry].schema
+    if len(task.entries) == 1:
+        return _cast(batch.select(schema.names), schema)
+    return _cast(pa.RecordBatch.from_struct_array(batch.column(f"_{entry}")), schema)
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -84,75 +85,73 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 class _Worker:
     """A subtask with its files."""
 
-    def __init__(self, task: BatchTask, subtask: int) -> None:
-
+    def __init__(self, task: GraphTask, subtask: int) -> None:
         self._task = task
-        self._subtask = subtask
+        self._number = subtask
         self._files, self._root = task.files, task.root
         self._writers: dict[tuple[str, str], PortWriter] = {}
-        self._stores = {link.name: self._store(link) for link in task.links}
-        place = Place(task.pipeline, task.epoch, subtask, task.parallelism, task.watermark_begin, task.watermark_end)
-        operators = task.operators()
-        links = [self._link(link, operator) for link, operator in zip(task.links, operators, strict=True)]
-        self._chain = Subtask(place, links, self._write)
-        self._chain.start()
+        self._stores = {member.name: self._store(member) for member in task.members}
+        members = [self._member(told, program) for told, program in zip(task.members, task.programs(), strict=True)]
+        self._subtask = Subtask(Place(task.epoch, subtask, task.parallelism), task.graph(), members, self._write)
+        self._subtask.open()
 
-    def _link(self, link: LinkTask, operator: ArrowOperator) -> Link:
-        store, wanted = self._stores[link.name], frozenset(link.places)
-        return Link(link.name, operator, link.ports, wanted, link.keys, store, link.held, link.watermark)
+    def _member(self, told: ProgramTask, program: WorkerProgram) -> Member:
+        store, leaving = self._stores[told.name], frozenset(told.places)
+        return Member(told.name, program, told.ports, leaving, told.keys, store, told.begin, told.held)
 
-    def _store(self, link: LinkTask) -> StateStore:
+    def _store(self, told: ProgramTask) -> StateStore:
         task = self._task
         return StateStore(
-            link.tables,
-            link.state_files,
-            operator=link.name,
+            told.tables,
+            told.state_files,
+            operator=told.name,
             root=f"{self._root}/state",
             filesystem=self._files,
-            directory=link.state_directories,
+            directory=told.state_directories,
             epoch=task.epoch,
-            subtask=self._subtask,
+            subtask=self._number,
             parallelism=task.parallelism,
-            watermark=link.watermark,
-            stream_key=link.keys,
+            watermark=told.begin,
+            stream_key=told.keys,
             cache=task.cache,
         )
 
-    def process(self, port: int, rows: pa.RecordBatch) -> None:
-        self._chain.process(port, rows)
+    def process(self, entry: int, rows: pa.RecordBatch) -> None:
+        for target in self._task.entries[entry].targets:
+            self._subtask.process(target, rows)
 
-    def _write(self, operator: str, port: str, rows: pa.Table) -> None:
-        writer = self._writers.get((operator, port))
+    def _write(self, program: str, port: str, rows: pa.Table) -> None:
+        writer = self._writers.get((program, port))
         if writer is None:
-            link = next(link for link in self._task.links if link.name == operator)
-            dataset, directory = link.places[port]
-            writer = PortWriter(f"{self._root}/{dataset}", directory, self._subtask, link.ports[port], self._files)
-            self._writers[operator, port] = writer
+            told = next(told for told in self._task.members if told.name == program)
+            dataset, directory = told.places[port]
+            writer = PortWriter(f"{self._root}/{dataset}", directory, self._number, told.ports[port], self._files)
+            self._writers[program, port] = writer
         writer.write(rows)
 
     def finish(self) -> dict[str, Any]:
         """Close everything; what there is to tell."""
-        reports = self._chain.finish()
-        state: dict[str, dict[str, list[Any]]] = {}
-        for link in self._task.links:
-            if not link.tables:
-                continue
-            store = self._stores[link.name]
-            written = {table: list(files) for table, files in store.flush().items()}
-            for table, merges in link.merges.items():
-                for merge in merges:
-                    written.setdefault(table, []).extend(store.merge(table, merge))
-            state[link.name] = {
-                table: [encode(FileEntry(file.path, file.size, file.rows, file.stats)) for file in files]
-                for table, files in written.items()
-            }
+        reports = self._subtask.finish({told.name: told.end for told in self._task.members})
+        state = {told.name: self._flushed(told) for told in self._task.members if told.tables}
         files = [
-            (operator, port, encode(entry))
-            for (operator, port), writer in self._writers.items()
+            (program, port, encode(entry))
+            for (program, port), writer in self._writers.items()
             if (entry := writer.close()) is not None
         ]
-        told = {name: dataclasses.asdict(report) for name, report in reports.items()}
-        return {"subtask": self._subtask, "files": files, "state": state, "operators": told}
+        programs = {name: dataclasses.asdict(report) for name, report in reports.items()}
+        return {"subtask": self._number, "files": files, "state": state, "programs": programs}
+
+    def _flushed(self, told: ProgramTask) -> dict[str, list[Any]]:
+        """The state files that a program's epoch and the compaction it has to do made, by table."""
+        store = self._stores[told.name]
+        written = {table: list(files) for table, files in store.flush().items()}
+        for table, merges in told.merges.items():
+            for merge in merges:
+                written.setdefault(table, []).extend(store.merge(table, merge))
+        return {
+            table: [encode(FileEntry(file.path, file.size, file.rows, file.stats)) for file in files]
+            for table, files in written.items()
+        }
 
 
 def partition_number() -> int:

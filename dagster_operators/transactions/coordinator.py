@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -15,6 +14,7 @@ from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.cleaning import clean_up
 from dagster_operators.transactions.commit import RunContext, Steps, commit_epoch
+from dagster_operators.transactions.dropping import Dropping
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.history import History
 from dagster_operators.transactions.lease import IsRunAlive, Lease
@@ -31,8 +31,6 @@ from dagster_operators.transactions.view import LedgerView
 from dagster_operators.transactions.world import World
 
 T = TypeVar("T")
-
-_log = logging.getLogger(__name__)
 
 
 class Coordinator:
@@ -85,6 +83,8 @@ class Coordinator:
         self._world = World(
             self.root, self._ledger, self._tables, self._lease, participants=self._participants, is_run_alive=is_run_alive
         )
+        self._dropping = Dropping(self._participants, self.view)
+        self._timing = threading.Lock()
         self._lease_seconds = lease_seconds
         self._is_run_alive = is_run_alive
         self._generation = 0
@@ -148,11 +148,12 @@ class Coordinator:
     def prepare(self, handle: EpochHandle, stage: str, work: Callable[[StageAttempt], Manifest]) -> Manifest:
         """The stage's manifest: the valid one that is there, or the one ``work`` gives, which is then recorded.
 
+        Several threads may prepare stages at once, and so may several processes of one run.
+
         Raises:
             FencedError: Another run took over.
         """
-        self._lease.hold(handle.generation)
-        with self._dropping(handle):
+        with self._lease.during_step(handle.generation), self._dropping.if_it_fails(handle.generation):
             return self._run(prepare_stage(self._context(handle.generation), handle, stage), work=work)
 
     def valid_manifest(self, handle: EpochHandle, stage: str) -> Manifest | None:
@@ -168,11 +169,11 @@ class Coordinator:
             FencedError: Another run took over.
         """
         self._lease.hold(handle.generation)
-        with self._dropping(handle):
+        with self._dropping.if_it_fails(handle.generation):
             complete = self._run(commit_epoch(self._context(handle.generation), handle))
         started = time.perf_counter()
         self._world.fold()
-        self.seconds["fold_ledger"] = self.seconds.get("fold_ledger", 0.0) + time.perf_counter() - started
+        self._took("fold_ledger", started)
         self._lease.release(handle.generation)
         return complete
 
@@ -263,26 +264,6 @@ class Coordinator:
         if self._generation and self._owner and self._owner.kind == "process":
             self._lease.release(self._generation)
 
-    @contextmanager
-    def _dropping(self, handle: EpochHandle) -> Iterator[None]:
-        """Let external participants drop what they hold of an epoch that fails undecided: it would lock others out meanwhile.
-
-        Should the epoch be decided all the same, or tried again, they are asked to prepare it again.
-        """
-        try:
-            yield
-        except Exception:
-            if self._participants:
-                with contextlib.suppress(OperatorsError):
-                    view = self.view()
-                    if view.decision is None and view.open_begin and view.generation == handle.generation:
-                        for name, participant in self._participants.items():
-                            try:
-                                participant.abort(view.open_begin.epoch, handle.generation)
-                            except OperatorsError as error:
-                                _log.warning("the participant %s did not drop an undecided epoch: %s", name, error)
-            raise
-
     def __enter__(self) -> Self:
         return self
 
@@ -310,8 +291,12 @@ class Coordinator:
                     effect = steps.throw(error)
                     continue
                 finally:
-                    self.seconds[effect.name] = self.seconds.get(effect.name, 0.0) + time.perf_counter() - started
+                    self._took(effect.name, started)
                 effect = steps.send(result)
         except StopIteration as done:
             value: T = done.value
             return value
+
+    def _took(self, step: str, started: float) -> None:
+        with self._timing:
+            self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - started

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ FAILPOINTS: Final[tuple[str, ...]] = (*(f"{when}:{name}" for name in _DURABLE fo
 
 _reached: Counter[str] = Counter()
 _watchers: list[Callable[[str], None]] = []
+_counting = threading.Lock()
 
 
 def reach(name: str, index: int | None = None) -> None:
@@ -62,9 +64,10 @@ def reach(name: str, index: int | None = None) -> None:
         return
     place, _, times = wanted.partition("#")
     if place == name or (index is not None and place == f"{name}:{index}"):
-        _reached[wanted] += 1
-        if _reached[wanted] == int(times or 1):
-            os.kill(os.getpid(), signal.SIGKILL)
+        with _counting:
+            _reached[wanted] += 1
+            if _reached[wanted] == int(times or 1):
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
 @contextmanager

@@ -6,7 +6,8 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import StorageError
@@ -29,6 +30,9 @@ class Lease:
 
     A stopped or stuck owner misses its heartbeats and may be taken over; the ledger then refuses it. So the lease only decides
     who may try, never who may write.
+
+    Between :meth:`hold` and :meth:`pause` the owner works. Steps of its work that other threads are at keep the heartbeat going
+    until the last of them has ended, also when it is paused or released meanwhile.
     """
 
     def __init__(self, root: Root, lease_seconds: float) -> None:
@@ -36,12 +40,47 @@ class Lease:
         self._seconds = lease_seconds
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        self._turn = threading.RLock()
+        self._wanted = False
+        self._steps = 0
+        self._released: int | None = None
 
     def hold(self, generation: int) -> None:
         """Start to refresh the heartbeat of ``generation`` (again)."""
+        with self._turn:
+            self._wanted, self._released = True, None
+            self._start(generation)
+
+    @contextmanager
+    def during_step(self, generation: int) -> Iterator[None]:
+        """Refresh the heartbeat at least as long as this is open."""
+        with self._turn:
+            self._steps += 1
+        try:
+            with self._turn:
+                self._start(generation)
+            yield
+        finally:
+            with self._turn:
+                self._steps -= 1
+                self._stop_unless_needed()
+
+    def pause(self) -> None:
+        """Stop refreshing, without letting go: another process of the run may go on."""
+        with self._turn:
+            self._wanted = False
+            self._stop_unless_needed()
+
+    def release(self, generation: int) -> None:
+        """Say that the owner is idle: another one may take over at once."""
+        with self._turn:
+            self._wanted, self._released = False, generation
+            self._stop_unless_needed()
+
+    def _start(self, generation: int) -> None:
         if self._thread and self._thread.is_alive() and self._thread.name == f"heartbeat-g{generation}":
             return
-        self.pause()
+        self._end()
         self._write(generation, "working")
         stop = self._stop = threading.Event()
         self._thread = threading.Thread(
@@ -49,17 +88,19 @@ class Lease:
         )
         self._thread.start()
 
-    def pause(self) -> None:
-        """Stop refreshing, without letting go: another process of the run may go on."""
+    def _stop_unless_needed(self) -> None:
+        if self._wanted or self._steps:
+            return
+        self._end()
+        if self._released is not None:
+            self._write(self._released, "idle")
+            self._released = None
+
+    def _end(self) -> None:
         self._stop.set()
         if self._thread:
             self._thread.join()
         self._thread = None
-
-    def release(self, generation: int) -> None:
-        """Say that the owner is idle: another one may take over at once."""
-        self.pause()
-        self._write(generation, "idle")
 
     def forget(self, generation: int) -> None:
         """Delete the heartbeat of a generation that has been taken over from."""

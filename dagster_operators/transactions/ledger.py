@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -51,7 +52,7 @@ class _Known:
 
 
 class DeltaLedger:
-    """The ledger of one pipeline.
+    """The ledger of one pipeline. Threads may share one: they take turns.
 
     Args:
         root: The pipeline's storage root.
@@ -63,27 +64,32 @@ class DeltaLedger:
         self._name = name
         self._log = TableLog(root, "ledger")
         self._known: _Known | None = None
+        self._turn = threading.RLock()
 
     def view(self) -> LedgerView:
         """The ledger as it is now; it is created when there is none. Cheap when nothing is new."""
-        return self._now().view
+        with self._turn:
+            return self._now().view
 
     def append(self, record: Record, version: int) -> LedgerView | Conflict:
         """Append a record if the ledger is still at ``version``, else give the view of now."""
-        known = self._known
-        if known is None or known.view.version != version:
-            return Conflict(self.view())
-        entry = Entry(known.view.entries[-1].seq + 1, round(time.time(), 6), record)
-        file = write_rows(self._root, to_row(entry))
-        stamp = self._log.append(version, known.stamp, LogEntry((file.logged,)))
-        if stamp is None:
-            return Conflict(self.view())
-        self._known = _Known(known.view.appended(version + 1, entry), (*known.files, file), stamp)
-        return self._known.view
+        with self._turn:
+            known = self._known
+            if known is None or known.view.version != version:
+                return Conflict(self.view())
+            entry = Entry(known.view.entries[-1].seq + 1, round(time.time(), 6), record)
+            file = write_rows(self._root, to_row(entry))
+            stamp = self._log.append(version, known.stamp, LogEntry((file.logged,)))
+            if stamp is None:
+                return Conflict(self.view())
+            self._known = _Known(known.view.appended(version + 1, entry), (*known.files, file), stamp)
+            return self._known.view
 
     def scan(self, kinds: Collection[str], after: int = 0) -> Iterator[Entry]:
         """All records of these kinds behind ``after``, oldest first. Its cost follows the number of records."""
-        for file in self._now().files:
+        with self._turn:
+            files = self._now().files
+        for file in files:
             if file.last > after:
                 with self._root.guard(f"ledger/{file.path}", "the ledger cannot be read"):
                     rows = read_rows(self._root, file)
@@ -91,6 +97,10 @@ class DeltaLedger:
 
     def fold(self) -> bool:
         """Fold small files into one if there are enough. Returns whether it did."""
+        with self._turn:
+            return self._fold()
+
+    def _fold(self) -> bool:
         old = time.time() - _KEPT_SECONDS  # before we look, for then whatever is as old and not active stays so
         known = self._now()
         group = foldable(known.files)

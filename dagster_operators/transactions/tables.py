@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -44,16 +45,24 @@ class _Snapshot:
 
 
 class Tables:
-    """The tables of one pipeline; what is known of them is kept between epochs, so that in steady state no log is read."""
+    """The tables of one pipeline; what is known of them is kept between epochs, so that in steady state no log is read.
+
+    Threads may share one: those that ask for the same table take turns.
+    """
 
     def __init__(self, root: Root) -> None:
         self._root = root
         self._known: dict[str, _Known] = {}
         self._snapshots: dict[str, _Snapshot] = {}
         self._logs: dict[str, TableLog] = {}
+        self._turns: dict[str, threading.RLock] = {}
 
     def status(self, dataset: str, pipeline: str) -> TableStatus:
         """What the table says now. Cheap when nobody wrote since we last looked."""
+        with self._turn(dataset):
+            return self._status(dataset, pipeline)
+
+    def _status(self, dataset: str, pipeline: str) -> TableStatus:
         known, log = self._known.get(dataset), self._log(dataset)
         if known and known.stamp != GONE:
             version = known.status.version
@@ -66,6 +75,10 @@ class Tables:
 
     def create(self, effect: CreateTable) -> TableStatus:
         """Create the table, empty, unless there is one."""
+        with self._turn(effect.dataset):
+            return self._create(effect)
+
+    def _create(self, effect: CreateTable) -> TableStatus:
         from deltalake import DeltaTable, Schema
         from deltalake.exceptions import DeltaError
 
@@ -94,6 +107,10 @@ class Tables:
 
     def commit(self, effect: CommitTable) -> Conflict | None:
         """Commit the change if the table is exactly at ``effect.base``."""
+        with self._turn(effect.dataset):
+            return self._commit(effect)
+
+    def _commit(self, effect: CommitTable) -> Conflict | None:
         if self.status(effect.dataset, effect.pipeline).version != effect.base:
             return Conflict()
         known, removes = self._known[effect.dataset], effect.change.removes
@@ -120,6 +137,10 @@ class Tables:
 
     def restore(self, effect: RestoreTable) -> TableStatus | Conflict:
         """Put the table at version ``effect.found`` back to the content of ``effect.version`` by a new commit."""
+        with self._turn(effect.dataset):
+            return self._restore(effect)
+
+    def _restore(self, effect: RestoreTable) -> TableStatus | Conflict:
         from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -136,17 +157,21 @@ class Tables:
 
     def files(self, dataset: str, version: int) -> list[FileEntry]:
         """The active files at a version, by path, with the bounds of their whole-number columns."""
-        known = self._known.get(dataset)
-        if known is None or known.status.version != version:
-            return _by_path(self._snapshot(dataset, version).files)
-        if known.files is None:
-            known.files = self._snapshot(dataset, version).files
-        return _by_path(known.files)
+        with self._turn(dataset):
+            known = self._known.get(dataset)
+            if known is None or known.status.version != version:
+                return _by_path(self._snapshot(dataset, version).files)
+            if known.files is None:
+                known.files = self._snapshot(dataset, version).files
+            return _by_path(known.files)
 
     def schema(self, dataset: str, version: int) -> str:
         """The columns at a version, as the JSON of a Spark ``StructType``."""
-        known = self._known.get(dataset)
-        return known.schema_json if known and known.status.version == version else self._snapshot(dataset, version).schema_json
+        with self._turn(dataset):
+            known = self._known.get(dataset)
+            return (
+                known.schema_json if known and known.status.version == version else self._snapshot(dataset, version).schema_json
+            )
 
     def _snapshot(self, dataset: str, version: int) -> _Snapshot:
         """A version as it is read from the log; that of each table which was asked for last is kept."""
@@ -182,6 +207,9 @@ class Tables:
         if dataset not in self._logs:
             self._logs[dataset] = TableLog(self._root, dataset)
         return self._logs[dataset]
+
+    def _turn(self, dataset: str) -> threading.RLock:
+        return self._turns.setdefault(dataset, threading.RLock())
 
     def _failed(self, dataset: str, problem: str, error: Exception) -> StorageError:
         return StorageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -53,7 +54,7 @@ class StagedForSink:
 
 
 class SinkParticipant:
-    """A user's sink as the commit protocol sees it.
+    """A user's sink as the commit protocol sees it. Its calls never overlap, whichever stages have rows for it.
 
     Args:
         sink: The sink.
@@ -66,6 +67,8 @@ class SinkParticipant:
         self.name = name
         self._coordinator = coordinator
         self._opened = False
+        others = (each for each in coordinator.participants.values() if isinstance(each, SinkParticipant) and each.sink is sink)
+        self._turn: threading.RLock = next((other._turn for other in others), threading.RLock())  # noqa: SLF001 - of this class
 
     def write(self, staged: StagedForSink, epoch: int, generation: int) -> Any:
         """Give the sink the staged rows; returns its commit data."""
@@ -117,10 +120,11 @@ class SinkParticipant:
     def _call(self, epoch: int | None, call: Callable[[], Any]) -> Any:
         place = {"pipeline": self._coordinator.pipeline, "sink": self.name, "epoch": epoch}
         try:
-            if not self._opened:
-                self.sink.open(self._coordinator.view().pipeline, self.name)
-                self._opened = True
-            return call()
+            with self._turn:
+                if not self._opened:
+                    self.sink.open(self._coordinator.view().pipeline, self.name)
+                    self._opened = True
+                return call()
         except OperatorsError as error:
             raise error.at(**place) from error
         except Exception as error:
@@ -129,8 +133,9 @@ class SinkParticipant:
 
 def join_sinks(dataflow: Dataflow, coordinator: Coordinator) -> None:
     """Let the sinks of a dataflow take part in its commits."""
-    new = {name: output.sink for name, output in dataflow.sinks.items() if name not in coordinator.participants}
-    coordinator.join({name: SinkParticipant(sink, name, coordinator) for name, sink in new.items()})
+    for name, output in dataflow.sinks.items():
+        if name not in coordinator.participants:
+            coordinator.join({name: SinkParticipant(output.sink, name, coordinator)})
 
 
 def write_to_sinks(work: StageWork, outputs: StageOutputs, checks: Sequence[CheckOutcome]) -> dict[str, Any]:

@@ -7,11 +7,11 @@ a program of one of them (``operators/arrow/arrow_program.py``), and ``runtime/w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
-from dagster_operators.time.watermark import MAX_WATERMARK, combine
+from dagster_operators.time.frontier import Frontier, meet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = "pa.RecordBatch | pa.Table"
 """Some rows of Arrow columns."""
-
-Frontier: TypeAlias = int
-"""How far a stream's time has come: no row with an earlier time will follow. A watermark, in microseconds."""
 
 _SHOWN: Final = 3
 
@@ -50,7 +47,7 @@ class Report:
     """What became of a program in a subtask.
 
     Attributes:
-        frontiers: How far the time of each output has come.
+        frontiers: How far the time of each output has come; none before time first passes.
         late: Rows that came too late.
         rejected: Rows that were given up on.
         metrics: Its figures.
@@ -67,10 +64,27 @@ class Report:
     def watermark(self) -> int:
         """The watermark of all outputs together.
 
-        >>> Report({"main": 5, "late": 3}).watermark
+        >>> Report({"main": Frontier([5]), "late": Frontier([3])}).watermark
         3
         """
-        return earliest(self.frontiers.values())
+        return meet(self.frontiers.values()).to_watermark()
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as the driver gets it.
+
+        >>> Report({"main": Frontier([5])}, late=2).to_json()
+        {'frontiers': {'main': [5]}, 'late': 2, 'rejected': 0, 'metrics': {}, 'commit_data': None}
+        """
+        return {**vars(self), "frontiers": {port: frontier.to_json() for port, frontier in self.frontiers.items()}}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Report:
+        """What ``to_json`` gave.
+
+        >>> Report.from_json(Report({"main": Frontier([5])}).to_json())
+        Report(frontiers={'main': Frontier([5])}, late=0, rejected=0, metrics={}, commit_data=None)
+        """
+        return cls(**{**value, "frontiers": {port: Frontier.from_json(told) for port, told in value["frontiers"].items()}})
 
     def add(self, name: str, value: float = 1) -> None:
         """Add to a figure.
@@ -94,8 +108,8 @@ class ProgramContext:
         keys: The columns that its first input is distributed by; empty if it is not keyed.
         ports: The schema of each output port.
         read: The ports that somebody reads.
-        begin: How far its inputs' time had come when the epoch began.
-        held: How far its outputs' had.
+        begin: The frontier of its inputs together as the epoch began.
+        held: That of each output; a port that is missing has said nothing of its time yet.
         state: Its state tables.
         report: What it has to tell of the epoch.
     """
@@ -108,7 +122,7 @@ class ProgramContext:
     ports: Mapping[str, pa.Schema]
     read: frozenset[str]
     begin: Frontier
-    held: Frontier
+    held: Mapping[str, Frontier]
     state: StateStore
     report: Report
 
@@ -133,8 +147,8 @@ class WorkerProgram(Protocol):
         In a loop it is called again, with the same frontiers, if further rows came around.
 
         Returns:
-            How far the time of each output comes by that: a port that is missing follows the inputs. What is beyond the inputs,
-            or before what was said already, is brought into these bounds.
+            For each output the times that it holds back: its frontier is that and the inputs'. A port that is missing holds
+            nothing. A frontier never moves back: what was let go before stays let go.
         """
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:
@@ -151,28 +165,13 @@ def first_rows(batch: pa.RecordBatch | None) -> str | None:
     return None if batch is None else json.dumps(batch.slice(0, _SHOWN).to_pylist(), default=str)
 
 
-def earliest(frontiers: Iterable[Frontier]) -> Frontier:
-    """The frontier of several streams together (finished, if there is none).
+def moved(before: Frontier | None, held: Frontier | None, inputs: Frontier) -> Frontier:
+    """The frontier of an output that was at ``before``, holds some times, and gets rows for what still comes into the inputs.
 
-    >>> earliest([5, 3]), earliest([]) == MAX_WATERMARK
-    (3, True)
+    >>> moved(Frontier([0]), None, Frontier([5])), moved(Frontier([0]), Frontier([3]), Frontier([5]))
+    (Frontier([5]), Frontier([3]))
+    >>> moved(Frontier([4]), Frontier([3]), Frontier([5])), moved(None, Frontier([3]), Frontier())
+    (Frontier([4]), Frontier([3]))
     """
-    return combine(frontiers)
-
-
-def bounded(told: Frontier, before: Frontier, inputs: Frontier) -> Frontier:
-    """What a program told of an output, no further than its inputs are, and not back behind what it told before.
-
-    >>> bounded(7, 0, 5), bounded(3, 4, 5), bounded(3, 0, 5)
-    (5, 4, 3)
-    """
-    return max(before, min(told, inputs))
-
-
-def is_finished(frontier: Frontier) -> bool:
-    """Whether nothing will ever come.
-
-    >>> is_finished(MAX_WATERMARK), is_finished(5)
-    (True, False)
-    """
-    return frontier == MAX_WATERMARK
+    found = inputs if held is None else meet([held, inputs])
+    return found if before is None or before.dominates(found) else before

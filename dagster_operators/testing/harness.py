@@ -26,6 +26,7 @@ from dagster_operators.runtime.workers.program_graph import ProgramGraph
 from dagster_operators.runtime.workers.subtask import Member, Place, Subtask
 from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.store import StateStore, next_epoch
+from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, to_micros
 from dagster_operators.types.arrow_schema import arrow_schema
 
@@ -131,7 +132,7 @@ class OperatorHarness:
         """Move the watermark within the epoch: timers that are due, then ``handle_watermark``; the output's watermark."""
         self.watermark = max(self.watermark, moment(watermark))
         for subtask in self._subtasks:
-            subtask.advance({self._logical.name: self.watermark})
+            subtask.advance({self._logical.name: Frontier.from_watermark(self.watermark)})
         return min(self._report(subtask).watermark for subtask in self._subtasks)
 
     def end_epoch(self, watermark: Moment | None = None) -> Mapping[int, Report]:
@@ -142,9 +143,9 @@ class OperatorHarness:
         """
         if watermark is not None:
             self.watermark = max(self.watermark, moment(watermark))
-        reports = {}
+        reports, end = {}, {self._logical.name: Frontier.from_watermark(self.watermark)}
         for number, subtask in enumerate(self._subtasks):
-            reports[number] = subtask.finish({self._logical.name: self.watermark})[self._logical.name]
+            reports[number] = subtask.finish(end)[self._logical.name]
         self._late += sum(report.late for report in reports.values())
         self._rejected += sum(report.rejected for report in reports.values())
         self.commit_data = {n: report.commit_data for n, report in reports.items() if report.commit_data is not None}
@@ -240,8 +241,11 @@ class OperatorHarness:
 
     def _member(self, store: StateStore) -> Member:
         logical, program = self._logical, ArrowProgram(fresh(self._logical.arrow))
-        everything = frozenset(self.ports)
-        return Member(logical.name, program, self.ports, everything, logical.keys[0], store, self.watermark, self.held)
+        begin, held = Frontier.from_watermark(self.watermark), Frontier.from_watermark(self.held)
+        return Member(
+            logical.name, program, self.ports, frozenset(self.ports), logical.keys[0], store, begin,
+            dict.fromkeys(self.ports, held),
+        )  # fmt: skip
 
     def _collect(self, _: str, port: str, rows: pa.Table) -> None:
         self._out[port].append(rows)

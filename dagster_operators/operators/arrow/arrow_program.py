@@ -17,8 +17,9 @@ from dagster_operators.errors import OperatorFailedError, OperatorsError, Pipeli
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, ArrowOperator, action_for
 from dagster_operators.operators.arrow.timers import StoredTimers
-from dagster_operators.operators.worker_program import Frontier, bounded, earliest, first_rows
-from dagster_operators.time.watermark import parse_duration
+from dagster_operators.operators.worker_program import first_rows
+from dagster_operators.time.frontier import Frontier, meet
+from dagster_operators.time.watermark import MIN_WATERMARK, parse_duration
 
 if TYPE_CHECKING:
     from dagster_operators.operators.arrow.operator_context import Metrics, Timers
@@ -38,7 +39,7 @@ class ArrowProgram:
     def open(self, ctx: ProgramContext) -> None:
         """Call ``on_start``."""
         self._ctx = ctx
-        self._held = ctx.held
+        self._held = meet(ctx.held.values()).to_watermark() if ctx.held else MIN_WATERMARK
         self._out = _Collector()
         self._context = _Context(self._operator, ctx, self._out)
         self._rejects = "reject" in _actions(self._operator)
@@ -56,13 +57,13 @@ class ArrowProgram:
     def on_frontier(self, inputs: Sequence[Frontier], out: ProgramOutput) -> Mapping[str, Frontier]:
         """Call ``handle_timer`` and ``handle_watermark``."""
         self._out.bind(out)
-        watermark = self._context.watermark = earliest(inputs)
+        watermark = self._context.watermark = meet(inputs).to_watermark()
         for moment, keys in self._context.stored_timers.due(watermark):
             self._call("handle_timer", moment, keys, self._context, self._out)
         answer = self._call("handle_watermark", watermark, self._context, self._out)
         if answer is not None:
-            self._held = bounded(int(answer), self._held, watermark)
-        return dict.fromkeys(self._ctx.ports, self._held)
+            self._held = max(self._held, min(int(answer), watermark))
+        return dict.fromkeys(self._ctx.ports, Frontier.from_watermark(self._held))
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:
         """Call ``handle_tick`` a last time, ``handle_checkpoint`` and ``on_close``."""
@@ -186,7 +187,7 @@ class _Context:
         self.epoch = ctx.epoch
         self.subtask = ctx.subtask
         self.parallelism = ctx.parallelism
-        self.watermark = ctx.begin
+        self.watermark = ctx.begin.to_watermark()
         self.state: Any = ctx.state
         self.stored_timers = StoredTimers(ctx)
         self.timers: Timers = self.stored_timers

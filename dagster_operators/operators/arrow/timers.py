@@ -39,7 +39,7 @@ class StoredTimers:
         count = 1 if keys is None else keys.num_rows
         times = pa.array([time] * count, pa.int64()) if isinstance(time, int) else _micros(time)
         # What has passed counts as now: state before the epoch's watermark is gone, and a timer must not be.
-        moments = pc.max_element_wise(times, ctx.begin).cast(pa.timestamp("us", "UTC"))
+        moments = pc.max_element_wise(times, ctx.begin.to_watermark()).cast(pa.timestamp("us", "UTC"))
         ctx.state[TIMERS].append(pa.table({**columns, TIME: moments}))
 
     def due(self, watermark: int) -> Iterator[tuple[int, pa.Table]]:

@@ -16,11 +16,13 @@ from dagster_operators.graph.key_group import KEY_GROUPS, key_group
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.arrow.apply import BatchOperator, routing_types
 from dagster_operators.operators.physical import Rows, quoted
+from dagster_operators.operators.worker_program import Report
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.workers.program_graph import chain
 from dagster_operators.runtime.workers.task import MARKER, PORT, REPORT_SCHEMA, SUBTASK, Entry, GraphTask, ProgramTask, Routing
 from dagster_operators.state.merge_plan import expired_files, plan_merges
 from dagster_operators.state.state_file import StateFile
+from dagster_operators.time.frontier import Frontier
 from dagster_operators.transactions.codec import decode
 from dagster_operators.transactions.manifest import Change, FileEntry
 from dagster_operators.types.arrow_schema import spark_type
@@ -253,9 +255,9 @@ class _Chain:
             state_files={table: self._before[name, table] for table in tables},
             state_directories={table: self._work.directory(f"state/{name}.{table}") for table in tables},
             merges={table: self._merges[name, table] for table in tables},
-            held=self._times.held[name],
-            begin=self._times.begin[name],
-            end=self._times.end,
+            begin=Frontier.from_watermark(self._times.begin[name]),
+            end=Frontier.from_watermark(self._times.end),
+            held=dict.fromkeys(operator.ports, Frontier.from_watermark(self._times.held[name])),
         )
 
     # --- and back ----------------------------------------------------------------------------------------------------
@@ -270,14 +272,14 @@ class _Chain:
             for operator, tables in report["state"].items():
                 for table, entries in tables.items():
                     written[operator, table] += [decode(FileEntry, entry) for entry in entries]
-            for operator, told in report["programs"].items():
-                ends[operator].append(min(told["frontiers"].values()))
-                found.late[operator] += told["late"]
-                found.rejected[operator] += told["rejected"]
-                for figure, value in told["metrics"].items():
+            for operator, told in ((name, Report.from_json(told)) for name, told in report["programs"].items()):
+                ends[operator].append(told.watermark)
+                found.late[operator] += told.late
+                found.rejected[operator] += told.rejected
+                for figure, value in told.metrics.items():
                     found.metrics[f"{operator}.{figure}"] += value
-                if told["commit_data"] is not None:
-                    found.commit_data[operator][str(report["subtask"])] = told["commit_data"]
+                if told.commit_data is not None:
+                    found.commit_data[operator][str(report["subtask"])] = told.commit_data
         found.watermarks = {
             name: min(ends[name])
             for name, operator in zip(self._names, self._operators, strict=True)

@@ -18,16 +18,14 @@ import pyarrow as pa
 from dagster_operators.errors import OperatorFailedError, OperatorsError, PipelineError
 from dagster_operators.graph.conform import conform
 from dagster_operators.operators.worker_program import (
-    Frontier,
     ProgramContext,
     Report,
     Rows,
     WorkerProgram,
-    bounded,
-    earliest,
     first_rows,
-    is_finished,
+    moved,
 )
+from dagster_operators.time.frontier import Frontier, meet
 
 if TYPE_CHECKING:
     from dagster_operators.runtime.workers.program_graph import Edge, ProgramGraph, Target
@@ -66,8 +64,8 @@ class Member:
         leaving: The ports whose rows leave the graph.
         keys: The key columns of its first input, if it is keyed.
         state: Its state.
-        begin: How far its inputs' time had come when the epoch began.
-        held: How far its outputs' had.
+        begin: The frontier of its inputs together as the epoch began.
+        held: That of each output.
     """
 
     name: str
@@ -77,7 +75,7 @@ class Member:
     keys: tuple[str, ...]
     state: StateStore
     begin: Frontier
-    held: Frontier
+    held: Mapping[str, Frontier]
 
 
 class Subtask:
@@ -115,7 +113,7 @@ class Subtask:
         """Let time move on without ending the epoch.
 
         Args:
-            frontiers: How far the time of each program's inputs from outside has come.
+            frontiers: For each program the frontier of its inputs from outside.
         """
         for group in self._graph.groups:
             self._pass_time(group, frontiers)
@@ -148,7 +146,7 @@ class Subtask:
     def _frontier(self, name: str, index: int, frontiers: Mapping[str, Frontier]) -> Frontier:
         found = [self._running[edge.source].report.frontiers[edge.port] for edge in self._graph.sources(name, index)]
         outside = [frontiers[name]] if (name, index) in self._graph.entries else []
-        return earliest([*found, *outside])
+        return meet([*found, *outside])
 
     def _send(self, edge: Edge, batch: pa.RecordBatch) -> None:
         if edge.feedback:
@@ -178,7 +176,7 @@ class _Running:
     def __init__(
         self, place: Place, graph: ProgramGraph, member: Member, write: Write, send: Callable[[Edge, pa.RecordBatch], None]
     ) -> None:
-        self.report = Report(dict.fromkeys(member.ports, member.held))
+        self.report = Report(dict(member.held))
         self.has_new_rows = False
         self._member = member
         self._ports = tuple(member.ports)
@@ -217,12 +215,12 @@ class _Running:
 
     def pass_time(self, inputs: Sequence[Frontier]) -> None:
         self.has_new_rows, self._inputs = False, inputs
-        together, told = earliest(inputs), self._call("on_frontier", inputs, self)
-        for port, before in self.report.frontiers.items():
-            self.report.frontiers[port] = bounded(told.get(port, together), before, together)
+        together, held = meet(inputs), self._call("on_frontier", inputs, self)
+        before = self.report.frontiers
+        self.report.frontiers = {port: moved(before.get(port), held.get(port), together) for port in self._ports}
 
     def end(self) -> None:
-        self._call("on_end", "end_of_data" if is_finished(earliest(self._inputs)) else "stop", self)
+        self._call("on_end", "end_of_data" if meet(self._inputs).finished else "stop", self)
         self._ended = True
 
     # --- where rows go -----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from dagster_operators.operators.worker_program import WorkerProgram
 from dagster_operators.runtime.workers.program_graph import Edge, ProgramGraph, Target
+from dagster_operators.time.frontier import Frontier
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,9 +42,9 @@ class ProgramTask:
         state_files: The files of each as of the epoch before.
         state_directories: The attempt's folder in each.
         merges: The compaction that the epoch is to do, by table.
-        held: Its outputs' watermark at the end of the epoch before.
-        begin: Its inputs' watermark as the epoch began.
+        begin: The frontier of its inputs together as the epoch began.
         end: That at the end of the epoch, of the inputs that get rows from outside of the graph.
+        held: That of each output at the end of the epoch before.
     """
 
     name: str
@@ -55,9 +56,9 @@ class ProgramTask:
     state_files: Mapping[str, Sequence[Any]]
     state_directories: Mapping[str, str]
     merges: Mapping[str, Sequence[Any]]
-    held: int
-    begin: int
-    end: int
+    begin: Frontier
+    end: Frontier
+    held: Mapping[str, Frontier]
 
 
 @dataclass(frozen=True)

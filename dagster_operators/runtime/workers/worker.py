@@ -5,7 +5,6 @@ An exception never leaves through the engine, which would turn it into text: it 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -111,7 +110,7 @@ class _Worker:
             epoch=task.epoch,
             subtask=self._number,
             parallelism=task.parallelism,
-            watermark=told.begin,
+            watermark=told.begin.to_watermark(),
             stream_key=told.keys,
             cache=task.cache,
         )
@@ -138,7 +137,7 @@ class _Worker:
             for (program, port), writer in self._writers.items()
             if (entry := writer.close()) is not None
         ]
-        programs = {name: dataclasses.asdict(report) for name, report in reports.items()}
+        programs = {name: report.to_json() for name, report in reports.items()}
         return {"subtask": self._number, "files": files, "state": state, "programs": programs}
 
     def _flushed(self, told: ProgramTask) -> dict[str, list[Any]]:

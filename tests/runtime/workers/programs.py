@@ -6,10 +6,10 @@ from collections import defaultdict
 
 import pyarrow as pa
 
-from dagster_operators.operators.worker_program import earliest
 from dagster_operators.runtime.workers.program_graph import Edge, ProgramGraph
 from dagster_operators.runtime.workers.subtask import ROUNDS, Member, Place, Subtask
 from dagster_operators.state.store import StateStore
+from dagster_operators.time import Frontier
 
 SCHEMA = pa.schema([("v", pa.int64())])
 
@@ -37,8 +37,8 @@ class Logging:
         out.collect(rows)
 
     def on_frontier(self, inputs, out):
-        self.log.append((self.name, "frontier", list(inputs)))
-        return {} if self.held is None else dict.fromkeys(self.ctx.ports, min(self.held, earliest(inputs)))
+        self.log.append((self.name, "frontier", [frontier.to_json() for frontier in inputs]))
+        return {} if self.held is None else dict.fromkeys(self.ctx.ports, Frontier([self.held]))
 
     def on_end(self, reason, out):
         self.log.append((self.name, "end", reason))
@@ -55,14 +55,14 @@ class Running:
         entries: The inputs that get rows; by default the first one's.
     """
 
-    def __init__(self, programs, edges, *, inputs=None, ports=None, entries=None, begin=0, rounds=ROUNDS):
+    def __init__(self, programs, edges, *, inputs=None, ports=None, entries=None, rounds=ROUNDS):
         self.out = defaultdict(list)
         names = list(programs)
         counts = {name: (inputs or {}).get(name, 1) for name in names}
         self.graph = ProgramGraph(counts, [Edge(*edge) for edge in edges], entries or [(names[0], 0)])
         members = [
             Member(name, programs[name], dict.fromkeys((ports or {}).get(name, ["main"]), SCHEMA),
-                   frozenset((ports or {}).get(name, ["main"])), (), StateStore({}), begin, begin)
+                   frozenset((ports or {}).get(name, ["main"])), (), StateStore({}), Frontier([0]), {})
             for name in names
         ]  # fmt: skip
         self.subtask = Subtask(Place(1, 0, 1), self.graph, members, self._write, rounds=rounds)
@@ -74,5 +74,11 @@ class Running:
     def process(self, *rows, target=None):
         self.subtask.process(target or (next(iter(self.graph.inputs)), 0), batch(*rows))
 
-    def finish(self, frontier=10):
-        return self.subtask.finish(dict.fromkeys(self.graph.inputs, frontier))
+    def advance(self, watermark):
+        self.subtask.advance(self._everywhere(watermark))
+
+    def finish(self, watermark=10):
+        return self.subtask.finish(self._everywhere(watermark))
+
+    def _everywhere(self, watermark):
+        return dict.fromkeys(self.graph.inputs, Frontier.from_watermark(watermark))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.errors import OperatorFailedError, PipelineError, SchemaError
 from dagster_operators.operators.arrow.arrow_program import ArrowProgram
+from dagster_operators.time import Frontier, Product
 from dagster_operators.time.watermark import MAX_WATERMARK
 from tests.runtime.workers.programs import Logging, Running, batch, values
 
@@ -83,41 +84,61 @@ def test_a_diamond_gets_rows_depth_first_and_time_after_all_of_them():
         *((name, "open") for name in "abcd"),
         ("b", "batch", 0, [2, 4]), ("d", "batch", 0, [2, 4]), ("c", "batch", 0, [1, 3]), ("d", "batch", 1, [1, 3]),
         ("c", "batch", 0, [5]), ("d", "batch", 1, [5]),
-        ("a", "frontier", [7]), ("a", "end", "stop"), ("b", "frontier", [7]), ("b", "end", "stop"),
-        ("c", "frontier", [7]), ("c", "end", "stop"), ("d", "frontier", [7, 7]), ("d", "end", "stop"),
+        ("a", "frontier", [[7]]), ("a", "end", "stop"), ("b", "frontier", [[7]]), ("b", "end", "stop"),
+        ("c", "frontier", [[7]]), ("c", "end", "stop"), ("d", "frontier", [[7], [7]]), ("d", "end", "stop"),
     ]  # fmt: skip
     assert running.out == {
         ("a", "even"): [2, 4], ("a", "odd"): [1, 3, 5], ("b", "main"): [2, 4], ("c", "main"): [1, 3, 5],
         ("d", "main"): [2, 4, 1, 3, 5],
     }  # fmt: skip
-    assert {name: report.frontiers for name, report in reports.items()} == {
-        "a": {"even": 7, "odd": 7}, "b": {"main": 7}, "c": {"main": 7}, "d": {"main": 7}}  # fmt: skip
+    assert reports["a"].frontiers == {"even": Frontier([7]), "odd": Frontier([7])}
+    assert {name: report.watermark for name, report in reports.items()} == dict.fromkeys("abcd", 7)
 
 
 def test_what_is_held_at_one_side_holds_what_reads_both():
     log = []
     running = diamond(log, b=3)
-    running.subtask.advance(dict.fromkeys("abcd", 5))
-    assert [entry for entry in log if entry[0] == "d"][-1] == ("d", "frontier", [3, 5])
+    running.advance(5)
+    assert [entry for entry in log if entry[0] == "d"][-1] == ("d", "frontier", [[3], [5]])
     assert running.subtask.reports()["d"].watermark == 3
     reports = running.finish(MAX_WATERMARK)
-    assert log[-2:] == [("d", "frontier", [3, MAX_WATERMARK]), ("d", "end", "stop")]
+    assert log[-2:] == [("d", "frontier", [[3], []]), ("d", "end", "stop")]
     assert [reports[name].watermark for name in "abcd"] == [MAX_WATERMARK, 3, MAX_WATERMARK, 3]
 
 
 def test_what_a_program_says_of_time_is_kept_within_bounds():
     class Wild(Logging):
         def on_frontier(self, inputs, out):
-            return {"main": self.answers.pop(0)}
+            return {"main": Frontier([self.answers.pop(0)])}
 
     wild = Wild("a", [])
     wild.answers = [100, -5, 12]
     running = Running({"a": wild}, [])
     told = []
     for frontier in (10, 11, 20):
-        running.subtask.advance({"a": frontier})
+        running.advance(frontier)
         told.append(running.subtask.reports()["a"].watermark)
     assert told == [10, 10, 12]
+
+
+class Holding(Logging):
+    """Holds times at one of its ports."""
+
+    def on_frontier(self, inputs, out):
+        return {} if self.held is None else {"main": self.held}
+
+
+def test_a_program_holds_times_of_a_partial_order_and_lets_go():
+    first, told = Holding("a", []), []
+    running = Running({"a": first, "b": Logging("b", [])}, [("a", "main", "b", 0)], ports={"a": ["main", "side"]})
+    one = Frontier([Product(1, 5)])
+    for inputs, first.held in [((2, 0), one), ((3, 0), one), ((3, 0), None)]:
+        running.subtask.advance({"a": Frontier([Product(*inputs)])})
+        told.append(running.subtask.reports()["a"].frontiers)
+    assert [set(ports["main"]) for ports in told] == [
+        {Product(1, 5), Product(2, 0)}, {Product(1, 5), Product(3, 0)}, {Product(3, 0)}]  # fmt: skip
+    assert [ports["side"] for ports in told] == [Frontier([Product(*inputs)]) for inputs in ((2, 0), (3, 0), (3, 0))]
+    assert running.subtask.reports()["b"].frontiers == {"main": Frontier([Product(3, 0)])}
 
 
 class Halving(Logging):

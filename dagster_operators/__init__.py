@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dagster_operators.api.pipeline import Pipeline, Snapshot
     from dagster_operators.api.stream import Stream
     from dagster_operators.api.windowed_stream import WindowedStream
+    from dagster_operators.catalog.loading import registry
     from dagster_operators.connectors.delta_source import DeltaSource
     from dagster_operators.connectors.file_source import FileSource
     from dagster_operators.connectors.memory_source import MemorySource
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from dagster_operators.graph.state_tables import GlobalState, KeyedState, ListState, TimeState
     from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
     from dagster_operators.operators.arrow.operator_context import Collector, OperatorContext
-    from dagster_operators.operators.arrow.registry import OperatorConstructor, Registry, registry
+    from dagster_operators.operators.arrow.registry import OperatorConstructor, Registry
     from dagster_operators.operators.windows.session import Session
     from dagster_operators.operators.windows.windows import Sliding, Tumbling, Window
     from dagster_operators.orchestration.definitions import build_definitions
@@ -70,7 +71,7 @@ _HOME = {
     "Window": "operators.windows.windows",
     "WindowedStream": "api.windowed_stream",
     "apply": "api.applying",
-    "registry": "operators.arrow.registry",
+    "registry": "catalog.loading",
     "build_definitions": "orchestration.definitions",
     "load_udf": "functions.library",
     "udaf": "functions.aggregate",

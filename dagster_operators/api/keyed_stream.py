@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.api.windowed_stream import WindowedStream
+from dagster_operators.catalog.loading import registry
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.arrow.apply import Apply
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
-from dagster_operators.operators.arrow.registry import registry
 from dagster_operators.operators.joins.interval_join import IntervalJoin, parse_bound
 from dagster_operators.operators.joins.join_columns import How
 from dagster_operators.operators.relational.deduplicate import DeduplicateFirst, DeduplicateLast
@@ -29,16 +30,22 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 
-class KeyedStream:
+class KeyedStream(PluggedIn):
     """A stream grouped by key columns, waiting for a window or an aggregate.
 
     Attributes:
         keys: The key columns; none for one group of all rows.
     """
 
+    _receiver = "keyed_stream"
+
     def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
         self._stream = stream
         self.keys = keys
+
+    def through(self, operator: type[LogicalOperator], *, name: str | None = None, chain: bool = True, **settings: Any) -> Stream:
+        """Put a logical operator of any package behind the stream; its setting ``keys`` are the key columns."""
+        return self._stream.through(operator, name=name, chain=chain, keys=self.keys, **settings)
 
     def window(self, window: Window | Session | None = None) -> WindowedStream:
         """Group by windows over the event time as well.

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from dagster_operators.api.base_stream import BaseStream
 from dagster_operators.api.keyed_stream import KeyedStream
 from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.graph.changes import ChangeKind
-from dagster_operators.graph.dataflow import Check, Dataflow, SinkOutput, Table
-from dagster_operators.graph.operator import LogicalOperator, StreamType
+from dagster_operators.graph.dataflow import Check, SinkOutput, Table
+from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.ports import MAIN, InputPort, StreamRef
 from dagster_operators.graph.sink_target import SinkTarget
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _SINK_INPUT = InputPort("input", frozenset({ChangeKind.APPEND, ChangeKind.UPSERT}))
 
 
-class Stream:
+class Stream(BaseStream):
     """The output of an operator, before it is a table.
 
     Example:
@@ -51,52 +52,7 @@ class Stream:
         ('origin', 'hours')
     """
 
-    def __init__(self, dataflow: Dataflow, ref: StreamRef, *, cut: bool = False) -> None:
-        self._dataflow = dataflow
-        self._ref = ref
-        self._cut = cut
-
-    @property
-    def name(self) -> str:
-        """The name of the operator whose main output this is; of another output, its own name."""
-        return self._dataflow.name_of(self._ref)
-
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        """The column names, or None if they are only known once the pipeline is planned."""
-        return self._type.columns
-
-    @property
-    def event_time(self) -> str | None:
-        """The column with the event time, if the stream has one."""
-        return self._type.event_time
-
-    @property
-    def _type(self) -> StreamType:
-        return self._dataflow.type_of(self._ref)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._dataflow.name}.{self.name})"
-
-    def _add(self, operator: type[LogicalOperator], name: str | None, *, chain: bool = True, **settings: Any) -> Stream:
-        return self._join(operator, (self,), name, chain=chain, **settings)
-
-    def _join(
-        self, operator: type[LogicalOperator], streams: Sequence[Stream], name: str | None, *, chain: bool, **settings: Any
-    ) -> Stream:
-        for stream in streams:
-            if not isinstance(stream, Stream):
-                raise PipelineError(f"{stream!r} is no stream", pipeline=self._dataflow.name)
-            if stream._dataflow is not self._dataflow:  # noqa: SLF001
-                raise PipelineError(
-                    f"stream {stream.name!r} belongs to pipeline {stream._dataflow.name!r}",  # noqa: SLF001
-                    pipeline=self._dataflow.name, operator=name or operator.label,
-                    remedy="write it to a table there and read that table with DeltaSource here",
-                )  # fmt: skip
-        named = name or self._dataflow.fresh_name(operator.label)
-        linked = chain and not any(stream._cut for stream in streams)  # noqa: SLF001
-        node = self._dataflow.add(operator(name=named, chain=linked, **settings), [stream._ref for stream in streams])  # noqa: SLF001
-        return Stream(self._dataflow, StreamRef(node.name))
+    _receiver = "stream"
 
     def filter(self, condition: str, *, name: str | None = None, chain: bool = True) -> Stream:
         """Keep the rows for which a Spark SQL condition is true (null counts as false)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.joins.join_columns import HowInWindows
@@ -28,17 +29,23 @@ _AGGREGATES: Mapping[type, type[LogicalOperator]] = {
 }
 
 
-class WindowedStream:
+class WindowedStream(PluggedIn):
     """A stream grouped by key columns and windows, waiting for its aggregates or for a stream to be joined with.
 
     Attributes:
         window: The windows.
     """
 
+    _receiver = "windowed_stream"
+
     def __init__(self, keyed: KeyedStream, window: Window | Session | InputWindow, event_time: str) -> None:
         self._keyed = keyed
         self._event_time = event_time
         self.window = window
+
+    def through(self, operator: type[LogicalOperator], *, name: str | None = None, chain: bool = True, **settings: Any) -> Stream:
+        """Put a logical operator of any package behind the stream; it is given ``keys``, ``window`` and ``event_time``."""
+        return self._keyed.through(operator, name=name, chain=chain, window=self.window, event_time=self._event_time, **settings)
 
     def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
         """One row per key and window, once the window is closed: the keys, ``window_start``, ``window_end`` and the aggregates.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
-from dagster_operators.errors import SchemaError
+from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.changes import MARKS, ChangeKind, Changes
 from dagster_operators.graph.expressions import is_repeatable
 from dagster_operators.graph.ports import MAIN, InputPort
@@ -153,9 +153,16 @@ class LogicalOperator(ABC):
         }
         return {column: frozenset(origins) for column, origins in pairs.items()}
 
-    @abstractmethod
-    def lower(self, inputs: Sequence[StreamType]) -> object:
-        """The physical operator that does the work, for inputs of these types."""
+    def lower(self, inputs: Sequence[StreamType]) -> object:  # noqa: ARG002
+        """The physical operator that does the work, for inputs of these types, unless lowering rules are registered.
+
+        Raises:
+            PipelineError: There is nothing that does the work.
+        """
+        raise PipelineError(
+            f"nothing does the work of the operator kind {self.kind!r}", operator=self.name,
+            remedy="register lowering rules with the catalog, or override lower",
+        )  # fmt: skip
 
     def watermark(self, inputs: int) -> int:
         """The output watermark for an input watermark: the identity unless the operator delays rows."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.catalog.loading import catalog
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
@@ -61,8 +62,8 @@ class Plan:
 
 
 def lower(dataflow: Dataflow) -> dict[str, PhysicalOperator]:
-    """The physical operator of each logical one."""
-    lowered = {node.name: node.operator.lower(dataflow.input_types(node)) for node in dataflow}
+    """The physical operator of each logical one: what the first of its lowering rules gives."""
+    lowered = {node.name: next(iter(catalog().lower(node.operator, dataflow.input_types(node)).values())) for node in dataflow}
     return {name: operator for name, operator in lowered.items() if isinstance(operator, PhysicalOperator)}
 
 

@@ -1,7 +1,8 @@
 """Operators by name: so that a pipeline can be built from names and configs, and a package can bring operators along.
 
-A package announces its operators by an entry point of the group ``dagster_operators.operators``, whose value is an
-:class:`OperatorConstructor` or a class derived from ``ArrowOperator``. The idea, and ``with_config``, are Arroyo's.
+The process's registry belongs to the catalog. A package announces one operator by an entry point of the group
+``dagster_operators.operators`` whose value is an :class:`OperatorConstructor` or a class derived from ``ArrowOperator``; one
+whose entry point is a function or module registers with the catalog. The idea, and ``with_config``, are Arroyo's.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class Registry:
         return self._constructors[name]
 
     def load_entry_points(self) -> None:
-        """Add the operators of all installed packages.
+        """Add the operators that installed packages announce one by one.
 
         Raises:
             PipelineError: One cannot be loaded, or two have one name.
@@ -173,20 +174,10 @@ class Registry:
                 raise PipelineError(
                     f"the operator cannot be loaded from {point.value!r}: {error}", operator=point.name, remedy="mend the package"
                 ) from error
-            constructs = isinstance(found, type) and issubclass(found, OperatorConstructor)
-            self.register(found() if constructs else found, name=point.name)
-
-
-_default: list[Registry] = []
-
-
-def registry() -> Registry:
-    """The process's registry, with the operators of all installed packages."""
-    if not _default:
-        made = Registry()
-        made.load_entry_points()
-        _default.append(made)
-    return _default[0]
+            if isinstance(found, type) and issubclass(found, OperatorConstructor):
+                self.register(found(), name=point.name)
+            elif isinstance(found, type | OperatorConstructor):
+                self.register(found, name=point.name)
 
 
 def _same(one: OperatorConstructor, other: OperatorConstructor) -> bool:

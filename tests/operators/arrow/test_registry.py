@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 
 import dagster_operators as do
+from dagster_operators.catalog import loading
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.arrow import registry as module
 
@@ -76,8 +77,8 @@ def test_packages_bring_operators_by_entry_points(monkeypatch):
         EntryPoint("scale", f"{__name__}:Scale", module.ENTRY_POINTS),
         EntryPoint("twice", f"{__name__}:Twice", module.ENTRY_POINTS),
     ]
-    monkeypatch.setattr(module, "entry_points", lambda group: points if group == module.ENTRY_POINTS else [])
-    monkeypatch.setattr(module, "_default", [])
+    monkeypatch.setattr(loading, "entry_points", lambda group: points if group == module.ENTRY_POINTS else [])
+    monkeypatch.setattr(loading, "_default", [])
     pipeline = do.Pipeline("p", root="unused")
     rows = pipeline.source("rows", do.MemorySource([], schema="v long"))
     stream = rows.apply("scale", {"column": "v"}, name="bigger")

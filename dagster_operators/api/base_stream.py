@@ -1,0 +1,89 @@
+"""What every stream is: one output of an operator in a dataflow, behind which further operators can be put."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from dagster_operators.api.plugged_in import PluggedIn
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.operator import LogicalOperator, StreamType
+from dagster_operators.graph.ports import StreamRef
+
+
+class BaseStream(PluggedIn):
+    """One output of an operator.
+
+    Args:
+        dataflow: The graph that it belongs to.
+        ref: Which output of which operator.
+        cut: Whether the next operator begins a new stage.
+    """
+
+    def __init__(self, dataflow: Dataflow, ref: StreamRef, *, cut: bool = False) -> None:
+        self._dataflow = dataflow
+        self._ref = ref
+        self._cut = cut
+
+    @property
+    def name(self) -> str:
+        """The name of the operator whose main output this is; of another output, its own name."""
+        return self._dataflow.name_of(self._ref)
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The column names, or None if they are only known once the pipeline is planned."""
+        return self._type.columns
+
+    @property
+    def event_time(self) -> str | None:
+        """The column with the event time, if the stream has one."""
+        return self._type.event_time
+
+    @property
+    def _type(self) -> StreamType:
+        return self._dataflow.type_of(self._ref)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._dataflow.name}.{self.name})"
+
+    def _add(self, operator: type[LogicalOperator], name: str | None, *, chain: bool = True, **settings: Any) -> Self:
+        return self._join(operator, (self,), name, chain=chain, **settings)
+
+    def _join(
+        self, operator: type[LogicalOperator], streams: Sequence[BaseStream], name: str | None, *, chain: bool, **settings: Any
+    ) -> Self:
+        for stream in streams:
+            if not isinstance(stream, BaseStream):
+                raise PipelineError(f"{stream!r} is no stream", pipeline=self._dataflow.name)
+            if stream._dataflow is not self._dataflow:  # noqa: SLF001
+                raise PipelineError(
+                    f"stream {stream.name!r} belongs to pipeline {stream._dataflow.name!r}",  # noqa: SLF001
+                    pipeline=self._dataflow.name, operator=name or operator.label,
+                    remedy="write it to a table there and read that table with DeltaSource here",
+                )  # fmt: skip
+        named = name or self._dataflow.fresh_name(operator.label)
+        linked = chain and not any(stream._cut for stream in streams)  # noqa: SLF001
+        node = self._dataflow.add(operator(name=named, chain=linked, **settings), [stream._ref for stream in streams])  # noqa: SLF001
+        return type(self)(self._dataflow, StreamRef(node.name))
+
+    def through(
+        self, operator: type[LogicalOperator], *others: Self, name: str | None = None, chain: bool = True, **settings: Any
+    ) -> Self:
+        """Put a logical operator of any package behind this stream, and perhaps others.
+
+        Args:
+            operator: Its class.
+            others: Further streams that it reads.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+            settings: Its settings.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> from dagster_operators.operators.relational.projection import Drop
+        >>> flights = Pipeline("p", root="data/p").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.through(Drop, columns=("delay",)).columns
+        ('origin',)
+        """
+        return self._join(operator, (self, *others), name, chain=chain, **settings)

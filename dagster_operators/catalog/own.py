@@ -1,0 +1,87 @@
+"""What the package itself brings, registered as any other package does.
+
+Nothing is imported here: a pipeline loads what it uses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dagster_operators.catalog.catalog import Catalog
+
+_OPERATORS = {
+    "apply": ("arrow.apply:Apply", "arrow_operators", "stream.apply keyed_stream.apply"),
+    "as_changes": ("relational.changelog:AsChanges", "operators", "stream.as_changes"),
+    "deduplicate_first": ("relational.deduplicate:DeduplicateFirst", "deduplicate", "keyed_stream.deduplicate"),
+    "deduplicate_last": ("relational.deduplicate:DeduplicateLast", "deduplicate", ""),
+    "drop": ("relational.projection:Drop", "operators", "stream.drop"),
+    "filter": ("relational.projection:Filter", "operators", "stream.filter"),
+    "flat_map": ("relational.flat_map:FlatMap", "flat_map", "stream.flat_map stream.unnest"),
+    "input_window_aggregate": ("windows.input_window_aggregate:InputWindowAggregate", "windows", ""),
+    "interval_join": ("joins.interval_join:IntervalJoin", "joins", "keyed_stream.interval_join"),
+    "keyed_aggregate": ("aggregates.keyed_aggregate:KeyedAggregate", "operators", "stream.aggregate keyed_stream.aggregate"),
+    "latest": ("relational.changelog:Latest", "operators", "stream.latest"),
+    "lookup": ("joins.lookup:Lookup", "joins", "stream.lookup"),
+    "map_async": ("relational.map_async:MapAsync", "functions", "stream.map_async"),
+    "rename": ("relational.projection:Rename", "operators", "stream.rename"),
+    "select": ("relational.projection:Select", "operators", "stream.select"),
+    "session_aggregate": ("windows.session_aggregate:SessionAggregate", "windows", ""),
+    "source": ("relational.source:SourceOperator", "operators", ""),
+    "top_per_key": ("relational.top_per_key:TopPerKey", "top", "keyed_stream.top"),
+    "top_per_window": ("windows.top_per_window:TopPerWindow", "top", "windowed_stream.top"),
+    "transform": ("relational.transform:Transform", "operators", "stream.transform"),
+    "union": ("relational.union:Union", "operators", "stream.union"),
+    "window_aggregate": ("windows.window_aggregate:WindowAggregate", "windows", "windowed_stream.aggregate"),
+    "window_join": ("joins.window_join:WindowJoin", "joins", "windowed_stream.join"),
+    "with_columns": ("relational.projection:WithColumns", "operators", "stream.with_columns"),
+}
+
+
+"""Each kind's class, its page in docs/, and its fluent methods."""
+
+_OTHER_METHODS = {
+    "stream": "columns event_time key_by late name rejects side_output side_outputs start_new_stage through to_sink to_table "
+    "window",
+    "keyed_stream": "add_aggregate keys through window",
+    "windowed_stream": "through window",
+}
+"""What streams have beside, so that no package takes these names."""
+
+_API = {
+    "stream": "stream:Stream",
+    "keyed_stream": "keyed_stream:KeyedStream",
+    "windowed_stream": "windowed_stream:WindowedStream",
+}
+
+_VALUES = {
+    "arrow": "functions.captured_values:ArrowBytes",
+    "collection": "functions.captured_values:Collection",
+    "delta": "connectors.delta_source:DeltaSource",
+    "files": "connectors.file_source:FileSource",
+    "input_window": "operators.windows.window_rows:InputWindow",
+    "member": "functions.captured_values:Member",
+    "memory": "connectors.memory_source:MemorySource",
+    "object": "functions.references:ObjectReference",
+    "opaque": "functions.captured_values:Opaque",
+    "operator": "connectors.operator_source:OperatorSource",
+    "postgres": "connectors.postgres_sink:PostgresSink",
+    "reference": "functions.references:Reference",
+    "session": "operators.windows.session:Session",
+    "state_table": "functions.captured_values:Declared",
+    "window": "operators.windows.windows:Window",
+    "written": "functions.captured_values:Written",
+}
+
+
+def register(catalog: Catalog) -> None:
+    """Register the operators of this package, and the values that they are made of."""
+    for kind, (where, page, named) in _OPERATORS.items():
+        methods: dict[str, Any] = {receiver: {} for receiver in _API}
+        for receiver, name in (text.split(".") for text in named.split()):
+            methods[receiver][name] = f"dagster_operators.api.{_API[receiver]}.{name}"
+        catalog.add_operator(kind, f"dagster_operators.operators.{where}", docs=f"docs/{page}.md", **methods)
+    for receiver, names in _OTHER_METHODS.items():
+        catalog.reserve(receiver, names.split())
+    for kind, where in _VALUES.items():
+        catalog.add_value(kind, f"dagster_operators.{where}")

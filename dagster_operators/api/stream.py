@@ -23,9 +23,10 @@ from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.physical import quoted
 from dagster_operators.operators.relational.changelog import AsChanges, Latest
+from dagster_operators.operators.relational.filter import Filter
 from dagster_operators.operators.relational.flat_map import FlatMap
 from dagster_operators.operators.relational.map_async import MapAsync
-from dagster_operators.operators.relational.projection import Drop, Filter, Rename, Select, WithColumns, as_pairs, named
+from dagster_operators.operators.relational.projection import Drop, Rename, Select, WithColumns, as_pairs, named
 from dagster_operators.operators.relational.source import Described
 from dagster_operators.operators.relational.transform import Transform
 from dagster_operators.operators.relational.union import Union

@@ -1,17 +1,21 @@
 """What logical operators lower to: relational operators, which map DataFrames and are compiled by the engine.
 
+A physical operator is a value and remembers nothing. What an engine says about it for inputs of given types is data of its own,
+:class:`Analysed`, which a plan keeps and every run is handed.
+
 A relational operator sees Spark only through the DataFrames and the :class:`StageContext` handed to it, so this module imports
 no Spark. ``None`` in place of a DataFrame means "known to hold no rows": the work for it is then left out.
 """
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias
 
-from typing_extensions import override
+from typing_extensions import TypeVar, override
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "DataFrame | None"
 """A stream's rows in one epoch; None when there are none."""
 
+
+Facts = TypeVar("Facts", default=None)
+"""What an operator finds out of its inputs' types and needs when it runs: a frozen value of its own; None for most."""
 
 Varying: TypeAlias = Callable[[int, str], str]
 """Writes a whole number as SQL, beside a whole-number column: see :meth:`StageContext.varying`."""
@@ -40,6 +47,13 @@ def quoted(column: str) -> str:
     '`mean delay`'
     """
     return "`" + column.replace("`", "``") + "`"
+
+
+def empty(session: SparkSession, schema_json: str) -> DataFrame:
+    """A DataFrame without rows of a ``StructType`` in JSON."""
+    from pyspark.sql.types import StructType
+
+    return session.createDataFrame([], StructType.fromJson(json.loads(schema_json)))
 
 
 @dataclass(frozen=True)
@@ -146,31 +160,57 @@ class StateTable:
 
 
 @dataclass(frozen=True)
-class Analysis:
+class Analysed(Generic[Facts]):
+    """What is known of an operator once an engine has seen the types of its inputs: plain data, without DataFrames.
+
+    Schemas are Spark's ``StructType`` as JSON.
+
+    Attributes:
+        output: The schema of the output.
+        states: The schema of each state table.
+        sides: The schema of each side output.
+        facts: What the operator itself found out.
+    """
+
+    output: str
+    states: Mapping[str, str]
+    sides: Mapping[str, str]
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class Analysis(Generic[Facts]):
     """What an engine says about an operator for given input schemas.
 
     Attributes:
         output: An empty DataFrame of the output schema.
         states: For each state table an empty DataFrame of its schema.
         sides: For each side output an empty DataFrame of its schema.
+        facts: What the operator itself found out.
     """
 
     output: DataFrame
     states: Mapping[str, DataFrame] = field(default_factory=dict)
     sides: Mapping[str, DataFrame] = field(default_factory=dict)
+    facts: Facts = field(kw_only=True)
+
+    def as_data(self) -> Analysed[Facts]:
+        """What is to be kept of it."""
+        states, sides = ({name: frame.schema.json() for name, frame in frames.items()} for frames in (self.states, self.sides))
+        return Analysed(self.output.schema.json(), states, sides, self.facts)
 
 
-class PhysicalOperator(ABC):
-    """What a logical operator lowers to."""
+class PhysicalOperator(ABC, Generic[Facts]):
+    """What a logical operator lowers to: a frozen value, equal for equal work."""
 
     states: ClassVar[tuple[StateTable, ...]] = ()
 
     @abstractmethod
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        """The output and state schemas for empty inputs; runs nothing."""
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[Facts]:
+        """The output and state schemas for empty inputs; runs nothing and remembers nothing."""
 
 
-class RelationalOperator(PhysicalOperator):
+class RelationalOperator(PhysicalOperator[Facts]):
     """A physical operator of the relational kind: from DataFrames to a DataFrame, compiled by the engine.
 
     Attributes:
@@ -180,24 +220,27 @@ class RelationalOperator(PhysicalOperator):
     output_is_state: ClassVar[bool] = False
 
     @abstractmethod
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
-        """The output rows of this epoch. Stateful operators write their state while they run."""
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[Facts]) -> Rows:
+        """The output rows of this epoch. Stateful operators write their state while they run.
+
+        Args:
+            context: What the stage offers.
+            inputs: The rows of each input.
+            analysed: What the analysis of inputs of these types gave.
+        """
 
 
-@dataclass(frozen=True)
 class Stateless(RelationalOperator):
-    """A physical operator that maps the rows of one input on their own.
+    """A physical operator that maps the rows of one input, those of an epoch on their own."""
 
-    Attributes:
-        function: From the input DataFrame to the output DataFrame.
-    """
-
-    function: Callable[[DataFrame], DataFrame]
+    @abstractmethod
+    def rows(self, frame: DataFrame) -> DataFrame:
+        """The output rows for input rows."""
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        return Analysis(self.function(inputs[0]))
+        return Analysis(self.rows(inputs[0]), facts=None)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
-        return None if inputs[0] is None else self.function(inputs[0])
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
+        return None if inputs[0] is None else self.rows(inputs[0])

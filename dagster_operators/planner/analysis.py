@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dagster_operators.errors import OperatorsError, SchemaError
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow, Node, Table
-from dagster_operators.operators.physical import Analysis, PhysicalOperator
+from dagster_operators.operators.physical import Analysis, Facts, PhysicalOperator
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SHOWN = 500
 
 
-def analyse(dataflow: Dataflow, node: Node, operator: PhysicalOperator, inputs: Sequence[DataFrame]) -> Analysis:
+def analyse(dataflow: Dataflow, node: Node, operator: PhysicalOperator[Facts], inputs: Sequence[DataFrame]) -> Analysis[Facts]:
     """The output and state of an operator for empty inputs.
 
     Raises:

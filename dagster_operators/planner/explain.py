@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.operators.physical import PhysicalOperator
@@ -34,7 +35,9 @@ def explain(dataflow: Dataflow) -> str:
     return "\n".join(lines)
 
 
-def _stage(dataflow: Dataflow, stage: Stage, physical: Mapping[str, PhysicalOperator], kept: Mapping[str, str]) -> Iterator[str]:
+def _stage(
+    dataflow: Dataflow, stage: Stage, physical: Mapping[str, PhysicalOperator[Any]], kept: Mapping[str, str]
+) -> Iterator[str]:
     yield f"stage {stage.name}" + (f" (reads {', '.join(stage.upstream)})" if stage.upstream else "")
     yield f"  chain: {' -> '.join(stage.operators)}"
     for name in stage.operators:

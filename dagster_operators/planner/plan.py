@@ -16,7 +16,7 @@ from dagster_operators.catalog.loading import catalog
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.physical import PhysicalOperator, RelationalOperator
+from dagster_operators.operators.physical import Analysed, PhysicalOperator, RelationalOperator, empty
 from dagster_operators.planner.analysis import analyse, analyse_checks
 from dagster_operators.planner.stages import Stage, cut_stages
 
@@ -34,6 +34,7 @@ class Plan:
         pipeline: The pipeline's name.
         stages: In topological order.
         physical: What each logical operator lowers to.
+        analysed: What the engine's analysis of each of them gave; what it is handed when it runs.
         schemas: The schema of each stream, as Spark's StructType JSON.
         states: The schema of each state table, by ``operator.table``.
         kept_in: The operators whose state is the table that their rows go to, and that dataset.
@@ -43,7 +44,8 @@ class Plan:
 
     pipeline: str
     stages: tuple[Stage, ...]
-    physical: Mapping[str, PhysicalOperator]
+    physical: Mapping[str, PhysicalOperator[Any]]
+    analysed: Mapping[str, Analysed[Any]]
     schemas: Mapping[StreamRef, str]
     states: Mapping[str, str]
     kept_in: Mapping[str, str]
@@ -61,13 +63,13 @@ class Plan:
         return next(stage for stage in self.stages if stage.name == name)
 
 
-def lower(dataflow: Dataflow) -> dict[str, PhysicalOperator]:
+def lower(dataflow: Dataflow) -> dict[str, PhysicalOperator[Any]]:
     """The physical operator of each logical one: what the first of its lowering rules gives."""
     lowered = {node.name: next(iter(catalog().lower(node.operator, dataflow.input_types(node)).values())) for node in dataflow}
     return {name: operator for name, operator in lowered.items() if isinstance(operator, PhysicalOperator)}
 
 
-def kept_in(stages: Iterable[Stage], physical: Mapping[str, PhysicalOperator]) -> dict[str, str]:
+def kept_in(stages: Iterable[Stage], physical: Mapping[str, PhysicalOperator[Any]]) -> dict[str, str]:
     """The operators whose state is the table that their rows go to, and that dataset."""
     return {
         output.ref.operator: output.dataset
@@ -96,6 +98,7 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     physical = {name: operator for name, operator in lower(dataflow).items() if name in used}
     kept = kept_in(stages, physical)
     frames: dict[StreamRef, DataFrame] = {}
+    analysed: dict[str, Analysed[Any]] = {}
     states: dict[str, str] = {}
     for node in dataflow:
         if node.name not in used:
@@ -103,10 +106,11 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
         before = [frames[stream] for stream in node.inputs]
         given = [empty(session, inputs[node.name])] if node.name in inputs else []
         analysis = analyse(dataflow, node, physical[node.name], [*before, *given])
-        frames[StreamRef(node.name)] = empty(session, analysis.output.schema.json())
+        found = analysed[node.name] = analysis.as_data()
+        frames[StreamRef(node.name)] = empty(session, found.output)
         frames |= {stream: analysis.sides[stream.port] for stream in dataflow.side_streams if stream.operator == node.name}
         if node.name not in kept:
-            states.update({f"{node.name}.{table}": frame.schema.json() for table, frame in analysis.states.items()})
+            states.update({f"{node.name}.{table}": schema for table, schema in found.states.items()})
     for table in dataflow.tables.values():
         analyse_checks(dataflow, table, frames[table.stream])
     kinds = {
@@ -114,14 +118,7 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
         for kind in ("source", "lookup")
     }
     schemas = {stream: frame.schema.json() for stream, frame in frames.items()}
-    return Plan(dataflow.name, stages, physical, schemas, states, kept, kinds["source"], kinds["lookup"])
-
-
-def empty(session: SparkSession, schema_json: str) -> DataFrame:
-    """A DataFrame without rows."""
-    from pyspark.sql.types import StructType
-
-    return session.createDataFrame([], StructType.fromJson(json.loads(schema_json)))
+    return Plan(dataflow.name, stages, physical, analysed, schemas, states, kept, kinds["source"], kinds["lookup"])
 
 
 def without_marks(schema_json: str) -> str:

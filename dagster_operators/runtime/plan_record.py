@@ -78,7 +78,7 @@ def _states(made: Plan, dataflow: Dataflow, name: str) -> Iterator[tuple[str, Da
     for state in physical.states if physical and name not in made.kept_in else ():
         meaning = _meaning(dataflow, name)
         if evolves := isinstance(physical, BatchOperator):  # its code may change; its state knows what fits
-            declared = physical.declared[state.name]
+            declared = physical.tables(made.analysed[name].facts)[state.name]
             keys = list(physical.logical.keys[0])  # rows lie where the stream's key puts them
             meaning = {"operator": operator.label, "state": declared.kind, "key": list(declared.key), "stream_key": keys}
         schema = without_marks(made.states[f"{name}.{state.name}"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.arrow.apply import BatchOperator
-from dagster_operators.planner.plan import empty
+from dagster_operators.operators.physical import empty
 from dagster_operators.runtime.event_time import input_watermark
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.runtime.stages.stage_work import cache_folder
@@ -59,5 +59,6 @@ class Reading:
         mark = complete.watermarks
         end = input_watermark(self._planning.dataflow, operator, lambda name: mark.get(name, MIN_WATERMARK))
         root, cache = self._coordinator.root, cache_folder(self._coordinator.view().pipeline)
-        reader = StateReader(operator, table, physical, files, root.path("").rstrip("/"), root.files, complete.epoch, end, cache)
+        declared, place = physical.tables(made.analysed[operator].facts)[table], root.path("").rstrip("/")
+        reader = StateReader(operator, table, declared, physical.logical, files, place, root.files, complete.epoch, end, cache)
         return reader.rows(self._planning.session, self._planning.parallelism)

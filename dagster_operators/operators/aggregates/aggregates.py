@@ -125,6 +125,19 @@ def decompose(aggregates: Mapping[str, str], event_time: str | None = None) -> D
 
 
 @dataclass(frozen=True)
+class AggregateTypes:
+    """The Spark types that aggregates depend on, as far as they are known.
+
+    Attributes:
+        rows: Those of arguments, by their text.
+        partials: Those of the partial columns.
+    """
+
+    rows: Types = field(default_factory=dict)
+    partials: Types = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Decomposition:
     """The partial results of an operator's aggregates.
 
@@ -133,13 +146,11 @@ class Decomposition:
 
     Attributes:
         aggregates: What was taken apart.
-        row_types: The Spark types of arguments, by their text, as far as they are known.
-        partial_types: The Spark types of the partial columns, as far as they are known.
+        types: What it was made for.
     """
 
     aggregates: tuple[Aggregate, ...]
-    row_types: Types = field(default_factory=dict)
-    partial_types: Types = field(default_factory=dict)
+    types: AggregateTypes = field(default_factory=AggregateTypes)
 
     @property
     def columns(self) -> Mapping[str, frozenset[str]]:
@@ -150,7 +161,7 @@ class Decomposition:
     def partials(self) -> tuple[Partial, ...]:
         """The partial columns with their updates and merges."""
         return tuple(
-            Partial(column, kind.update(call, self.row_types), kind.merge(column, self.partial_types.get(column)))
+            Partial(column, kind.update(call, self.types.rows), kind.merge(column, self.types.partials.get(column)))
             for column, (kind, call) in self._slots.items()
         )
 
@@ -163,10 +174,14 @@ class Decomposition:
             values = []
             for function, call in aggregate.calls:
                 names = [columns[_key(kind, call)] for kind in function.kinds]
-                value = function.final(call, [PartialColumn(name, self.partial_types.get(name)) for name in names])
+                value = function.final(call, [PartialColumn(name, self.types.partials.get(name)) for name in names])
                 values.append(value if value.isidentifier() else f"({value})")
             finals[aggregate.name] = aggregate.template.filled(values)
         return finals
+
+    def typed(self, types: AggregateTypes) -> Decomposition:
+        """The same made for these types."""
+        return replace(self, types=types)
 
     def for_rows(self, rows: DataFrame) -> Decomposition:
         """The same with updates made for the types of these input rows. Analyses, but runs nothing."""
@@ -176,11 +191,13 @@ class Decomposition:
             return self
         analysed = rows.selectExpr(*(f"{text} AS argument_{number}" for number, text in enumerate(arguments)))
         types = [column.dataType.simpleString() for column in analysed.schema]
-        return replace(self, row_types=dict(zip(arguments, types, strict=True)))
+        return self.typed(replace(self.types, rows=dict(zip(arguments, types, strict=True))))
 
     def for_partials(self, partials: DataFrame) -> Decomposition:
         """The same with merges and finals made for the types of these partial rows."""
-        return replace(self, partial_types={column.name: column.dataType.simpleString() for column in partials.schema})
+        return self.typed(
+            replace(self.types, partials={column.name: column.dataType.simpleString() for column in partials.schema})
+        )
 
     @cached_property
     def _slots(self) -> dict[str, tuple[PartialKind, Call]]:

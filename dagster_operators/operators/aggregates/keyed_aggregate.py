@@ -14,8 +14,9 @@ from typing_extensions import override
 
 from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.operator import StreamType
+from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
 from dagster_operators.operators.aggregates.aggregation import Aggregation
-from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,39 +38,39 @@ class KeyedAggregate(Aggregation):
         return StreamType((*self.keys, *dict(self.aggregates)), changes=Changes.upsert(self.keys))
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> AggregateKeys:
         """Two jobs: partial results into the state, then the merge of the keys that changed."""
         return AggregateKeys(self)
 
 
-class AggregateKeys(RelationalOperator):
+@dataclass(frozen=True)
+class AggregateKeys(RelationalOperator[AggregateTypes]):
     """The lowering of :class:`KeyedAggregate`."""
 
     states: ClassVar[tuple[StateTable, ...]] = (StateTable("partials"),)
 
-    def __init__(self, logical: KeyedAggregate) -> None:
-        self.logical = logical
-        self._parts = logical.parts
+    logical: KeyedAggregate
 
     @override
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        self._parts = self.logical.parts.for_rows(inputs[0])
-        partials = self._partials(inputs[0])
-        self._parts = self._parts.for_partials(partials)
-        return Analysis(self._finish(partials), {"partials": partials})
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:
+        parts = self.logical.parts.for_rows(inputs[0])
+        partials = self._partials(inputs[0], parts)
+        parts = parts.for_partials(partials)
+        return Analysis(self._finish(partials, parts), {"partials": partials}, facts=parts.types)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[AggregateTypes]) -> Rows:
         if inputs[0] is None:
             return None
+        parts = self.logical.parts.typed(analysed.facts)
         state = context.state(self.logical.name, "partials")
-        state.append(self._partials(inputs[0]))
+        state.append(self._partials(inputs[0], parts))
         new = state.read(lambda file: file.fresh)
         old = state.read_with_keys_of_fresh(self.logical.keys)
-        state.fold(self._merge)
+        state.fold(lambda frame: self._merge(frame, parts))
         if new is None:
             return None
-        return self._finish(new if old is None else new.unionByName(self._of_keys(old, new)))
+        return self._finish(new if old is None else new.unionByName(self._of_keys(old, new)), parts)
 
     def _of_keys(self, old: DataFrame, new: DataFrame) -> DataFrame:
         if not self.logical.keys:
@@ -80,18 +81,18 @@ class AggregateKeys(RelationalOperator):
         same = " AND ".join(f"old.{quoted(key)} <=> new.{quoted(key)}" for key in self.logical.keys)
         return old.alias("old").join(keys, F.expr(same), "left_semi")
 
-    def _partials(self, frame: DataFrame) -> DataFrame:
+    def _partials(self, frame: DataFrame, parts: Decomposition) -> DataFrame:
         from pyspark.sql import functions as F
 
-        values = [F.expr(part.update).alias(part.column) for part in self._parts.partials]
+        values = [F.expr(part.update).alias(part.column) for part in parts.partials]
         return frame.groupBy(*map(quoted, self.logical.keys)).agg(*values)
 
-    def _merge(self, frame: DataFrame) -> DataFrame:
+    def _merge(self, frame: DataFrame, parts: Decomposition) -> DataFrame:
         from pyspark.sql import functions as F
 
-        values = [F.expr(part.merge).alias(part.column) for part in self._parts.partials]
+        values = [F.expr(part.merge).alias(part.column) for part in parts.partials]
         return frame.groupBy(*map(quoted, self.logical.keys)).agg(*values)
 
-    def _finish(self, frame: DataFrame) -> DataFrame:
-        finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
-        return self._merge(frame).selectExpr(*map(quoted, self.logical.keys), *finals)
+    def _finish(self, frame: DataFrame, parts: Decomposition) -> DataFrame:
+        finals = [f"{final} AS {quoted(name)}" for name, final in parts.finals.items()]
+        return self._merge(frame, parts).selectExpr(*map(quoted, self.logical.keys), *finals)

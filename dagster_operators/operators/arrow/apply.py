@@ -186,23 +186,28 @@ class Apply(LogicalOperator):
         return BatchOperator(self)
 
 
-class BatchOperator(PhysicalOperator):
-    """A physical operator of the batch kind: Python over Arrow batches in the engine's workers.
-
-    Args:
-        logical: What it was lowered from.
+@dataclass(frozen=True)
+class PortSchemas:
+    """The rows that a batch operator takes and puts out, as Arrow.
 
     Attributes:
-        inputs: The schemas of its inputs, once it was analysed.
-        ports: The schemas of its outputs by port, once it was analysed.
-        declared: Its state tables, that of its timers included, once it was analysed.
+        inputs: The schema of each input.
+        outputs: The schema of each output, by port.
     """
 
-    def __init__(self, logical: Apply) -> None:
-        self.logical = logical
-        self.inputs: tuple[pa.Schema, ...] = ()
-        self.ports: Mapping[str, pa.Schema] = {}
-        self.declared: Mapping[str, Any] = dict(logical.arrow.state)
+    inputs: tuple[pa.Schema, ...]
+    outputs: Mapping[str, pa.Schema]
+
+
+@dataclass(frozen=True)
+class BatchOperator(PhysicalOperator[PortSchemas]):
+    """A physical operator of the batch kind: Python over Arrow batches in the engine's workers.
+
+    Attributes:
+        logical: What it was lowered from.
+    """
+
+    logical: Apply
 
     @property
     def states(self) -> tuple[StateTable, ...]:  # type: ignore[override]
@@ -222,15 +227,18 @@ class BatchOperator(PhysicalOperator):
         return type(self.logical.arrow).__module__
 
     @override
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[PortSchemas]:
         session = inputs[0].sparkSession
-        self.inputs = tuple(arrow_schema(_ddl(frame)) for frame in inputs)
-        self.ports = ports_of(self.logical, self.inputs)
-        self.declared = declared_state(self.logical, self.inputs)
+        schemas = tuple(arrow_schema(_ddl(frame)) for frame in inputs)
+        ports = PortSchemas(schemas, ports_of(self.logical, schemas))
         rows: list[tuple[Any, ...]] = []
-        frames = {port: session.createDataFrame(rows, _as_ddl(schema)) for port, schema in self.ports.items()}
-        states = {name: session.createDataFrame(rows, table.stored_ddl) for name, table in self.declared.items()}
-        return Analysis(frames[MAIN], states, frames)
+        frames = {port: session.createDataFrame(rows, _as_ddl(schema)) for port, schema in ports.outputs.items()}
+        states = {name: session.createDataFrame(rows, table.stored_ddl) for name, table in self.tables(ports).items()}
+        return Analysis(frames[MAIN], states, frames, facts=ports)
+
+    def tables(self, ports: PortSchemas) -> dict[str, Any]:
+        """Its state tables as declared, that of its timers included."""
+        return declared_state(self.logical, ports.inputs)
 
 
 def by_port(declared: Any, operator: str) -> Mapping[str, Any]:

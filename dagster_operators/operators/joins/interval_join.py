@@ -33,12 +33,21 @@ from dagster_operators.operators.joins.join_columns import (
     side_rows,
     sides,
 )
-from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateRuns, StateTable, quoted
+from dagster_operators.operators.physical import (
+    Analysed,
+    Analysis,
+    RelationalOperator,
+    Rows,
+    StageContext,
+    StateRuns,
+    StateTable,
+    empty,
+    quoted,
+)
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 SIDES = ("left", "right")
 _FAR = 2**62
@@ -155,40 +164,38 @@ class IntervalJoin(LogicalOperator):
         return inputs - self.reach[self.how == "right"]
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> JoinIntervals:
         """A job for each side's new rows into the state, then the pairs they make and the rows left alone."""
         return JoinIntervals(self)
 
 
-class JoinIntervals(RelationalOperator):
+@dataclass(frozen=True)
+class JoinIntervals(RelationalOperator[JoinColumns]):
     """The lowering of :class:`IntervalJoin`."""
 
     states: ClassVar[tuple[StateTable, ...]] = tuple(StateTable(side, range_column=f"__{side}_time") for side in SIDES)
 
-    def __init__(self, logical: IntervalJoin) -> None:
-        self.logical = logical
-        self._columns = JoinColumns((), (), (), ())
-        self._schemas: list[StructType] = []
+    logical: IntervalJoin
 
     @override
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        self._columns = self.logical.joined([frame.columns for frame in inputs])
-        check_key_kinds(self._columns, *inputs)
-        sides = [self._kept(number, self._timed(number, frame), MIN_WATERMARK) for number, frame in enumerate(inputs)]
-        self._schemas = [frame.schema for frame in sides]
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[JoinColumns]:
+        columns = self.logical.joined([frame.columns for frame in inputs])
+        check_key_kinds(columns, *inputs)
+        sides = [_kept(number, self._timed(number, frame), columns, MIN_WATERMARK) for number, frame in enumerate(inputs)]
         late = {f"late_{side}": frame for side, frame in zip(SIDES, inputs, strict=True)}
-        return Analysis(self._finish(self._pairs(sides[0], sides[1], "inner")), dict(zip(SIDES, sides, strict=True)), late)
+        output = self._finish(self._pairs(sides[0], sides[1], columns, "inner"), columns)
+        return Analysis(output, dict(zip(SIDES, sides, strict=True)), late, facts=columns)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[JoinColumns]) -> Rows:
         begin = context.watermark_begin(self.logical.name)
         states = [context.state(self.logical.name, side) for side in SIDES]
         for number, (state, frame) in enumerate(zip(states, inputs, strict=True)):
             if frame is not None:
                 timed = self._timed(number, frame)
-                state.append(self._kept(number, self._on_time(context, number, timed, begin), begin))
+                state.append(_kept(number, self._on_time(context, number, timed, begin), analysed.facts, begin))
         end = context.watermark_end(self.logical.name)
-        found = [*self._new_pairs(states, begin), *self._alone(context, states, begin, end)]
+        found = [*self._new_pairs(states, analysed.facts, begin), *self._alone(context, states, analysed, begin, end)]
         for state, keep in zip(states, self.logical.retention, strict=True):
             _tidy(state, keep, end)
         if not found:
@@ -212,13 +219,7 @@ class JoinIntervals(RelationalOperator):
         context.put_out(name, f"late_{side}", lambda: rows.filter(late).drop(time))
         return context.count_late(f"{name}.{side}", rows, late).filter(f"NOT ({late})")
 
-    def _kept(self, number: int, rows: DataFrame, begin: int) -> DataFrame:
-        """What the state holds of a side's rows."""
-        side, keys = SIDES[number], [pair[number] for pair in self._columns.keys]
-        extra = [f"__{side}_time", f"{_finite(begin)}L AS __{side}_begin"]
-        return side_rows(rows, side, keys, (self._columns.left, self._columns.right)[number], extra)
-
-    def _new_pairs(self, states: Sequence[StateRuns], begin: int) -> list[DataFrame]:
+    def _new_pairs(self, states: Sequence[StateRuns], columns: JoinColumns, begin: int) -> list[DataFrame]:
         """The pairs of which this epoch brought at least one row."""
         (left_reach, right_reach), (left, right) = self.logical.reach, states
         new_left, old_left = (
@@ -228,13 +229,16 @@ class JoinIntervals(RelationalOperator):
         new_right = right.read(lambda file: file.fresh)
         all_right = right.read(lambda file: not _is_past(file.high, right_reach, begin))
         sides = ((new_left, all_right), (old_left, new_right))
-        return [self._finish(self._pairs(one, other, "inner")) for one, other in sides if one is not None and other is not None]
+        met = [(one, other) for one, other in sides if one is not None and other is not None]
+        return [self._finish(self._pairs(one, other, columns, "inner"), columns) for one, other in met]
 
-    def _alone(self, context: StageContext, states: Sequence[StateRuns], begin: int, end: int) -> list[DataFrame]:
+    def _alone(
+        self, context: StageContext, states: Sequence[StateRuns], analysed: Analysed[JoinColumns], begin: int, end: int
+    ) -> list[DataFrame]:
         """The rows of which the last pair was closed in this epoch, and that were in none."""
         if end <= begin:
             return []
-        found = []
+        found, columns = [], analysed.facts
         for number, side in enumerate(SIDES):
             if self.logical.how not in (side, "full"):
                 continue
@@ -248,26 +252,34 @@ class JoinIntervals(RelationalOperator):
             ended = closing.filter(f"{time} >= {_finite(begin) - reach}L AND {time} < {_finite(end) - reach}L")
             partners = states[other].read(lambda _: True)
             if partners is None:
-                partners = context.session.createDataFrame([], self._schemas[other])
+                partners = empty(context.session, analysed.states[SIDES[other]])
             sides = (ended, partners) if number == 0 else (partners, ended)
-            found.append(self._finish(self._pairs(sides[0], sides[1], side).filter(f"__{SIDES[other]}_time IS NULL")))
+            alone = self._pairs(sides[0], sides[1], columns, side).filter(f"__{SIDES[other]}_time IS NULL")
+            found.append(self._finish(alone, columns))
         return found
 
-    def _pairs(self, left: DataFrame, right: DataFrame, how: str) -> DataFrame:
+    def _pairs(self, left: DataFrame, right: DataFrame, columns: JoinColumns, how: str) -> DataFrame:
         """The rows joined, but for pairs that were closed when the second of the two came."""
         from pyspark.sql import functions as F
 
         logical = self.logical
         near = f"__right_time BETWEEN __left_time + ({logical.low}L) AND __left_time + ({logical.high}L)"
         still_open = "greatest(__left_time, __right_time) >= greatest(__left_begin, __right_begin)"
-        return left.join(right, F.expr(" AND ".join([*equal_keys(len(self._columns.keys)), near, still_open])), how)
+        return left.join(right, F.expr(" AND ".join([*equal_keys(len(columns.keys)), near, still_open])), how)
 
-    def _finish(self, joined: DataFrame) -> DataFrame:
+    def _finish(self, joined: DataFrame, columns: JoinColumns) -> DataFrame:
         """The output's columns, all said to be nullable as in outer joins, for an engine that believes a union's first side."""
-        keys = [text.rpartition(" AS ") for text in merged_keys(self._columns, self.logical.how)]
-        columns = [*((key, name) for key, _, name in keys), *((quoted(name), quoted(name)) for name in self._columns.values)]
+        keys = [text.rpartition(" AS ") for text in merged_keys(columns, self.logical.how)]
+        named = [*((key, name) for key, _, name in keys), *((quoted(name), quoted(name)) for name in columns.values)]
         there = "coalesce(__left_time, __right_time) IS NOT NULL"
-        return joined.selectExpr(*(f"CASE WHEN {there} THEN {value} END AS {name}" for value, name in columns))
+        return joined.selectExpr(*(f"CASE WHEN {there} THEN {value} END AS {name}" for value, name in named))
+
+
+def _kept(number: int, rows: DataFrame, columns: JoinColumns, begin: int) -> DataFrame:
+    """What the state holds of a side's rows."""
+    side, keys = SIDES[number], [pair[number] for pair in columns.keys]
+    extra = [f"__{side}_time", f"{_finite(begin)}L AS __{side}_begin"]
+    return side_rows(rows, side, keys, (columns.left, columns.right)[number], extra)
 
 
 def _finite(watermark: int) -> int:

@@ -11,7 +11,7 @@ from typing_extensions import override
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.expressions import columns_of, parse_ddl
 from dagster_operators.graph.operator import Lineage, StreamType, same_columns
-from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, quoted
 from dagster_operators.operators.relational.projection import named
 from dagster_operators.operators.relational.source import ConnectorOperator
 
@@ -87,7 +87,7 @@ class Lookup(ConnectorOperator):
         return {**same_columns(inputs[0]), **looked_up}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> JoinPinned:
         """Spark's join; Spark broadcasts a small lookup table by itself."""
         return JoinPinned(self)
 
@@ -101,10 +101,10 @@ class JoinPinned(RelationalOperator):
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         self._check_keys(*inputs)
-        return Analysis(self._join(*inputs))
+        return Analysis(self._join(*inputs), facts=None)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
         return None if inputs[0] is None else self._join(inputs[0], context.pinned(self.logical.name))
 
     def _check_keys(self, rows: DataFrame, table: DataFrame) -> None:

@@ -27,7 +27,16 @@ from dagster_operators.operators.joins.join_columns import (
     side_rows,
     sides,
 )
-from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.physical import (
+    Analysed,
+    Analysis,
+    RelationalOperator,
+    Rows,
+    StageContext,
+    StateTable,
+    empty,
+    quoted,
+)
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.windows.window_aggregate import PANE
 from dagster_operators.operators.windows.window_rows import InputWindow, WindowRows, rows_of
@@ -36,7 +45,6 @@ from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 SIDES = ("left", "right")
 _BOUNDS = (WINDOW_START, WINDOW_END)
@@ -124,43 +132,57 @@ class WindowJoin(LogicalOperator):
         return self.window.output_watermark(inputs)
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> JoinWindows:
         """A job for each side's new rows into the state, then the join of what closes."""
         return JoinWindows(self)
 
 
-class JoinWindows(RelationalOperator):
+@dataclass(frozen=True)
+class WindowJoinFacts:
+    """What a join in windows finds out of its inputs' types.
+
+    Attributes:
+        columns: What it puts out.
+        closing: The schema of each side's rows in their windows, as ``StructType`` JSON.
+    """
+
+    columns: JoinColumns
+    closing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class JoinWindows(RelationalOperator[WindowJoinFacts]):
     """The lowering of :class:`WindowJoin`."""
 
     states: ClassVar[tuple[StateTable, ...]] = tuple(StateTable(side, range_column=PANE) for side in SIDES)
 
-    def __init__(self, logical: WindowJoin) -> None:
-        self.logical = logical
-        self._waiting: list[WindowRows] = [rows_of(logical.window, time) for time in logical.event_times]
-        self._columns = JoinColumns((), (), (), ())
-        self._schemas: list[StructType] = []
+    logical: WindowJoin
+
+    @property
+    def _waiting(self) -> list[WindowRows]:
+        return [rows_of(self.logical.window, time) for time in self.logical.event_times]
 
     @override
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        self._columns = self.logical.joined([frame.columns for frame in inputs])
-        check_key_kinds(self._columns, *inputs)
-        sides = [self._kept(number, self._waiting[number].panes(frame)) for number, frame in enumerate(inputs)]
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[WindowJoinFacts]:
+        columns = self.logical.joined([frame.columns for frame in inputs])
+        check_key_kinds(columns, *inputs)
+        sides = [self._kept(number, self._waiting[number].panes(frame), columns) for number, frame in enumerate(inputs)]
         closing = [
             waiting.windows(side, MIN_WATERMARK, MAX_WATERMARK) for waiting, side in zip(self._waiting, sides, strict=True)
         ]
-        self._schemas = [frame.schema for frame in closing]
+        facts = WindowJoinFacts(columns, tuple(frame.schema.json() for frame in closing))
         late = {f"late_{side}": frame for side, frame in zip(SIDES, inputs, strict=True)}
-        return Analysis(self._join(*closing), dict(zip(SIDES, sides, strict=True)), late)
+        return Analysis(self._join(closing, columns), dict(zip(SIDES, sides, strict=True)), late, facts=facts)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
-        name = self.logical.name
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[WindowJoinFacts]) -> Rows:
+        name, facts = self.logical.name, analysed.facts
         begin = context.watermark_begin(name)
         states = [context.state(name, side) for side in SIDES]
         for number, (state, waiting, frame) in enumerate(zip(states, self._waiting, inputs, strict=True)):
             if frame is not None:
                 on_time = waiting.on_time(context, name, f"late_{SIDES[number]}", waiting.panes(frame), begin)
-                state.append(self._kept(number, on_time))
+                state.append(self._kept(number, on_time, facts.columns))
         end = context.watermark_end(name)
         closing = [waiting.closing(state, begin, end) for waiting, state in zip(self._waiting, states, strict=True)]
         for state, waiting in zip(states, self._waiting, strict=True):
@@ -168,29 +190,29 @@ class JoinWindows(RelationalOperator):
         nothing = [side for side, rows in zip(SIDES, closing, strict=True) if rows is None]
         if len(nothing) == len(SIDES) or set(nothing) & _NEEDED[self.logical.how]:
             return None
-        empty = [context.session.createDataFrame([], schema) for schema in self._schemas]
-        left, right = (empty[number] if rows is None else rows for number, rows in enumerate(closing))
-        return self._join(left, right)
+        schemas = zip(closing, facts.closing, strict=True)
+        sides = [empty(context.session, schema) if rows is None else rows for rows, schema in schemas]
+        return self._join(sides, facts.columns)
 
-    def _kept(self, number: int, panes: DataFrame) -> DataFrame:
+    def _kept(self, number: int, panes: DataFrame, columns: JoinColumns) -> DataFrame:
         """What the state holds of a side's rows."""
-        keys = [pair[number] for pair in self._columns.keys]
-        values = (self._columns.left, self._columns.right)[number]
+        keys = [pair[number] for pair in columns.keys]
+        values = (columns.left, columns.right)[number]
         bounds = _BOUNDS if isinstance(self.logical.window, InputWindow) else ()
         return side_rows(panes, SIDES[number], keys, values, [PANE, *bounds])
 
-    def _join(self, left: DataFrame, right: DataFrame) -> DataFrame:
+    def _join(self, closing: Sequence[DataFrame], columns: JoinColumns) -> DataFrame:
         from pyspark.sql import functions as F
 
         sides = []
-        for side, frame in zip(SIDES, (left, right), strict=True):
+        for side, frame in zip(SIDES, closing, strict=True):
             renamed = frame.withColumnRenamed(WINDOW_START, f"__{side}_start").withColumnRenamed(WINDOW_END, f"__{side}_end")
             sides.append(renamed)
-        same = [*equal_keys(len(self._columns.keys)), "__left_start = __right_start", "__left_end = __right_end"]
+        same = [*equal_keys(len(columns.keys)), "__left_start = __right_start", "__left_end = __right_end"]
         how = self.logical.how
         joined = sides[0].join(sides[1], F.expr(" AND ".join(same)), f"left_{how}" if how in ONE_SIDED else how)
         bounds = [f"{from_either('start', how)} AS {WINDOW_START}", f"{from_either('end', how)} AS {WINDOW_END}"]
-        return joined.selectExpr(*merged_keys(self._columns, how), *bounds, *map(quoted, self._columns.values))
+        return joined.selectExpr(*merged_keys(columns, how), *bounds, *map(quoted, columns.values))
 
 
 _NEEDED: dict[HowInWindows, set[str]] = {

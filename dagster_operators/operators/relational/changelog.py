@@ -14,7 +14,7 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
-from dagster_operators.operators.physical import RelationalOperator, Stateless, quoted
+from dagster_operators.operators.physical import Stateless, quoted
 from dagster_operators.operators.relational.projection import bare_column
 
 if TYPE_CHECKING:
@@ -58,15 +58,24 @@ class AsChanges(LogicalOperator):
         return {column: frozenset({(0, column)}) for column in self.output(inputs).columns or ()}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> ReadChanges:
         """One select, which fails on a row that says something else."""
-        return Stateless(self._read)
+        return ReadChanges(self)
 
-    def _read(self, frame: DataFrame) -> DataFrame:
-        gone = bare_column(StreamType(tuple(frame.columns)), self.change)
-        known = ", ".join(f"'{change}'" for change in (*ADDS, *REMOVES))
-        told = f"concat('a change is called ', coalesce(CAST(({self.change}) AS STRING), 'null'))"
-        checked = f"CASE WHEN ({self.change}) IN ({known}) THEN CAST(({self.change}) AS STRING) ELSE raise_error({told}) END"
+
+@dataclass(frozen=True)
+class ReadChanges(Stateless):
+    """The lowering of :class:`AsChanges`."""
+
+    logical: AsChanges
+
+    @override
+    def rows(self, frame: DataFrame) -> DataFrame:
+        change = self.logical.change
+        gone = bare_column(StreamType(tuple(frame.columns)), change)
+        known = ", ".join(f"'{kind}'" for kind in (*ADDS, *REMOVES))
+        told = f"concat('a change is called ', coalesce(CAST(({change}) AS STRING), 'null'))"
+        checked = f"CASE WHEN ({change}) IN ({known}) THEN CAST(({change}) AS STRING) ELSE raise_error({told}) END"
         return frame.selectExpr(*(quoted(name) for name in frame.columns if name != gone), f"{checked} AS {CHANGE}")
 
 
@@ -106,13 +115,21 @@ class Latest(LogicalOperator):
         return same_columns(inputs[0])
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> ConsolidateRows:
         """A sum over equal rows, then one row of each key."""
-        return Stateless(self._consolidate)
+        return ConsolidateRows(self)
 
-    def _consolidate(self, frame: DataFrame) -> DataFrame:
+
+@dataclass(frozen=True)
+class ConsolidateRows(Stateless):
+    """The lowering of :class:`Latest`."""
+
+    logical: Latest
+
+    @override
+    def rows(self, frame: DataFrame) -> DataFrame:
         columns = [quoted(name) for name in frame.columns if name != CHANGE]
-        keys = ", ".join(map(quoted, self.keys))
+        keys = ", ".join(map(quoted, self.logical.keys))
         adds = ", ".join(f"'{change}'" for change in ADDS)
         net = frame.selectExpr(*columns, f"IF({CHANGE} IN ({adds}), 1L, -1L) AS {_NET}").groupBy(*columns).agg({_NET: "sum"})
         net = net.selectExpr(*columns, f"`sum({_NET})` AS {_NET}").filter(f"{_NET} <> 0")

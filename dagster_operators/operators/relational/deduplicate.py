@@ -19,6 +19,7 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.physical import (
+    Analysed,
     Analysis,
     RelationalOperator,
     Rows,
@@ -84,7 +85,7 @@ class DeduplicateFirst(LogicalOperator):
         return {"late": inputs[0]} if self.within is not None else {}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> FirstOfKeys:
         """Three jobs: rows that wait and keys that are out into the state, and the rows that come out."""
         return FirstOfKeys(self)
 
@@ -128,10 +129,10 @@ class DeduplicateLast(LogicalOperator):
         return same_columns(inputs[0])
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> FirstRowsOfKeys:
         """The first row of each key from the end of time."""
         order = (OrderItem(quoted(self.event_time or ""), descending=True, nulls_first=False),)
-        return FirstRowsOfKeys(self.name, keys=self.keys, order=order, n=1, event_time=self.event_time)
+        return FirstRowsOfKeys(name=self.name, keys=self.keys, order=order, n=1, event_time=self.event_time)
 
 
 _TIMELESS = "give the source event_time=..., and hand that column on unchanged"
@@ -142,6 +143,7 @@ def check_input(operator: LogicalOperator, stream: StreamType, keys: Sequence[st
     operator.require(stream, keys, "key_by")
 
 
+@dataclass(frozen=True)
 class FirstOfKeys(RelationalOperator):
     """The lowering of :class:`DeduplicateFirst`.
 
@@ -152,18 +154,20 @@ class FirstOfKeys(RelationalOperator):
 
     states: ClassVar[tuple[StateTable, ...]] = (StateTable("waiting", range_column=TIME), StateTable("seen", range_column=TIME))
 
-    def __init__(self, logical: DeduplicateFirst) -> None:
-        self.logical = logical
-        self._keys = list(map(quoted, logical.keys))
+    logical: DeduplicateFirst
+
+    @property
+    def _keys(self) -> list[str]:
+        return list(map(quoted, self.logical.keys))
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         waiting = self._timed(inputs[0])
         late = {"late": inputs[0]} if self.logical.within is not None else {}
-        return Analysis(inputs[0], {"waiting": waiting, "seen": self._kept(waiting)}, late)
+        return Analysis(inputs[0], {"waiting": waiting, "seen": self._kept(waiting)}, late, facts=None)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
         name, timeless = self.logical.name, self.logical.event_time is None
         begin = MIN_WATERMARK if timeless else context.watermark_begin(name)
         waiting, seen = context.state(name, "waiting"), context.state(name, "seen")

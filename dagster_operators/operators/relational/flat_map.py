@@ -21,7 +21,7 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.functions.table import TableFunction, table_named
 from dagster_operators.graph.expressions import columns_of, parse_alias
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
-from dagster_operators.operators.physical import RelationalOperator, Stateless, quoted
+from dagster_operators.operators.physical import Stateless, quoted
 from dagster_operators.operators.relational.projection import from_columns
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class FlatMap(LogicalOperator):
         return {"call": self.call, **({"outer": True} if self.outer else {})}
 
     @cached_property
-    def _parsed(self) -> tuple[str, tuple[str, ...] | None]:
+    def parsed(self) -> tuple[str, tuple[str, ...] | None]:
         """The call, and the names of its columns if they are given."""
         if several := _SEVERAL.fullmatch(self.call):
             names = tuple(name.strip().strip("`") for name in several["names"].split(","))
@@ -64,14 +64,15 @@ class FlatMap(LogicalOperator):
         return call, None if name is None else (name,)
 
     @property
-    def _function(self) -> TableFunction | None:
-        called = _FUNCTION.match(self._parsed[0])
+    def function(self) -> TableFunction | None:
+        """The table function of the user's own that is called, if it is one."""
+        called = _FUNCTION.match(self.parsed[0])
         return table_named(called[1]) if called else None
 
     @property
     def made(self) -> tuple[str, ...]:
         """The names of the columns that are added."""
-        names, function = self._parsed[1], self._function
+        names, function = self.parsed[1], self.function
         if function is not None and names is not None and len(names) != len(function.columns):
             raise SchemaError(
                 f"{function.name}() has {len(function.columns)} columns and {len(names)} names are given", operator=self.name,
@@ -87,7 +88,7 @@ class FlatMap(LogicalOperator):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
-        self.require(stream, columns_of(self._parsed[0]), f"{self.call!r}")
+        self.require(stream, columns_of(self.parsed[0]), f"{self.call!r}")
         made = self.made
         for column in made:
             if stream.columns is not None and stream.resolve(column):
@@ -99,21 +100,28 @@ class FlatMap(LogicalOperator):
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        return {**same_columns(inputs[0]), **dict.fromkeys(self.made, from_columns(inputs[0], self._parsed[0]))}
+        return {**same_columns(inputs[0]), **dict.fromkeys(self.made, from_columns(inputs[0], self.parsed[0]))}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> GenerateRows:
         """Spark's generator in a select."""
-        return Stateless(self._generate)
+        return GenerateRows(self)
 
-    def _generate(self, frame: DataFrame) -> DataFrame:
-        call = self._parsed[0]
-        if self._function is not None:
-            call = f"inline({call})"
-        if self.outer:
+
+@dataclass(frozen=True)
+class GenerateRows(Stateless):
+    """The lowering of :class:`FlatMap`."""
+
+    logical: FlatMap
+
+    @override
+    def rows(self, frame: DataFrame) -> DataFrame:
+        flat = self.logical
+        call = flat.parsed[0] if flat.function is None else f"inline({flat.parsed[0]})"
+        if flat.outer:
             generator, rest = call.split("(", 1)
             if generator.strip().lower() not in _OUTER:
-                raise SchemaError(f"{generator.strip()}() has no outer form", operator=self.name, remedy="leave outer out")
+                raise SchemaError(f"{generator.strip()}() has no outer form", operator=flat.name, remedy="leave outer out")
             call = f"{generator.strip()}_outer({rest}"
-        names = ", ".join(map(quoted, self.made))
+        names = ", ".join(map(quoted, flat.made))
         return frame.selectExpr("*", f"{call} AS ({names})")

@@ -22,7 +22,7 @@ from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.user_functions import find
 from dagster_operators.operators.aggregates.aggregate_calls import Call, find_calls
-from dagster_operators.operators.physical import RelationalOperator, Stateless, quoted
+from dagster_operators.operators.physical import Stateless, quoted
 from dagster_operators.operators.relational.projection import from_columns, named
 from dagster_operators.types.arrow_schema import arrow_type
 
@@ -57,7 +57,7 @@ class MapAsync(LogicalOperator):
         return {"call": self.call}
 
     @cached_property
-    def _parsed(self) -> tuple[AsyncFunction, Call, str]:
+    def parsed(self) -> tuple[AsyncFunction, Call, str]:
         """The function, its call, and the name of the new column."""
         expression, name = named(self.call)
         called = expression.partition("(")[0].strip().strip("`")
@@ -77,7 +77,7 @@ class MapAsync(LogicalOperator):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
-        _, call, name = self._parsed
+        _, call, name = self.parsed
         for argument in call.arguments:
             self.require(stream, columns_of(argument), f"{self.call!r}")
         if stream.columns is None:
@@ -90,18 +90,26 @@ class MapAsync(LogicalOperator):
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        _, call, name = self._parsed
+        _, call, name = self.parsed
         return {**same_columns(inputs[0]), name: frozenset().union(*(from_columns(inputs[0], text) for text in call.arguments))}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> AnswerRows:
         """A function over batches in the workers; where order is to be kept an expression."""
-        return Stateless(self._map)
+        return AnswerRows(self)
 
-    def _map(self, frame: DataFrame) -> DataFrame:
+
+@dataclass(frozen=True)
+class AnswerRows(Stateless):
+    """The lowering of :class:`MapAsync`."""
+
+    logical: MapAsync
+
+    @override
+    def rows(self, frame: DataFrame) -> DataFrame:
         from pyspark.sql.types import StructType
 
-        function, call, name = self._parsed
+        function, call, name = self.logical.parsed
         if function.calls.ordered:
             return frame.selectExpr("*", f"{function.name}({', '.join(call.arguments)}) AS {quoted(name)}")
         arguments = [f"{text} AS {_ARGUMENT}{number}" for number, text in enumerate(call.arguments)]

@@ -1,9 +1,4 @@
-"""Row-wise operators: filter, select, with_columns, rename and drop, each with its lowering.
-
-They take rows of every kind. On an updating stream a row that no longer passes a filter must leave the table, so there a filter
-marks rows as deleted (the column ``__deleted``) instead of leaving them out; the table's writer does the rest. Of a retracting
-stream each change is filtered by itself: a row that comes to pass is added, one that passes no more is taken back.
-"""
+"""Row-wise operators that make columns: select, with_columns, rename and drop, each with its lowering; for rows of every kind."""
 
 from __future__ import annotations
 
@@ -11,17 +6,16 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.changes import DELETED, Changes
+from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.expressions import columns_of, parse_alias
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import ANY, InputPort
-from dagster_operators.operators.physical import RelationalOperator, Stateless, quoted
+from dagster_operators.operators.physical import Stateless, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,50 +42,6 @@ def from_columns(stream: StreamType, expression: str) -> frozenset[tuple[int, st
     if stream.columns is None:
         return frozenset((0, column) for column in used)
     return frozenset((0, found) for column in used if (found := stream.resolve(column)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Filter(LogicalOperator):
-    """Keeps the rows for which a condition is true."""
-
-    kind: ClassVar[str] = "filter"
-    row_wise: ClassVar[bool] = True
-    condition: str
-
-    @override
-    def sql(self) -> tuple[str, ...]:
-        return (self.condition,)
-
-    @override
-    def config(self) -> dict[str, Any]:
-        return {"condition": self.condition}
-
-    @override
-    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
-        return (InputPort("input", ANY),)
-
-    @override
-    def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        self.require(inputs[0], columns_of(self.condition), "the condition")
-        return inputs[0]
-
-    @override
-    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
-        return same_columns(inputs[0])
-
-    @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
-        """Spark's filter; on an updating stream a mark."""
-        if inputs[0].updating:
-            return Stateless(self._mark)
-        return Stateless(lambda frame: frame.filter(self.condition))
-
-    def _mark(self, frame: DataFrame) -> DataFrame:
-        before = f"{DELETED} OR " if DELETED in frame.columns else ""
-        return frame.selectExpr(
-            *(quoted(name) for name in frame.columns if name != DELETED),
-            f"{before}NOT coalesce(({self.condition}), false) AS {DELETED}",
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,16 +96,30 @@ class Select(LogicalOperator):
         return {name: from_columns(inputs[0], expression) for expression, name in parsed if name is not None}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> SelectColumns:
         """Spark's select; the columns that say what a row means are handed on."""
-        return Stateless(partial(self._select, inputs[0].marks))
+        return SelectColumns(self, inputs[0].marks)
 
-    def _select(self, marks: Sequence[str], frame: DataFrame) -> DataFrame:
+
+@dataclass(frozen=True)
+class SelectColumns(Stateless):
+    """The lowering of :class:`Select`.
+
+    Attributes:
+        logical: The operator.
+        marks: The columns that say what a row means.
+    """
+
+    logical: Select
+    marks: tuple[str, ...]
+
+    @override
+    def rows(self, frame: DataFrame) -> DataFrame:
         expressions = []
-        for text in self.expressions:
+        for text in self.logical.expressions:
             expression, name = named(text)
             expressions.append(f"{expression} AS {quoted(name or expression)}")
-        return frame.selectExpr(*expressions, *(mark for mark in marks if mark in frame.columns))
+        return frame.selectExpr(*expressions, *(mark for mark in self.marks if mark in frame.columns))
 
 
 def bare_column(stream: StreamType, expression: str) -> str | None:
@@ -207,12 +171,13 @@ class WithColumns(LogicalOperator):
                 )  # fmt: skip
             if columns is not None and stream.resolve(name) is None:
                 columns.append(name)
-        self._check_names(stream)
+        self.check_names(stream)
         replaced = {name.lower() for name, _ in self.expressions}
         time = stream.event_time
         return replace(stream.with_columns(columns), event_time=None if time is None or time.lower() in replaced else time)
 
-    def _check_names(self, stream: StreamType) -> None:
+    def check_names(self, stream: StreamType) -> None:
+        """Raise SchemaError where a column is given twice, or takes a name that it may not take."""
         counts = Counter(name.lower() for name, _ in self.expressions)
         for name, expression in self.expressions:
             if counts[name.lower()] > 1:
@@ -232,13 +197,21 @@ class WithColumns(LogicalOperator):
         return {**same_columns(stream), **new}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> ReplaceColumns:
         """One select, so that no expression sees another's result."""
-        return Stateless(self._replace)
+        return ReplaceColumns(self)
 
-    def _replace(self, frame: DataFrame) -> DataFrame:
-        self._check_names(StreamType(tuple(frame.columns)))
-        new = {name.lower(): (name, expression) for name, expression in self.expressions}
+
+@dataclass(frozen=True)
+class ReplaceColumns(Stateless):
+    """The lowering of :class:`WithColumns`."""
+
+    logical: WithColumns
+
+    @override
+    def rows(self, frame: DataFrame) -> DataFrame:
+        self.logical.check_names(StreamType(tuple(frame.columns)))
+        new = {name.lower(): (name, expression) for name, expression in self.logical.expressions}
         chosen = []
         for column in frame.columns:
             _, expression = new.pop(column.lower(), (column, quoted(column)))
@@ -280,13 +253,21 @@ class Rename(LogicalOperator):
         return same_columns(inputs[0], self._change())
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> RenameColumns:
         """One select."""
-        return Stateless(self._rename)
+        return RenameColumns(self)
 
-    def _rename(self, frame: DataFrame) -> DataFrame:
-        self.require(StreamType(tuple(frame.columns)), [old for old, _ in self.names], "rename")
-        new = {old.lower(): name for old, name in self.names}
+
+@dataclass(frozen=True)
+class RenameColumns(Stateless):
+    """The lowering of :class:`Rename`."""
+
+    logical: Rename
+
+    @override
+    def rows(self, frame: DataFrame) -> DataFrame:
+        self.logical.require(StreamType(tuple(frame.columns)), [old for old, _ in self.logical.names], "rename")
+        new = {old.lower(): name for old, name in self.logical.names}
         return frame.selectExpr(*(f"{quoted(column)} AS {quoted(new.get(column.lower(), column))}" for column in frame.columns))
 
 
@@ -322,13 +303,21 @@ class Drop(LogicalOperator):
         return {column: frozenset({(0, column)}) for column in kept}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> DropColumns:
         """One select of what is left."""
-        return Stateless(self._drop)
+        return DropColumns(self)
 
-    def _drop(self, frame: DataFrame) -> DataFrame:
-        self.require(StreamType(tuple(frame.columns)), self.columns, "drop")
-        gone = {column.lower() for column in self.columns}
+
+@dataclass(frozen=True)
+class DropColumns(Stateless):
+    """The lowering of :class:`Drop`."""
+
+    logical: Drop
+
+    @override
+    def rows(self, frame: DataFrame) -> DataFrame:
+        self.logical.require(StreamType(tuple(frame.columns)), self.logical.columns, "drop")
+        gone = {column.lower() for column in self.logical.columns}
         return frame.selectExpr(*(quoted(column) for column in frame.columns if column.lower() not in gone))
 
 

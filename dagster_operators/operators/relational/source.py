@@ -11,7 +11,7 @@ from typing_extensions import override
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import parse_ddl
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
-from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext
+from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -104,7 +104,7 @@ class SourceOperator(ConnectorOperator):
         return {column: frozenset({(0, column)}) for column in self.output(()).columns or ()}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> ReadSlice:
         """Reads the slice that the epoch's begin record names."""
         return ReadSlice(self.name)
 
@@ -117,8 +117,8 @@ class ReadSlice(RelationalOperator):
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        return Analysis(inputs[0])
+        return Analysis(inputs[0], facts=None)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
         return context.source(self.name)

@@ -20,7 +20,7 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
-from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
 from dagster_operators.operators.relational.projection import from_columns
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows, parse_order
 
@@ -83,9 +83,11 @@ class TopPerKey(LogicalOperator):
         return {**same_columns(inputs[0]), self.rank: ordered_by(self.order, inputs[0])}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> FirstRowsOfKeys:
         """The new rows' keys, or first rows, and then the merge with the current rows of these keys."""
-        return FirstRowsOfKeys(self.name, keys=self.keys, order=self.order, n=self.n, event_time=self.event_time, rank=self.rank)
+        return FirstRowsOfKeys(
+            name=self.name, keys=self.keys, order=self.order, n=self.n, event_time=self.event_time, rank=self.rank
+        )
 
 
 def check_top(operator: LogicalOperator, stream: StreamType, n: int, order: Sequence[OrderItem]) -> None:
@@ -110,10 +112,11 @@ def ordered_by(order: Sequence[OrderItem], stream: StreamType) -> frozenset[tupl
     return frozenset(origin for item in order for origin in from_columns(stream, item.expression))
 
 
+@dataclass(frozen=True, kw_only=True)
 class FirstRowsOfKeys(RelationalOperator):
     """The lowering of :class:`TopPerKey`, and of whatever else keeps the first rows of each key.
 
-    Args:
+    Attributes:
         name: The operator's name.
         keys: The key columns.
         order: Which rows come first.
@@ -125,48 +128,41 @@ class FirstRowsOfKeys(RelationalOperator):
     states: ClassVar[tuple[StateTable, ...]] = (StateTable("rows"),)
     output_is_state: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        keys: Sequence[str],
-        order: Sequence[OrderItem],
-        n: int,
-        event_time: str | None,
-        rank: str | None = None,
-    ) -> None:
-        self._name = name
-        self._key_columns = tuple(keys)
-        self._keys = list(map(quoted, keys))
-        self._order = order
-        self._n = n
-        self._event_time = event_time
-        self._rank = rank
+    name: str
+    keys: tuple[str, ...]
+    order: tuple[OrderItem, ...]
+    n: int
+    event_time: str | None
+    rank: str | None = None
+
+    @property
+    def _keys(self) -> list[str]:
+        return list(map(quoted, self.keys))
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        return Analysis(self._finish(inputs[0]), {"rows": self._reduced(inputs[0])})
+        return Analysis(self._finish(inputs[0]), {"rows": self._reduced(inputs[0])}, facts=None)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
         if inputs[0] is None:
             return None
-        if context.is_kept(self._name):
-            rows, kept = context.beside_kept(self._name, self._key_columns, inputs[0], self._reduced)
+        if context.is_kept(self.name):
+            rows, kept = context.beside_kept(self.name, self.keys, inputs[0], self._reduced)
             if rows is None or kept is None:
                 return None if rows is None else self._finish(rows)
-            return self._finish(rows.unionByName(kept if self._rank is None else kept.drop(self._rank)))
-        state = context.state(self._name, "rows")
+            return self._finish(rows.unionByName(kept if self.rank is None else kept.drop(self.rank)))
+        state = context.state(self.name, "rows")
         state.append(self._reduced(inputs[0]))
         new = state.read(lambda file: file.fresh)
-        old = state.read_with_keys_of_fresh(self._key_columns)
+        old = state.read_with_keys_of_fresh(self.keys)
         state.fold(self._reduced)
         if new is None:
             return None
         return self._finish(new if old is None else new.unionByName(self._of_keys(old, new)))
 
     def _first(self, frame: DataFrame) -> DataFrame:
-        return first_rows(frame, self._keys, self._order, self._event_time, self._n)
+        return first_rows(frame, self._keys, self.order, self.event_time, self.n)
 
     def _reduced(self, frame: DataFrame) -> DataFrame:
         return self._first(frame).drop(NUMBER)
@@ -180,6 +176,6 @@ class FirstRowsOfKeys(RelationalOperator):
         return old.alias("old").join(keys, F.expr(" AND ".join(f"old.{key} <=> new.{key}" for key in self._keys)), "left_semi")
 
     def _finish(self, rows: DataFrame) -> DataFrame:
-        rank = [f"CAST({NUMBER} AS INT) AS {quoted(self._rank)}"] if self._rank is not None else []
+        rank = [f"CAST({NUMBER} AS INT) AS {quoted(self.rank)}"] if self.rank is not None else []
         rest = [quoted(column) for column in rows.columns if quoted(column) not in self._keys]
         return self._first(rows).selectExpr(*self._keys, *rank, *rest)

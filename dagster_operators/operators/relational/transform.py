@@ -15,7 +15,7 @@ from dagster_operators.functions.references import Reference, resolved
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.values import Fields
-from dagster_operators.operators.physical import RelationalOperator, Stateless
+from dagster_operators.operators.physical import Stateless
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,29 +67,37 @@ class Transform(LogicalOperator):
         return dict.fromkeys(self.columns or (), everything)
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> TransformRows:
         """The function itself."""
-        return Stateless(self._apply)
+        return TransformRows(self)
 
-    def _apply(self, frame: DataFrame) -> DataFrame:
+
+@dataclass(frozen=True)
+class TransformRows(Stateless):
+    """The lowering of :class:`Transform`."""
+
+    logical: Transform
+
+    @override
+    def rows(self, frame: DataFrame) -> DataFrame:
         try:
-            result = self.function(frame)
+            result = self.logical.function(frame)
         except OperatorsError:
             raise
         except Exception as error:
             if type(error).__module__.startswith("pyspark."):
                 raise  # what the engine says about a column or type is told with the columns there are
             raise PipelineError(
-                f"the function raised {type(error).__name__}: {error}", operator=self.name, remedy="correct the function"
+                f"the function raised {type(error).__name__}: {error}", operator=self.logical.name, remedy="correct the function"
             ) from error
         if not hasattr(result, "selectExpr"):
             raise PipelineError(
-                f"the function returned {result!r}, not a DataFrame", operator=self.name, remedy="return a DataFrame"
+                f"the function returned {result!r}, not a DataFrame", operator=self.logical.name, remedy="return a DataFrame"
             )
-        if self.columns is not None and tuple(result.columns) != self.columns:
+        if self.logical.columns is not None and tuple(result.columns) != self.logical.columns:
             raise SchemaError(
-                f"the function's columns are {', '.join(result.columns)}, and columns= says {', '.join(self.columns)}",
-                operator=self.name,
+                f"the function's columns are {', '.join(result.columns)}, and columns= says {', '.join(self.logical.columns)}",
+                operator=self.logical.name,
                 remedy="make them agree",
             )
         return result

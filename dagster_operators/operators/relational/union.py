@@ -13,7 +13,7 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
-from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,25 +63,24 @@ class Union(LogicalOperator):
         }
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> UnionByName:
         """Spark's union by name."""
         return UnionByName(self)
 
 
-class UnionByName(RelationalOperator):
+@dataclass(frozen=True)
+class UnionByName(RelationalOperator[tuple[str, ...]]):
     """Appends the inputs that have rows; names, their order and case are those of the first input, with or without rows."""
 
-    def __init__(self, logical: Union) -> None:
-        self.logical = logical
-        self._columns: list[str] = []
+    logical: Union
 
     @override
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[tuple[str, ...]]:
         for other in inputs[1:]:
             self.logical.check_columns(StreamType(tuple(inputs[0].columns)), StreamType(tuple(other.columns)))
             self._check_types(inputs[0], other)
-        self._columns = inputs[0].columns
-        return Analysis(self._union(inputs))
+        columns = tuple(inputs[0].columns)
+        return Analysis(_union(inputs, columns), facts=columns)
 
     def _check_types(self, first: DataFrame, other: DataFrame) -> None:
         kinds = {field.name.lower(): field.dataType.simpleString() for field in other.schema.fields}
@@ -95,10 +94,11 @@ class UnionByName(RelationalOperator):
                 )
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[tuple[str, ...]]) -> Rows:
         present = [frame for frame in inputs if frame is not None]
-        return self._union(present) if present else None
+        return _union(present, analysed.facts) if present else None
 
-    def _union(self, frames: Sequence[DataFrame]) -> DataFrame:
-        alike = [frame.selectExpr(*(f"{quoted(column)} AS {quoted(column)}" for column in self._columns)) for frame in frames]
-        return reduce(lambda left, right: left.union(right), alike)
+
+def _union(frames: Sequence[DataFrame], columns: Sequence[str]) -> DataFrame:
+    alike = [frame.selectExpr(*(f"{quoted(column)} AS {quoted(column)}" for column in columns)) for frame in frames]
+    return reduce(lambda left, right: left.union(right), alike)

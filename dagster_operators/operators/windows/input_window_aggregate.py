@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 from typing_extensions import override
 
 from dagster_operators.graph.operator import Lineage, StreamType
-from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
+from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
 from dagster_operators.operators.windows.window_aggregate import PANE
 from dagster_operators.operators.windows.window_rows import CarriedRows, InputWindow
@@ -47,7 +48,7 @@ class InputWindowAggregate(AggregateOverWindows):
         return {**super().lineage(inputs), **{column: frozenset({(0, column)}) for column in (WINDOW_START, WINDOW_END)}}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> AggregateInputWindows:
         """Two jobs: partial results per window into the state, then the merge of what closes; one if windows come whole."""
         return AggregateInputWindows(self) if self.keeps_state(inputs) else AggregateWholeWindows(self)
 
@@ -56,58 +57,67 @@ class InputWindowAggregate(AggregateOverWindows):
         return not inputs[0].settled
 
 
-class AggregateInputWindows(RelationalOperator):
+@dataclass(frozen=True)
+class AggregateInputWindows(RelationalOperator[AggregateTypes]):
     """The lowering of :class:`InputWindowAggregate`."""
 
     states: ClassVar[tuple[StateTable, ...]] = (StateTable("panes", range_column=PANE),)
 
-    def __init__(self, logical: InputWindowAggregate) -> None:
-        self.logical = logical
-        self._waiting = CarriedRows(logical.event_time)
-        self._parts = logical.parts
-        self._groups = [*map(quoted, logical.keys), WINDOW_START, WINDOW_END]
+    logical: InputWindowAggregate
+
+    @property
+    def _waiting(self) -> CarriedRows:
+        return CarriedRows(self.logical.event_time)
+
+    @property
+    def _groups(self) -> list[str]:
+        return [*map(quoted, self.logical.keys), WINDOW_START, WINDOW_END]
 
     @override
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        self._parts = self.logical.parts.for_rows(inputs[0])
-        panes = self._grouped(self._waiting.panes(inputs[0]), update=True)
-        self._parts = self._parts.for_partials(panes)
-        return Analysis(self._finish(panes), {"panes": panes}, {"late": inputs[0]})
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:
+        parts = self.logical.parts.for_rows(inputs[0])
+        panes = self._grouped(self._waiting.panes(inputs[0]), parts, update=True)
+        parts = parts.for_partials(panes)
+        return Analysis(self._finish(panes, parts), {"panes": panes}, {"late": inputs[0]}, facts=parts.types)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
-        name, waiting = self.logical.name, self._waiting
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[AggregateTypes]) -> Rows:
+        name, waiting, parts = self.logical.name, self._waiting, self.logical.parts.typed(analysed.facts)
         begin = context.watermark_begin(name)
         state = context.state(name, "panes")
         if inputs[0] is not None:
             on_time = waiting.on_time(context, name, "late", waiting.panes(inputs[0]), begin)
-            state.append(self._grouped(on_time, update=True))
+            state.append(self._grouped(on_time, parts, update=True))
         end = context.watermark_end(name)
         closing = waiting.closing(state, begin, end)
-        waiting.tidy(state, end, lambda panes: self._grouped(panes, update=False))
-        return None if closing is None else self._finish(closing.selectExpr("*", f"0L AS {PANE}"))
+        waiting.tidy(state, end, lambda panes: self._grouped(panes, parts, update=False))
+        return None if closing is None else self._finish(closing.selectExpr("*", f"0L AS {PANE}"), parts)
 
-    def _grouped(self, frame: DataFrame, *, update: bool) -> DataFrame:
+    def _grouped(self, frame: DataFrame, parts: Decomposition, *, update: bool) -> DataFrame:
         from pyspark.sql import functions as F
 
-        values = [F.expr(part.update if update else part.merge).alias(part.column) for part in self._parts.partials]
+        values = [F.expr(part.update if update else part.merge).alias(part.column) for part in parts.partials]
         return frame.groupBy(*self._groups, PANE).agg(*values)
 
-    def _finish(self, panes: DataFrame) -> DataFrame:
-        finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
-        return self._grouped(panes, update=False).selectExpr(*self._groups, *finals)
+    def _finish(self, panes: DataFrame, parts: Decomposition) -> DataFrame:
+        finals = [f"{final} AS {quoted(name)}" for name, final in parts.finals.items()]
+        return self._grouped(panes, parts, update=False).selectExpr(*self._groups, *finals)
 
 
+@dataclass(frozen=True)
 class AggregateWholeWindows(AggregateInputWindows):
     """The same for windows all of whose rows come in one epoch: nothing is remembered, and no row is late."""
 
     states: ClassVar[tuple[StateTable, ...]] = ()
 
     @override
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:
         return replace(super().analyse(inputs), states={})
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[AggregateTypes]) -> Rows:
+        if inputs[0] is None:
+            return None
+        parts = self.logical.parts.typed(analysed.facts)
         # Merged too, though there is nothing to merge: a function of the user's own may count on it.
-        return None if inputs[0] is None else self._finish(self._grouped(self._waiting.panes(inputs[0]), update=True))
+        return self._finish(self._grouped(self._waiting.panes(inputs[0]), parts, update=True), parts)

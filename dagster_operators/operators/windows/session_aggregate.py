@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, ClassVar
 from typing_extensions import override
 
 from dagster_operators.graph.operator import StreamType
+from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
 from dagster_operators.operators.physical import (
+    Analysed,
     Analysis,
     RelationalOperator,
     Rows,
@@ -59,12 +61,13 @@ class SessionAggregate(AggregateOverWindows):
         return self.window.output_watermark(inputs)
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> AggregateSessions:
         """Two jobs: new pieces merged with open sessions into the state, and what closes; four where many sessions are open."""
         return AggregateSessions(self)
 
 
-class AggregateSessions(RelationalOperator):
+@dataclass(frozen=True)
+class AggregateSessions(RelationalOperator[AggregateTypes]):
     """The lowering of :class:`SessionAggregate`."""
 
     states: ClassVar[tuple[StateTable, ...]] = (
@@ -72,28 +75,25 @@ class AggregateSessions(RelationalOperator):
         StateTable("tombstones", range_column=LAST),
     )
 
-    def __init__(self, logical: SessionAggregate) -> None:
-        self.logical = logical
-        self._parts = logical.parts
+    logical: SessionAggregate
 
     @override
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        self._parts = self.logical.parts.for_rows(inputs[0])
-        panes = self._panes(self._timed(inputs[0]))
-        self._parts = self._parts.for_partials(panes)
-        sessions = self._pieces(panes)
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:
+        parts = self.logical.parts.for_rows(inputs[0])
+        panes = self._panes(self._timed(inputs[0]), parts)
+        parts = parts.for_partials(panes)
+        sessions = self._pieces(panes, parts)
         states = {"sessions": sessions, "tombstones": sessions.selectExpr(*self._identity)}
-        return Analysis(self._finish(sessions), states, {"late": inputs[0]})
+        return Analysis(self._finish(sessions, parts), states, {"late": inputs[0]}, facts=parts.types)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
-        name, window = self.logical.name, self.logical.window
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[AggregateTypes]) -> Rows:
+        name, window, parts = self.logical.name, self.logical.window, self.logical.parts.typed(analysed.facts)
         begin = context.watermark_begin(name)
         sessions, tombstones = context.state(name, "sessions"), context.state(name, "tombstones")
         if inputs[0] is not None:
-            self._add(
-                sessions, tombstones, self._pieces(self._panes(self._on_time(context, self._timed(inputs[0]), begin))), begin
-            )
+            on_time = self._on_time(context, self._timed(inputs[0]), begin)
+            self._add(sessions, tombstones, self._pieces(self._panes(on_time, parts), parts), parts, begin)
         end = context.watermark_end(name)
         closing = None
         if end > begin:
@@ -103,9 +103,9 @@ class AggregateSessions(RelationalOperator):
             state.drop(lambda file: window.is_over(file.high, end))
         sessions.fold(lambda frame: self._without(self._open(frame, end), dead))
         tombstones.fold(lambda frame: self._open(frame, end).distinct())
-        return None if closing is None else self._finish(self._over(self._without(self._open(closing, begin), dead), end))
+        return None if closing is None else self._finish(self._over(self._without(self._open(closing, begin), dead), end), parts)
 
-    def _add(self, sessions: StateRuns, tombstones: StateRuns, pieces: DataFrame, begin: int) -> None:
+    def _add(self, sessions: StateRuns, tombstones: StateRuns, pieces: DataFrame, parts: Decomposition, begin: int) -> None:
         """Merge new pieces with the open sessions."""
         window, sizes = self.logical.window, []
 
@@ -122,8 +122,8 @@ class AggregateSessions(RelationalOperator):
             return
         live = self._without(self._open(old, begin), dead)
         if sum(sizes) <= FEW:
-            merged = merge_sessions(live.unionByName(pieces), self.logical.keys, window.gap, self._merges())
-            sessions.append(self._stored(merged, "0"))
+            merged = merge_sessions(live.unionByName(pieces), self.logical.keys, window.gap, _merges(parts))
+            sessions.append(self._stored(merged, parts, "0"))
             sessions.drop(lambda file: not file.fresh)
             tombstones.drop(lambda _: True)
             return
@@ -135,11 +135,9 @@ class AggregateSessions(RelationalOperator):
         tombstones.append(touched.unionByName(self._touching(new, touched)).selectExpr(*self._identity).distinct())
         merging = tombstones.read(lambda file: file.fresh)
         if merging is not None:
-            parts = live.unionByName(new)
-            grown = merge_sessions(
-                self._of(parts, merging, "left_semi"), self.logical.keys, window.gap, [*self._merges(), _next_version()]
-            )
-            sessions.append(self._stored(grown, "__next"))
+            merged = self._of(live.unionByName(new), merging, "left_semi")
+            grown = merge_sessions(merged, self.logical.keys, window.gap, [*_merges(parts), _next_version()])
+            sessions.append(self._stored(grown, parts, "__next"))
 
     def _timed(self, frame: DataFrame) -> DataFrame:
         return frame.selectExpr("*", f"unix_micros(CAST({quoted(self.logical.event_time)} AS TIMESTAMP)) AS {TIME}")
@@ -154,29 +152,24 @@ class AggregateSessions(RelationalOperator):
         context.put_out(self.logical.name, "late", lambda: rows.filter(late).drop(TIME))
         return context.count_late(self.logical.name, rows, late).filter(f"NOT ({late})")
 
-    def _panes(self, rows: DataFrame) -> DataFrame:
+    def _panes(self, rows: DataFrame, parts: Decomposition) -> DataFrame:
         """Rows aggregated per gap of time: those within one belong together in any case, and this needs no sort."""
         from pyspark.sql import functions as F
 
         gap, keys = self.logical.window.gap, self.logical.keys
         extent = [F.expr(f"min({TIME})").alias(START), F.expr(f"max({TIME})").alias(LAST)]
-        values = [F.expr(part.update).alias(part.column) for part in self._parts.partials]
+        values = [F.expr(part.update).alias(part.column) for part in parts.partials]
         panes = rows.withColumn("__pane", F.expr(f"{TIME} - pmod({TIME}, {gap}L)"))
         return panes.groupBy(*map(quoted, keys), "__pane").agg(*extent, *values).drop("__pane")
 
-    def _pieces(self, panes: DataFrame) -> DataFrame:
+    def _pieces(self, panes: DataFrame, parts: Decomposition) -> DataFrame:
         """The sessions that new rows make up among themselves."""
-        return self._stored(merge_sessions(panes, self.logical.keys, self.logical.window.gap, self._merges()), "0")
+        return self._stored(merge_sessions(panes, self.logical.keys, self.logical.window.gap, _merges(parts)), parts, "0")
 
-    def _stored(self, sessions: DataFrame, version: str) -> DataFrame:
+    def _stored(self, sessions: DataFrame, parts: Decomposition, version: str) -> DataFrame:
         """Sessions as rows of the state."""
-        values = [part.column for part in self._parts.partials]
+        values = [part.column for part in parts.partials]
         return sessions.selectExpr(*map(quoted, self.logical.keys), START, LAST, f"CAST({version} AS INT) AS {VERSION}", *values)
-
-    def _merges(self) -> list[Column]:
-        from pyspark.sql import functions as F
-
-        return [F.expr(part.merge).alias(part.column) for part in self._parts.partials]
 
     @property
     def _identity(self) -> list[str]:
@@ -213,11 +206,17 @@ class AggregateSessions(RelationalOperator):
         """The sessions that were not merged into others."""
         return sessions if dead is None else self._of(sessions, dead, "left_anti")
 
-    def _finish(self, sessions: DataFrame) -> DataFrame:
-        finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
+    def _finish(self, sessions: DataFrame, parts: Decomposition) -> DataFrame:
+        finals = [f"{final} AS {quoted(name)}" for name, final in parts.finals.items()]
         start = f"timestamp_micros({START}) AS {WINDOW_START}"
         stop = f"timestamp_micros({LAST} + {self.logical.window.gap}L) AS {WINDOW_END}"
         return sessions.selectExpr(*map(quoted, self.logical.keys), start, stop, *finals)
+
+
+def _merges(parts: Decomposition) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    return [F.expr(part.merge).alias(part.column) for part in parts.partials]
 
 
 def _next_version() -> Column:

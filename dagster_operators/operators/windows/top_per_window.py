@@ -17,12 +17,12 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.joins.join_columns import join_columns
-from dagster_operators.operators.physical import Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows, parse_order
 from dagster_operators.operators.relational.top_per_key import check_rank, check_top, ordered_by
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.windows.window_aggregate import PANE
-from dagster_operators.operators.windows.window_rows import InputWindow, rows_of
+from dagster_operators.operators.windows.window_rows import InputWindow, WindowRows, rows_of
 from dagster_operators.operators.windows.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
@@ -118,7 +118,7 @@ class TopPerWindow(LogicalOperator):
         return self.window.output_watermark(inputs)
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> FirstRowsOfWindows:
         """Two jobs: the first new rows per pane into the state, then the merge of what closes; one if windows come whole."""
         return FirstRowsOfWindows(self) if self.keeps_state(inputs) else FirstRowsOfWholeWindows(self)
 
@@ -127,25 +127,30 @@ class TopPerWindow(LogicalOperator):
         return not (isinstance(self.window, InputWindow) and inputs[0].settled)
 
 
+@dataclass(frozen=True)
 class FirstRowsOfWindows(RelationalOperator):
     """The lowering of :class:`TopPerWindow`."""
 
     states: ClassVar[tuple[StateTable, ...]] = (StateTable("panes", range_column=PANE),)
 
-    def __init__(self, logical: TopPerWindow) -> None:
-        self.logical = logical
-        self._waiting = rows_of(logical.window, logical.event_time)
-        self._keys = list(map(quoted, logical.keys))
+    logical: TopPerWindow
+
+    @property
+    def _waiting(self) -> WindowRows:
+        return rows_of(self.logical.window, self.logical.event_time)
+
+    @property
+    def _keys(self) -> list[str]:
+        return list(map(quoted, self.logical.keys))
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         panes = self._first_of_panes(self._waiting.panes(inputs[0]))
-        return Analysis(
-            self._finish(self._waiting.windows(panes, MIN_WATERMARK, MAX_WATERMARK)), {"panes": panes}, {"late": inputs[0]}
-        )
+        output = self._finish(self._waiting.windows(panes, MIN_WATERMARK, MAX_WATERMARK))
+        return Analysis(output, {"panes": panes}, {"late": inputs[0]}, facts=None)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
         name, waiting = self.logical.name, self._waiting
         begin = context.watermark_begin(name)
         state = context.state(name, "panes")
@@ -171,6 +176,7 @@ class FirstRowsOfWindows(RelationalOperator):
         return ranked.selectExpr(*self._keys, *_BOUNDS, rank, *map(quoted, rest))
 
 
+@dataclass(frozen=True)
 class FirstRowsOfWholeWindows(FirstRowsOfWindows):
     """The same for windows all of whose rows come in one epoch: nothing is remembered, and no row is late."""
 
@@ -178,8 +184,8 @@ class FirstRowsOfWholeWindows(FirstRowsOfWindows):
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        return Analysis(self._finish(inputs[0]), {}, {"late": inputs[0]})
+        return Analysis(self._finish(inputs[0]), {}, {"late": inputs[0]}, facts=None)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
         return None if inputs[0] is None else self._finish(inputs[0])

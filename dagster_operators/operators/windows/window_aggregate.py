@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, ClassVar
 from typing_extensions import override
 
 from dagster_operators.graph.operator import StreamType
+from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
 from dagster_operators.operators.physical import (
+    Analysed,
     Analysis,
     RelationalOperator,
     Rows,
@@ -49,39 +51,39 @@ class WindowAggregate(AggregateOverWindows):
         return self.window.output_watermark(inputs)
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> AggregateWindows:
         """Two jobs: partial results per pane into the state, then the merge of what closes."""
         return AggregateWindows(self)
 
 
-class AggregateWindows(RelationalOperator):
+@dataclass(frozen=True)
+class AggregateWindows(RelationalOperator[AggregateTypes]):
     """The lowering of :class:`WindowAggregate`."""
 
     states: ClassVar[tuple[StateTable, ...]] = (StateTable("panes", range_column=PANE),)
 
-    def __init__(self, logical: WindowAggregate) -> None:
-        self.logical = logical
-        self._parts = logical.parts
+    logical: WindowAggregate
 
     @override
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        self._parts = self.logical.parts.for_rows(inputs[0])
-        panes = self._partials(self._panes(inputs[0]))
-        self._parts = self._parts.for_partials(panes)
-        return Analysis(self._close(panes, MIN_WATERMARK, MAX_WATERMARK), {"panes": panes}, {"late": inputs[0]})
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:
+        parts = self.logical.parts.for_rows(inputs[0])
+        panes = self._partials(self._panes(inputs[0]), parts)
+        parts = parts.for_partials(panes)
+        output = self._close(panes, parts, MIN_WATERMARK, MAX_WATERMARK)
+        return Analysis(output, {"panes": panes}, {"late": inputs[0]}, facts=parts.types)
 
     @override
-    def run(self, context: StageContext, inputs: Sequence[Rows]) -> Rows:
-        name, window = self.logical.name, self.logical.window
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[AggregateTypes]) -> Rows:
+        name, window, parts = self.logical.name, self.logical.window, self.logical.parts.typed(analysed.facts)
         begin = context.watermark_begin(name)
         state = context.state(name, "panes")
         if inputs[0] is not None:
-            state.append(self._partials(self._on_time(context, self._panes(inputs[0]), begin)))
+            state.append(self._partials(self._on_time(context, self._panes(inputs[0]), begin), parts))
         end = context.watermark_end(name)
         closing = state.read(partial(self._may_close, begin, end)) if end > begin else None
         state.drop(lambda file: file.high is not None and window.expired(file.high, end))
-        state.fold(lambda frame: self._merge_panes(frame, end, context.varying))
-        return None if closing is None else self._close(closing, begin, end, context.varying)
+        state.fold(lambda frame: self._merge_panes(frame, parts, end, context.varying))
+        return None if closing is None else self._close(closing, parts, begin, end, context.varying)
 
     def _panes(self, frame: DataFrame) -> DataFrame:
         window = self.logical.window
@@ -105,27 +107,26 @@ class AggregateWindows(RelationalOperator):
         context.put_out(self.logical.name, "late", lambda: panes.filter(late).drop(PANE))
         return context.count_late(self.logical.name, panes, late).filter(f"NOT ({late})")
 
-    def _partials(self, panes: DataFrame) -> DataFrame:
-        return self._grouped(panes, PANE, update=True)
+    def _partials(self, panes: DataFrame, parts: Decomposition) -> DataFrame:
+        return self._grouped(panes, parts, PANE, update=True)
 
-    def _grouped(self, frame: DataFrame, time: str, *, update: bool) -> DataFrame:
+    def _grouped(self, frame: DataFrame, parts: Decomposition, time: str, *, update: bool) -> DataFrame:
         from pyspark.sql import functions as F
 
-        partials = self._parts.partials
-        values = [F.expr(part.update if update else part.merge).alias(part.column) for part in partials]
+        values = [F.expr(part.update if update else part.merge).alias(part.column) for part in parts.partials]
         return frame.groupBy(*map(quoted, self.logical.keys), time).agg(*values)
 
-    def _merge_panes(self, frame: DataFrame, watermark: int, varying: Varying) -> DataFrame:
+    def _merge_panes(self, frame: DataFrame, parts: Decomposition, watermark: int, varying: Varying) -> DataFrame:
         if MIN_WATERMARK < watermark < MAX_WATERMARK:
             frame = frame.filter(f"{self._last_start()} + {self.logical.window.size}L > {varying(watermark, PANE)}")
-        return self._grouped(frame, PANE, update=False)
+        return self._grouped(frame, parts, PANE, update=False)
 
     def _may_close(self, begin: int, end: int, file: RunFile) -> bool:
         window = self.logical.window
         expired = file.high is not None and window.expired(file.high, begin)
         return not expired and (file.low is None or window.first_end(file.low) <= end)
 
-    def _close(self, panes: DataFrame, begin: int, end: int, varying: Varying = constant) -> DataFrame:
+    def _close(self, panes: DataFrame, parts: Decomposition, begin: int, end: int, varying: Varying = constant) -> DataFrame:
         window, keys = self.logical.window, list(map(quoted, self.logical.keys))
         if window.slide == window.size:
             windows = panes.withColumnRenamed(PANE, "__window")
@@ -133,13 +134,13 @@ class AggregateWindows(RelationalOperator):
             last, slide = self._last_start(), f"{window.slide}L"
             first = f"{last} - ({last} + {window.size - window.pane}L - {PANE}) div {slide} * {slide}"
             spread = f"explode(sequence({first}, {last}, {slide})) AS __window"
-            windows = panes.selectExpr(*keys, *(quoted(part.column) for part in self._parts.partials), spread)
+            windows = panes.selectExpr(*keys, *(quoted(part.column) for part in parts.partials), spread)
         if begin != MIN_WATERMARK:
             windows = windows.filter(f"__window > {varying(begin - window.size, '__window')}")
         if end != MAX_WATERMARK:
             windows = windows.filter(f"__window <= {varying(end - window.size, '__window')}" if end != MIN_WATERMARK else "false")
-        merged = self._grouped(windows, "__window", update=False)
-        finals = [f"{final} AS {quoted(name)}" for name, final in self._parts.finals.items()]
+        merged = self._grouped(windows, parts, "__window", update=False)
+        finals = [f"{final} AS {quoted(name)}" for name, final in parts.finals.items()]
         start, stop = (
             f"timestamp_micros(__window) AS {WINDOW_START}",
             f"timestamp_micros(__window + {window.size}L) AS {WINDOW_END}",

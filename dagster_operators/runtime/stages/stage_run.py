@@ -164,7 +164,8 @@ class StageRun:
         for name in work.stage.operators:
             physical = work.plan.physical[name]
             if isinstance(physical, RelationalOperator):
-                rows[StreamRef(name)] = physical.run(self, [rows[stream] for stream in work.dataflow.nodes[name].inputs])
+                before = [rows[stream] for stream in work.dataflow.nodes[name].inputs]
+                rows[StreamRef(name)] = physical.run(self, before, work.plan.analysed[name])
         return {**rows, **self._sides}
 
     def _run_batch(self, rows: Mapping[StreamRef, Rows]) -> BatchResult:

@@ -14,7 +14,7 @@ from dagster_operators.errors import OperatorsError, StageFailedError
 from dagster_operators.functions.shipping import pickled
 from dagster_operators.graph.key_group import KEY_GROUPS, key_group
 from dagster_operators.graph.ports import MAIN
-from dagster_operators.operators.arrow.apply import BatchOperator, routing_types
+from dagster_operators.operators.arrow.apply import BatchOperator, PortSchemas, routing_types
 from dagster_operators.operators.physical import Rows, quoted
 from dagster_operators.operators.worker_program import Report
 from dagster_operators.runtime.stages.stage_work import StageWork
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from dagster_operators.graph.state_tables import StateTable
     from dagster_operators.operators.worker_program import WorkerProgram
 
 
@@ -111,7 +110,11 @@ class _Chain:
         self._work = work
         self._names = names
         self._operators = [_batch(work.plan.physical[name]) for name in names]
-        self._first = self._operators[0]
+        self._ports: list[PortSchemas] = [work.plan.analysed[name].facts for name in names]
+        self._tables = {
+            name: operator.tables(ports) for name, operator, ports in zip(names, self._operators, self._ports, strict=True)
+        }
+        self._first, self._first_inputs = self._operators[0], self._ports[0].inputs
         self._inputs = inputs
         self._times = times
         self._places = places
@@ -125,18 +128,15 @@ class _Chain:
             for state in operator.states
         }
         self._expired = {
-            (name, table): set(expired_files(self._declared(name)[table], files, times.begin[name]))
+            (name, table): set(expired_files(self._tables[name][table], files, times.begin[name]))
             for (name, table), files in self._before.items()
         }
         self._merges = {
             (name, table): plan_merges(
-                self._declared(name)[table], [file for file in files if file not in self._expired[name, table]]
+                self._tables[name][table], [file for file in files if file not in self._expired[name, table]]
             )
             for (name, table), files in self._before.items()
         }
-
-    def _declared(self, operator: str) -> Mapping[str, StateTable]:
-        return _batch(self._work.plan.physical[operator]).declared
 
     @property
     def has_nothing_to_do(self) -> bool:
@@ -207,24 +207,24 @@ class _Chain:
 
     def _tagged_types(self, *, alone: bool) -> list[tuple[str, str]]:
         if alone:
-            return [(field.name, spark_type(field.type)) for field in self._first.inputs[0]]
-        return [(f"_{index}", _struct(schema)) for index, schema in enumerate(self._first.inputs)]
+            return [(field.name, spark_type(field.type)) for field in self._first_inputs[0]]
+        return [(f"_{index}", _struct(schema)) for index, schema in enumerate(self._first_inputs)]
 
     def _tagged(self, index: int, rows: Rows, keys: Sequence[str], *, alone: bool) -> DataFrame | None:
         if rows is None:
             return None
         n = self._parallelism
-        kinds = routing_types(self._first.logical, self._first.inputs)
+        kinds = routing_types(self._first.logical, self._first_inputs)
         group = key_group([f"CAST({quoted(name)} AS {kind})" for name, kind in zip(keys, kinds, strict=True)])
         subtask = f"CAST({group} * {n} div {KEY_GROUPS} AS INT)" if n > 1 else "0"
         head = [f"{subtask} AS {SUBTASK}", f"{index} AS {PORT}"]
-        names = self._first.inputs[index].names
+        names = self._first_inputs[index].names
         if alone:
             return rows.selectExpr(*head, *map(quoted, names))
         columns = ", ".join(f"{literal(name)}, {quoted(name)}" for name in names)
         others = [
             f"CAST(NULL AS {_struct(schema)}) AS _{other}" if other != index else f"named_struct({columns}) AS _{other}"
-            for other, schema in enumerate(self._first.inputs)
+            for other, schema in enumerate(self._first_inputs)
         ]
         return rows.selectExpr(*head, *others)
 
@@ -235,21 +235,21 @@ class _Chain:
             root=work.coordinator.root.path("").rstrip("/"),
             files=work.coordinator.root.files,
             programs=_Programs(self._operators),
-            members=tuple(map(self._member, self._names, self._operators)),
+            members=tuple(map(self._member, self._names, self._operators, self._ports)),
             edges=chain(self._names, MAIN),
-            entries=tuple(Entry(schema, ((first, index),)) for index, schema in enumerate(self._first.inputs)),
+            entries=tuple(Entry(schema, ((first, index),)) for index, schema in enumerate(self._first_inputs)),
             parallelism=self._parallelism,
             routing=routing,
             cache=work.cache,
         )
 
-    def _member(self, name: str, operator: BatchOperator) -> ProgramTask:
-        tables = operator.declared
+    def _member(self, name: str, operator: BatchOperator, ports: PortSchemas) -> ProgramTask:
+        tables = self._tables[name]
         return ProgramTask(
             name=name,
             keys=operator.logical.keys[0],
-            inputs=len(operator.inputs),
-            ports=operator.ports,
+            inputs=len(ports.inputs),
+            ports=ports.outputs,
             places=self._places[name],
             tables=tables,
             state_files={table: self._before[name, table] for table in tables},

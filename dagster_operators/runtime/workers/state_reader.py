@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.functions.shipping import pickled
-from dagster_operators.operators.arrow.apply import BatchOperator
+from dagster_operators.graph.state_tables import StateTable
+from dagster_operators.operators.arrow.apply import Apply
 from dagster_operators.state.state_file import StateFile
 from dagster_operators.transactions.manifest import FileEntry
 
@@ -23,7 +24,8 @@ class StateReader:
     Attributes:
         operator: The operator's name.
         table: The state table.
-        physical: The operator, analysed.
+        declared: What was declared of it.
+        logical: The operator.
         entries: The table's files.
         root: The storage root's path, as ``files`` takes it.
         files: The file system.
@@ -34,7 +36,8 @@ class StateReader:
 
     operator: str
     table: str
-    physical: BatchOperator
+    declared: StateTable
+    logical: Apply
     entries: Sequence[FileEntry]
     root: str
     files: Any
@@ -44,7 +47,7 @@ class StateReader:
 
     def rows(self, session: SparkSession, parallelism: int) -> DataFrame:
         """The rows as a DataFrame of the declared columns."""
-        declared = self.physical.declared[self.table]
+        declared = self.declared
         task = {
             "tables": {self.table: declared},
             "files": {self.table: [StateFile.of(entry.path, entry.rows, entry.size) for entry in self.entries]},
@@ -56,9 +59,9 @@ class StateReader:
             "watermark": self.watermark,
             "operator": self.operator,
             "cache": self.cache,
-            "stream_key": self.physical.logical.keys[0],
+            "stream_key": self.logical.keys[0],
         }
-        payload = pickled(task, type(self.physical.logical.arrow).__module__, self.operator)
+        payload = pickled(task, type(self.logical.arrow).__module__, self.operator)
         table = self.table
 
         def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -85,9 +85,6 @@ class LogicalOperator(ABC):
     """What the catalog and plans call operators of the class; no other class has it."""
     label: ClassVar[str] = ""
     """What explain, fresh names and fingerprints call it: the kind, unless stored state knows it by another name."""
-    stateful: ClassVar[bool] = False
-    batch: ClassVar[bool] = False
-    """Whether it lowers to a batch operator, which runs in Python workers over Arrow batches, behind a shuffle by its keys."""
     row_wise: ClassVar[bool] = False
     """Whether each output row is made of one input row, and of nothing else."""
     repeatable: ClassVar[bool] = True
@@ -131,14 +128,6 @@ class LogicalOperator(ABC):
             SchemaError: The inputs do not fit.
         """
         return {MAIN: self.output(inputs), **self.side_outputs(inputs)}
-
-    def chains_after(self, before: LogicalOperator) -> bool:
-        """Whether it may share a stage with the operator before it, whatever the user wants."""
-        return not before.batch
-
-    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:  # noqa: ARG002
-        """Whether it remembers anything between epochs, for inputs of these types."""
-        return self.stateful
 
     @abstractmethod
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
@@ -219,8 +208,6 @@ class LogicalOperator(ABC):
         """What is known of it beside its settings."""
         repeats = self.repeatable and not contents_of(self.sql()) and all(map(is_repeatable, self.sql()))
         has = {
-            Trait.STATEFUL: self.stateful,
-            Trait.IN_WORKERS: self.batch,
             Trait.ROW_WISE: self.row_wise,
             Trait.REPEATABLE: repeats,
             Trait.HOLDS_TIME: self.holds_time,

@@ -8,12 +8,6 @@ from enum import StrEnum
 class Trait(StrEnum):
     """A property of an operator that does not depend on its input's rows."""
 
-    STATEFUL = "stateful"
-    """It remembers something between epochs."""
-
-    IN_WORKERS = "in workers"
-    """It runs in Python workers over Arrow batches."""
-
     ROW_WISE = "row-wise"
     """Each output row is made of one input row, and of nothing else."""
 

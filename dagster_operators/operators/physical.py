@@ -13,9 +13,11 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias
 
 from typing_extensions import TypeVar, override
+
+from dagster_operators.graph.exchange import Exchange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -204,6 +206,17 @@ class PhysicalOperator(ABC, Generic[Facts]):
     """What a logical operator lowers to: a frozen value, equal for equal work."""
 
     states: ClassVar[tuple[StateTable, ...]] = ()
+    in_workers: ClassVar[bool] = False
+    """Whether it is of the batch kind: Python in the engine's workers, behind the driver's own exchange."""
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether a stage may have one such operator only: by default one that keeps state."""
+        return bool(self.states)
+
+    def chains_after(self, before: PhysicalOperator[Any]) -> bool:
+        """Whether it may share a stage with the operator before it; what comes out of workers is in files."""
+        return not before.in_workers
 
     @abstractmethod
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[Facts]:
@@ -244,3 +257,40 @@ class Stateless(RelationalOperator):
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
         return None if inputs[0] is None else self.rows(inputs[0])
+
+
+@dataclass(frozen=True)
+class HandOn(Stateless):
+    """Hands its rows on: what is left of a logical operator that lowers to nothing."""
+
+    @override
+    def rows(self, frame: DataFrame) -> DataFrame:
+        return frame
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several physical operators that do the work of one logical operator.
+
+    Attributes:
+        name: Unique among the parts.
+        operator: What does the work.
+        inputs: What it reads: an input of the logical operator by its number, or another part by its name.
+        exchanges: Which rows of another part must meet, by that part's name; by default they stay where they are.
+    """
+
+    name: str
+    operator: PhysicalOperator[Any]
+    inputs: tuple[int | str, ...]
+    exchanges: Mapping[str, Exchange] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Several physical operators for one logical operator, such as the two halves of a join or of an aggregate.
+
+    Attributes:
+        parts: In topological order; the last one puts out the logical operator's rows.
+    """
+
+    parts: tuple[Part, ...]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import OperatorsError, SchemaError
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow, Node, Table
-from dagster_operators.operators.physical import Analysis, Facts, PhysicalOperator
+from dagster_operators.operators.physical import Analysis
+from dagster_operators.planner.physical_plan import PhysicalNode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,29 +19,31 @@ if TYPE_CHECKING:
 _SHOWN = 500
 
 
-def analyse(dataflow: Dataflow, node: Node, operator: PhysicalOperator[Facts], inputs: Sequence[DataFrame]) -> Analysis[Facts]:
+def analyse(dataflow: Dataflow, node: PhysicalNode, inputs: Sequence[DataFrame]) -> Analysis[Any]:
     """The output and state of an operator for empty inputs.
 
     Raises:
         SchemaError: The operator does not fit its inputs; lists the columns there are.
     """
     try:
-        analysis = operator.analyse(inputs)
+        analysis = node.operator.analyse(inputs)
         for frame in (analysis.output, *analysis.states.values()):
             frame.schema  # noqa: B018  - asking for the schema is what makes a lazy engine analyse
     except OperatorsError as error:
-        raise error.at(pipeline=dataflow.name, operator=node.name) from error
+        raise error.at(pipeline=dataflow.name, operator=node.logical) from error
     except Exception as error:
         if not _is_about_the_query(error):
             raise
+        logical = dataflow.nodes[node.logical].operator
         raise SchemaError(
-            f"{node.operator.label} {json.dumps(node.operator.config(), default=str)} does not fit its input: {_reason(error)}",
+            f"{logical.label} {json.dumps(logical.config(), default=str)} does not fit its input: {_reason(error)}",
             pipeline=dataflow.name,
-            operator=node.name,
+            operator=node.logical,
             remedy=f"the columns are: {'; '.join(map(_columns, inputs))}",
         ) from error
-    _check_names(dataflow, node, analysis.output)
-    _check_time(dataflow, node, analysis.output)
+    _check_names(dataflow, node.logical, analysis.output)
+    if node.name == node.logical:
+        _check_time(dataflow, dataflow.nodes[node.logical], analysis.output)
     return analysis
 
 
@@ -84,14 +87,14 @@ def _columns(frame: DataFrame) -> str:
     return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields)
 
 
-def _check_names(dataflow: Dataflow, node: Node, output: DataFrame) -> None:
+def _check_names(dataflow: Dataflow, operator: str, output: DataFrame) -> None:
     counts = Counter(column.lower() for column in output.columns)
     for column in output.columns:
         if counts[column.lower()] > 1:
             raise SchemaError(
                 f"the output has column {column!r} more than once",
                 pipeline=dataflow.name,
-                operator=node.name,
+                operator=operator,
                 column=column,
                 remedy="rename one of them; case does not matter",
             )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from dagster_operators.graph.dataflow import Dataflow, Node
-from dagster_operators.operators.physical import PhysicalOperator
 from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.planner.lineage import column_lineage
-from dagster_operators.planner.plan import kept_in, lower
-from dagster_operators.planner.stages import Stage, cut_stages
+from dagster_operators.planner.lowering import lower
+from dagster_operators.planner.physical_plan import PhysicalPlan
+from dagster_operators.planner.plan import kept_in
+from dagster_operators.planner.stages import Stage, cut
 from dagster_operators.time.watermark import format_duration
 
 
@@ -21,8 +21,8 @@ def explain(dataflow: Dataflow) -> str:
     Raises:
         PipelineError: The pipeline has no table.
     """
-    stages = cut_stages(dataflow)
     physical = lower(dataflow)
+    stages = cut(physical)
     lines = [f"pipeline {dataflow.name}: {len(stages)} stages, {len(dataflow.tables)} tables"]
     kept = kept_in(stages, physical)
     for stage in stages:
@@ -35,33 +35,26 @@ def explain(dataflow: Dataflow) -> str:
     return "\n".join(lines)
 
 
-def _stage(
-    dataflow: Dataflow, stage: Stage, physical: Mapping[str, PhysicalOperator[Any]], kept: Mapping[str, str]
-) -> Iterator[str]:
+def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan, kept: Mapping[str, str]) -> Iterator[str]:
     yield f"stage {stage.name}" + (f" (reads {', '.join(stage.upstream)})" if stage.upstream else "")
-    yield f"  chain: {' -> '.join(stage.operators)}"
-    for name in stage.operators:
-        node = dataflow.nodes[name]
-        yield f"  {name}: {_operator(node)}"
-        for state in physical[name].states if name in physical else ():
+    yield f"  chain: {' -> '.join(stage.nodes)}"
+    for name in stage.nodes:
+        node = physical.nodes[name]
+        part = "" if name == node.logical else f"part of {node.logical}: "
+        yield f"  {name}: {part}{_operator(dataflow.nodes[node.logical])}"
+        for state in node.operator.states:
             where = f"its state is {kept[name]}" if name in kept else f"state table state/{name}.{state.name}"
-            yield f"    shuffle by {', '.join(_keys(node)) or 'nothing (one group)'}; {where}"
+            yield f"    {' and '.join(dict.fromkeys(str(edge.exchange) for edge in node.inputs))}; {where}"
     for output in stage.outputs:
-        kind = dataflow.type_of(output.ref)
         if output.table is None:
             yield f"  writes stream {output.name}, kept until the epoch is complete"
         else:
-            yield f"  writes table {output.name} ({kind.changes})"
+            yield f"  writes table {output.name} ({dataflow.type_of(output.ref).changes})"
             for name, check in output.table.checks.items():
                 yield f"    check {name}: {check.expression}{'' if check.blocking else ' (reports only)'}"
         for sink in dataflow.sinks_of(output.ref):
             settings = ", ".join(f"{name} {value}" for name, value in sink.config.items() if value is not None)
             yield f"    its rows go to sink {sink.name} ({settings})"
-
-
-def _keys(node: Node) -> list[str]:
-    keys = node.operator.config().get("keys", [])
-    return list(keys) + (["window"] if "window" in node.operator.config() else [])
 
 
 def _operator(node: Node) -> str:

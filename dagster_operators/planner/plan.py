@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.catalog.loading import catalog
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.physical import Analysed, PhysicalOperator, RelationalOperator, empty
+from dagster_operators.operators.physical import Analysed, RelationalOperator, empty
 from dagster_operators.planner.analysis import analyse, analyse_checks
-from dagster_operators.planner.stages import Stage, cut_stages
+from dagster_operators.planner.lowering import lower
+from dagster_operators.planner.physical_plan import PhysicalPlan
+from dagster_operators.planner.stages import Stage, cut
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +34,7 @@ class Plan:
     Attributes:
         pipeline: The pipeline's name.
         stages: In topological order.
-        physical: What each logical operator lowers to.
+        physical: The physical operators.
         analysed: What the engine's analysis of each of them gave; what it is handed when it runs.
         schemas: The schema of each stream, as Spark's StructType JSON.
         states: The schema of each state table, by ``operator.table``.
@@ -44,7 +45,7 @@ class Plan:
 
     pipeline: str
     stages: tuple[Stage, ...]
-    physical: Mapping[str, PhysicalOperator[Any]]
+    physical: PhysicalPlan
     analysed: Mapping[str, Analysed[Any]]
     schemas: Mapping[StreamRef, str]
     states: Mapping[str, str]
@@ -63,13 +64,7 @@ class Plan:
         return next(stage for stage in self.stages if stage.name == name)
 
 
-def lower(dataflow: Dataflow) -> dict[str, PhysicalOperator[Any]]:
-    """The physical operator of each logical one: what the first of its lowering rules gives."""
-    lowered = {node.name: next(iter(catalog().lower(node.operator, dataflow.input_types(node)).values())) for node in dataflow}
-    return {name: operator for name, operator in lowered.items() if isinstance(operator, PhysicalOperator)}
-
-
-def kept_in(stages: Iterable[Stage], physical: Mapping[str, PhysicalOperator[Any]]) -> dict[str, str]:
+def kept_in(stages: Iterable[Stage], physical: PhysicalPlan) -> dict[str, str]:
     """The operators whose state is the table that their rows go to, and that dataset."""
     return {
         output.ref.operator: output.dataset
@@ -77,7 +72,7 @@ def kept_in(stages: Iterable[Stage], physical: Mapping[str, PhysicalOperator[Any
         for output in stage.outputs
         if output.table
         and output.ref.is_main
-        and isinstance(found := physical.get(output.ref.operator), RelationalOperator)
+        and isinstance(found := physical.nodes[output.ref.operator].operator, RelationalOperator)
         and found.output_is_state
     }
 
@@ -93,28 +88,25 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     Raises:
         SchemaError: An operator does not fit its input; names the operator and lists the columns there are.
     """
-    stages = cut_stages(dataflow)
-    used = {name for stage in stages for name in stage.operators}
-    physical = {name: operator for name, operator in lower(dataflow).items() if name in used}
+    physical = lower(dataflow)
+    stages = cut(physical)
     kept = kept_in(stages, physical)
     frames: dict[StreamRef, DataFrame] = {}
     analysed: dict[str, Analysed[Any]] = {}
     states: dict[str, str] = {}
-    for node in dataflow:
-        if node.name not in used:
-            continue
-        before = [frames[stream] for stream in node.inputs]
+    for node in physical:
+        before = [frames[edge.stream] for edge in node.inputs]
         given = [empty(session, inputs[node.name])] if node.name in inputs else []
-        analysis = analyse(dataflow, node, physical[node.name], [*before, *given])
+        analysis = analyse(dataflow, node, [*before, *given])
         found = analysed[node.name] = analysis.as_data()
         frames[StreamRef(node.name)] = empty(session, found.output)
-        frames |= {stream: analysis.sides[stream.port] for stream in dataflow.side_streams if stream.operator == node.name}
+        frames |= {stream: analysis.sides[stream.port] for stream in physical.side_streams.get(node.name, ())}
         if node.name not in kept:
             states.update({f"{node.name}.{table}": schema for table, schema in found.states.items()})
     for table in dataflow.tables.values():
         analyse_checks(dataflow, table, frames[table.stream])
     kinds = {
-        kind: tuple(node.name for node in dataflow if node.name in used and node.operator.kind == kind)
+        kind: tuple(name for stage in stages for name in stage.operators if dataflow.nodes[name].operator.kind == kind)
         for kind in ("source", "lookup")
     }
     schemas = {stream: frame.schema.json() for stream, frame in frames.items()}

@@ -1,10 +1,10 @@
-"""Cutting a dataflow into stages.
+"""Cutting a physical plan into stages.
 
 An operator joins the stage of the operator before it when that operator's main output has no other consumer and goes to no table
-or sink, neither asks for a new stage, and the stage does not get a second stateful operator; batch operators follow each other in
-one stage when they have the same key. So a stage is a tree of operators with one main output, and perhaps streams of other ports
-beside it, and every stream that is read twice is computed once. (The rule is Arroyo's and Flink's chaining rule; a union may
-chain too, since a stage here is one Spark job and not one task.)
+or sink, neither asks for a new stage, and the stage does not get a second operator with state; batch operators follow each other
+in one stage when they have the same key. So a stage is a tree of operators with one main output, and perhaps streams of other
+ports beside it, and every stream that is read twice is computed once. (The rule is Arroyo's and Flink's chaining rule; a union
+may chain too, since a stage here is one Spark job and not one task.)
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dagster_operators.errors import PipelineError
-from dagster_operators.graph.dataflow import Check, Dataflow, Node, Table
+from dagster_operators.graph.dataflow import Check, Dataflow, Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.user_functions import contents_of
+from dagster_operators.planner.lowering import lower
+from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Stage:
 
     Attributes:
         name: The table it writes, or the operator it ends with.
-        operators: The names of its operators, in topological order.
+        operators: The names of the logical operators that it does the work of, in topological order.
+        nodes: The names of its physical operators, in topological order.
         inputs: The streams of other stages that it reads.
         upstream: The stages of those streams.
         outputs: What it writes, the main output of its last operator first.
@@ -59,6 +62,7 @@ class Stage:
 
     name: str
     operators: tuple[str, ...]
+    nodes: tuple[str, ...]
     inputs: tuple[StreamRef, ...]
     upstream: tuple[str, ...]
     outputs: tuple[Output, ...]
@@ -80,97 +84,102 @@ class Stage:
 
 
 def cut_stages(dataflow: Dataflow) -> tuple[Stage, ...]:
-    """The stages of a dataflow in topological order; operators that lead to no table are left out.
+    """The stages of a dataflow in topological order; operators that lead to no table or sink are left out.
 
     Raises:
         PipelineError: The pipeline has no table.
     """
-    if not dataflow.tables:
-        raise PipelineError("the pipeline writes no table", pipeline=dataflow.name, remedy="end a stream with to_table(...)")
-    return tuple(_Cut(dataflow).stages())
+    return cut(lower(dataflow))
+
+
+def cut(plan: PhysicalPlan) -> tuple[Stage, ...]:
+    """The stages of a physical plan, in topological order.
+
+    Raises:
+        PipelineError: The pipeline has no table.
+    """
+    if not plan.tables:
+        raise PipelineError("the pipeline writes no table", pipeline=plan.pipeline, remedy="end a stream with to_table(...)")
+    return tuple(_Cut(plan).stages())
+
+
+@dataclass
+class _Group:
+    """The nodes of a stage to be.
+
+    Attributes:
+        members: Their names.
+        exclusive: Whether one of them is the only one of its kind that a stage may have.
+    """
+
+    members: list[str]
+    exclusive: bool
 
 
 class _Cut:
-    """One dataflow on its way into stages."""
+    """One plan on its way into stages."""
 
-    def __init__(self, dataflow: Dataflow) -> None:
-        self._dataflow = dataflow
-        self._needed = _needed(dataflow)
-        self._operators = {stream.operator for stream in self._needed}
-        self._group: dict[str, tuple[str, ...]] = {}
+    def __init__(self, plan: PhysicalPlan) -> None:
+        self._plan = plan
+        self._place = {name: place for place, name in enumerate(plan.nodes)}
+        self._group: dict[str, _Group] = {}
 
     def stages(self) -> Iterator[Stage]:
-        for node in self._dataflow:
-            if node.name in self._operators:
-                self._place(node)
+        for node in self._plan:
+            self._join(node)
+        groups = {id(group): group for group in self._group.values()}.values()
+        for group in groups:
+            group.members.sort(key=self._place.__getitem__)
         # By their last operators: the first one of a stage may come before what a later one reads of another stage.
-        finished = {members[-1]: members for members in self._group.values()}
-        for name in self._dataflow.nodes:
-            if name in finished:
-                yield self._stage(finished[name])
+        for group in sorted(groups, key=lambda group: self._place[group.members[-1]]):
+            yield self._stage(tuple(group.members))
 
-    def _place(self, node: Node) -> None:
-        members: tuple[str, ...] = (node.name,)
-        for stream in dict.fromkeys(node.inputs):
-            before = self._group[stream.operator]
-            if self._chains(node, stream) and not self._two_states(node, before, members):
-                members = (*before, *members)
-        ordered = tuple(other for other in self._dataflow.nodes if other in members)
-        self._group.update(dict.fromkeys(ordered, ordered))
+    def _join(self, node: PhysicalNode) -> None:
+        """Put a node into one stage with each node before it that it may share a stage with."""
+        own = self._group[node.name] = _Group([node.name], node.operator.exclusive)
+        for stream in dict.fromkeys(edge.stream for edge in node.inputs):
+            before, last = self._group[stream.operator], self._plan.nodes[stream.operator].operator
+            both_in_workers = node.operator.in_workers and last.in_workers
+            if self._chains(node, stream) and (both_in_workers or not (own.exclusive and before.exclusive)):
+                own = self._unite(before, own)
 
-    def _chains(self, node: Node, stream: StreamRef) -> bool:
-        consumers = [other for other in self._dataflow.consumers(stream) if other.name in self._operators]
-        alone = len(consumers) == 1 and node.inputs.count(stream) == 1 and stream.is_main
-        fits = node.operator.chains_after(self._dataflow.nodes[stream.operator].operator)
-        return node.operator.chain and alone and fits and not self._dataflow.ends_at(stream)
+    def _unite(self, first: _Group, second: _Group) -> _Group:
+        large, small = (first, second) if len(first.members) >= len(second.members) else (second, first)
+        large.members += small.members
+        large.exclusive = large.exclusive or small.exclusive
+        self._group.update(dict.fromkeys(small.members, large))
+        return large
 
-    def _two_states(self, node: Node, before: tuple[str, ...], members: tuple[str, ...]) -> bool:
-        """Whether the stage would keep two states."""
-        if node.operator.batch and self._dataflow.nodes[before[-1]].operator.batch:
-            return False
-        return self._stateful(members) and self._stateful(before)
-
-    def _stateful(self, names: tuple[str, ...]) -> bool:
-        nodes = [self._dataflow.nodes[name] for name in names]
-        return any(node.operator.keeps_state(self._dataflow.input_types(node)) for node in nodes)
-
-    def _written(self, members: tuple[str, ...]) -> Iterator[StreamRef]:
-        """The streams that a stage writes: the main output of its last operator, and other ports that somebody asked for."""
-        yield StreamRef(members[-1])
-        yield from (stream for stream in self._dataflow.side_streams if stream.operator in members and stream in self._needed)
-
-    def _name(self, stream: StreamRef) -> str:
-        table = self._dataflow.table_of(stream)
-        if table:
-            return table.name
-        name, taken = self._dataflow.name_of(stream), {name.lower() for name in self._dataflow.tables}
-        return name if name.lower() not in taken else f"{name}_stream"
+    def _chains(self, node: PhysicalNode, stream: StreamRef) -> bool:
+        alone = len(self._plan.consumers[stream]) == 1 and stream.is_main and not self._plan.ends_at(stream)
+        return node.chain and alone and node.operator.chains_after(self._plan.nodes[stream.operator].operator)
 
     def _stage(self, members: tuple[str, ...]) -> Stage:
-        dataflow = self._dataflow
-        inputs = [dataflow.nodes[name].inputs for name in members]
-        outside = tuple(dict.fromkeys(stream for streams in inputs for stream in streams if stream.operator not in members))
-        upstream = tuple(dict.fromkeys(self._name(StreamRef(self._group[stream.operator][-1])) for stream in outside))
-        outputs = tuple(Output(stream, self._name(stream), dataflow.table_of(stream)) for stream in self._written(members))
-        parts = [dataflow.nodes[name].operator.fingerprint() for name in members]
+        plan, own = self._plan, set(members)
+        nodes = [plan.nodes[name] for name in members]
+        inputs = [[edge.stream for edge in node.inputs] for node in nodes]
+        outside = tuple(dict.fromkeys(stream for streams in inputs for stream in streams if stream.operator not in own))
+        upstream = tuple(dict.fromkeys(self._name(self._group[stream.operator]) for stream in outside))
+        written = (StreamRef(members[-1]), *(stream for name in members for stream in plan.side_streams.get(name, ())))
+        outputs = tuple(Output(stream, plan.name_of(stream), plan.tables.get(stream)) for stream in written)
         tables = [(output.name, sorted(map(_check, output.table.checks.items()))) for output in outputs if output.table]
-        sinks = [(sink.name, str(output.ref), sink.config) for output in outputs for sink in dataflow.sinks_of(output.ref)]
-        written = [(str(output.ref), output.name) for output in outputs]
-        text = repr((members, parts, [[str(stream) for stream in streams] for streams in inputs], written, tables, sinks))
-        fingerprint = hashlib.sha256(text.encode()).hexdigest()[:16]
-        return Stage(outputs[0].name, members, outside, upstream, outputs, fingerprint)
+        sinks = [(sink.name, str(output.ref), sink.config) for output in outputs for sink in plan.sinks.get(output.ref, ())]
+        streams = [(str(output.ref), output.name) for output in outputs]
+        text = repr((
+            members, [node.fingerprint for node in nodes], [list(map(str, refs)) for refs in inputs], streams, tables, sinks
+        ))  # fmt: skip
+        return Stage(
+            name=outputs[0].name,
+            operators=tuple(dict.fromkeys(node.logical for node in nodes)),
+            nodes=members,
+            inputs=outside,
+            upstream=upstream,
+            outputs=outputs,
+            fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
+        )
 
-
-def _needed(dataflow: Dataflow) -> set[StreamRef]:
-    """The streams that lead to a table or a sink."""
-    needed: set[StreamRef] = set()
-    waiting = [table.stream for table in dataflow.tables.values()] + [sink.stream for sink in dataflow.sinks.values()]
-    while waiting:
-        stream = waiting.pop()
-        if stream not in needed:
-            needed.add(stream)
-            waiting.extend(dataflow.nodes[stream.operator].inputs)
-    return needed
+    def _name(self, group: _Group) -> str:
+        return self._plan.name_of(StreamRef(group.members[-1]))
 
 
 def _check(item: tuple[str, Check]) -> tuple[object, ...]:

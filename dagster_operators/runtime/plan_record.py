@@ -41,7 +41,7 @@ def plan_record(made: Plan, dataflow: Dataflow, schemas: Mapping[str, str]) -> P
 
 def _datasets(made: Plan, dataflow: Dataflow) -> Iterator[tuple[str, DatasetRecord]]:
     for stage in made.stages:
-        for name in stage.operators:
+        for name in stage.nodes:
             yield from _states(made, dataflow, name)
         for output in stage.outputs:
             if output.table is not None:
@@ -74,9 +74,10 @@ def _rejects(dataflow: Dataflow, source: str) -> tuple[str, DatasetRecord]:
 
 
 def _states(made: Plan, dataflow: Dataflow, name: str) -> Iterator[tuple[str, DatasetRecord]]:
-    physical, operator = made.physical.get(name), dataflow.nodes[name].operator
-    for state in physical.states if physical and name not in made.kept_in else ():
-        meaning = _meaning(dataflow, name)
+    node = made.physical.nodes[name]
+    physical, operator = node.operator, dataflow.nodes[node.logical].operator
+    for state in physical.states if name not in made.kept_in else ():
+        meaning = _meaning(dataflow, node.logical)
         if evolves := isinstance(physical, BatchOperator):  # its code may change; its state knows what fits
             declared = physical.tables(made.analysed[name].facts)[state.name]
             keys = list(physical.logical.keys[0])  # rows lie where the stream's key puts them

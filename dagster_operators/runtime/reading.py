@@ -51,7 +51,7 @@ class Reading:
                 operator=operator,
                 remedy=f"its state is {kept}: read that" if kept else f"there are: {', '.join(made.states)}",
             )
-        physical = made.physical[operator]
+        physical = made.physical.nodes[operator].operator
         version = complete.versions.get(dataset, 0)
         if not isinstance(physical, BatchOperator):
             return self.read(dataset, version)

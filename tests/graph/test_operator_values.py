@@ -25,9 +25,10 @@ from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.joins.window_join import WindowJoin
 from dagster_operators.operators.relational.changelog import AsChanges, Latest
 from dagster_operators.operators.relational.deduplicate import DeduplicateFirst, DeduplicateLast
+from dagster_operators.operators.relational.filter import Filter
 from dagster_operators.operators.relational.flat_map import FlatMap
 from dagster_operators.operators.relational.map_async import MapAsync
-from dagster_operators.operators.relational.projection import Drop, Filter, Rename, Select, WithColumns
+from dagster_operators.operators.relational.projection import Drop, Rename, Select, WithColumns
 from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.operators.relational.top_per_key import TopPerKey
 from dagster_operators.operators.relational.transform import Transform
@@ -177,7 +178,7 @@ def test_signatures_tell_what_gives_other_rows_and_nothing_else():
 def test_traits():
     assert Filter(name="a", condition="v > 1").traits == {Trait.ROW_WISE, Trait.REPEATABLE}
     assert Filter(name="a", condition="v > rand()").traits == {Trait.ROW_WISE}
-    assert Apply(name="a", arrow=Counting(), keys=(("k",),)).traits == {Trait.STATEFUL, Trait.IN_WORKERS}
+    assert Apply(name="a", arrow=Counting(), keys=(("k",),)).traits == set()
     assert Trait.REPEATABLE not in Transform(name="a", function=doubled).traits
 
 

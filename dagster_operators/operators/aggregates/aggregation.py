@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 from typing_extensions import override
 
@@ -26,7 +25,6 @@ class Aggregation(LogicalOperator):
         aggregates: Output column and Spark SQL aggregate.
     """
 
-    stateful: ClassVar[bool] = True
     keys: tuple[str, ...]
     event_time: str | None
     aggregates: tuple[tuple[str, str], ...]

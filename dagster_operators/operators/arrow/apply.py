@@ -46,7 +46,6 @@ class Apply(LogicalOperator):
 
     kind: ClassVar[str] = "apply"
     repeatable: ClassVar[bool] = False
-    batch: ClassVar[bool] = True
     arrow: ArrowOperator
     keys: tuple[tuple[str, ...], ...]
 
@@ -91,11 +90,6 @@ class Apply(LogicalOperator):
                 raise PipelineError(
                     f"{table!r} is no name for a state table", operator=self.name, remedy="use letters, digits, _ between"
                 )
-
-    @property
-    def stateful(self) -> bool:  # type: ignore[override]
-        """Whether its rows are shuffled, so that a stage has one such operator at most."""
-        return bool(self.keys[0]) or self.single
 
     @property
     def single(self) -> bool:
@@ -164,14 +158,6 @@ class Apply(LogicalOperator):
         return {**types, LATE: replace(inputs[0], settled=False), REJECTS: StreamType(("record", "reason"))}
 
     @override
-    def chains_after(self, before: LogicalOperator) -> bool:
-        if not before.batch:
-            return True
-        if not isinstance(before, Apply) or before.holds_time:  # held times count for all subtasks, so they go by the manifest
-            return False
-        return before.keys[0] == self.keys[0] and before.single == self.single and len(self.keys) == 1
-
-    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         everything = frozenset((index, column) for index, stream in enumerate(inputs) for column in stream.columns or ())
         same = {
@@ -207,7 +193,23 @@ class BatchOperator(PhysicalOperator[PortSchemas]):
         logical: What it was lowered from.
     """
 
+    in_workers: ClassVar[bool] = True
     logical: Apply
+
+    @property
+    @override
+    def exclusive(self) -> bool:
+        """Whether its rows are brought together by key, or in one place."""
+        return bool(self.logical.keys[0]) or self.logical.single
+
+    @override
+    def chains_after(self, before: PhysicalOperator[Any]) -> bool:
+        if not before.in_workers:
+            return True
+        if not isinstance(before, BatchOperator) or before.logical.holds_time:
+            return False  # held times count for all subtasks, so they go by the manifest
+        own, other = self.logical, before.logical
+        return other.keys[0] == own.keys[0] and other.single == own.single and len(own.keys) == 1
 
     @property
     def states(self) -> tuple[StateTable, ...]:  # type: ignore[override]

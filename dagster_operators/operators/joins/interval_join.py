@@ -83,7 +83,6 @@ class IntervalJoin(LogicalOperator):
     """
 
     kind: ClassVar[str] = "interval_join"
-    stateful: ClassVar[bool] = True
     keys: tuple[str, ...]
     right_keys: tuple[str, ...]
     event_times: tuple[str, str]

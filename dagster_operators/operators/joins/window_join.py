@@ -64,7 +64,6 @@ class WindowJoin(LogicalOperator):
     """
 
     kind: ClassVar[str] = "window_join"
-    stateful: ClassVar[bool] = True
     keys: tuple[str, ...]
     right_keys: tuple[str, ...]
     window: Window | InputWindow

@@ -51,7 +51,6 @@ class DeduplicateFirst(LogicalOperator):
 
     kind: ClassVar[str] = "deduplicate_first"
     label: ClassVar[str] = "deduplicate"
-    stateful: ClassVar[bool] = True
     keys: tuple[str, ...]
     event_time: str | None
     within: int | None = None
@@ -101,7 +100,6 @@ class DeduplicateLast(LogicalOperator):
 
     kind: ClassVar[str] = "deduplicate_last"
     label: ClassVar[str] = "deduplicate"
-    stateful: ClassVar[bool] = True
     keys: tuple[str, ...]
     event_time: str | None
 

@@ -48,7 +48,7 @@ class FlatMap(LogicalOperator):
 
     @override
     def sql(self) -> tuple[str, ...]:
-        return (self._parsed[0],)
+        return (self.parsed[0],)
 
     @override
     def config(self) -> dict[str, Any]:

@@ -41,7 +41,6 @@ class TopPerKey(LogicalOperator):
     """
 
     kind: ClassVar[str] = "top_per_key"
-    stateful: ClassVar[bool] = True
     keys: tuple[str, ...]
     n: int
     by: tuple[str, ...]

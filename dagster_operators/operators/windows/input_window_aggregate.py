@@ -50,10 +50,9 @@ class InputWindowAggregate(AggregateOverWindows):
     @override
     def lower(self, inputs: Sequence[StreamType]) -> AggregateInputWindows:
         """Two jobs: partial results per window into the state, then the merge of what closes; one if windows come whole."""
-        return AggregateInputWindows(self) if self.keeps_state(inputs) else AggregateWholeWindows(self)
+        return AggregateInputWindows(self) if self._keeps_state(inputs) else AggregateWholeWindows(self)
 
-    @override
-    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:
+    def _keeps_state(self, inputs: Sequence[StreamType]) -> bool:
         return not inputs[0].settled
 
 

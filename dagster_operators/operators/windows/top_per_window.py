@@ -48,7 +48,6 @@ class TopPerWindow(LogicalOperator):
     """
 
     kind: ClassVar[str] = "top_per_window"
-    stateful: ClassVar[bool] = True
     keys: tuple[str, ...]
     window: Window | InputWindow
     event_time: str
@@ -120,10 +119,9 @@ class TopPerWindow(LogicalOperator):
     @override
     def lower(self, inputs: Sequence[StreamType]) -> FirstRowsOfWindows:
         """Two jobs: the first new rows per pane into the state, then the merge of what closes; one if windows come whole."""
-        return FirstRowsOfWindows(self) if self.keeps_state(inputs) else FirstRowsOfWholeWindows(self)
+        return FirstRowsOfWindows(self) if self._keeps_state(inputs) else FirstRowsOfWholeWindows(self)
 
-    @override
-    def keeps_state(self, inputs: Sequence[StreamType]) -> bool:
+    def _keeps_state(self, inputs: Sequence[StreamType]) -> bool:
         return not (isinstance(self.window, InputWindow) and inputs[0].settled)
 
 

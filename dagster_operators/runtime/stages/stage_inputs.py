@@ -77,11 +77,14 @@ class StageInputs:
 
     def watermark_begin(self, operator: str) -> int:
         """The watermark of an operator's input when the epoch began."""
-        return input_watermark(self._work.dataflow, operator, at_beginning(self._work.attempt.handle.watermarks))
+        return input_watermark(self._work.dataflow, self._logical(operator), at_beginning(self._work.attempt.handle.watermarks))
 
     def watermark_end(self, operator: str) -> int:
         """The watermark of an operator's input at the end of the epoch."""
-        return input_watermark(self._work.dataflow, operator, self._end_of_source)
+        return input_watermark(self._work.dataflow, self._logical(operator), self._end_of_source)
+
+    def _logical(self, operator: str) -> str:
+        return self._work.plan.physical.nodes[operator].logical
 
     def watermarks(self) -> dict[str, int]:
         """The watermark at the end of the epoch of each source that the stage reads, directly or through other stages."""

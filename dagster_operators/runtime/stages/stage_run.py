@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.errors import OperatorsError, StageFailedError, StorageError
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.arrow.apply import BatchOperator
 from dagster_operators.operators.physical import RelationalOperator, Rows, constant
 from dagster_operators.runtime.event_time import at_beginning
 from dagster_operators.runtime.stages.current_rows import CurrentRows
@@ -54,7 +53,7 @@ class StageRun:
         self._sides: dict[StreamRef, DataFrame] = {}
         self._profile: dict[str, float] = {}
         self._outputs = StageOutputs(work, self._files)
-        self._batch = [name for name in work.stage.operators if isinstance(work.plan.physical.get(name), BatchOperator)]
+        self._batch = [name for name in work.stage.nodes if work.plan.physical.nodes[name].operator.in_workers]
         inputs = StageInputs(work, self._files, self._observed)
         self._inputs = inputs
         self.source = inputs.source
@@ -90,7 +89,7 @@ class StageRun:
         """One of the operator's state tables."""
         name = f"{operator}.{table}"
         if name not in self._states:
-            declared = next(state for state in self._work.plan.physical[operator].states if state.name == table)
+            declared = next(state for state in self._work.plan.physical.nodes[operator].operator.states if state.name == table)
             self._states[name] = StagedState(self._files, self._work, f"state/{name}", declared.range_column)
         return self._states[name]
 
@@ -161,11 +160,10 @@ class StageRun:
         """The rows of every stream of the stage's relational operators, as plans that have not run yet."""
         work = self._work
         rows: dict[StreamRef, Rows] = {stream: self._inputs.upstream(stream) for stream in work.stage.inputs}
-        for name in work.stage.operators:
-            physical = work.plan.physical[name]
-            if isinstance(physical, RelationalOperator):
-                before = [rows[stream] for stream in work.dataflow.nodes[name].inputs]
-                rows[StreamRef(name)] = physical.run(self, before, work.plan.analysed[name])
+        for node in (work.plan.physical.nodes[name] for name in work.stage.nodes):
+            if isinstance(node.operator, RelationalOperator):
+                before = [rows[edge.stream] for edge in node.inputs]
+                rows[StreamRef(node.name)] = node.operator.run(self, before, work.plan.analysed[node.name])
         return {**rows, **self._sides}
 
     def _run_batch(self, rows: Mapping[StreamRef, Rows]) -> BatchResult:
@@ -180,7 +178,7 @@ class StageRun:
             {name: held(name) for name in names},
         )
         with self._step("batch operators"):
-            inputs = [rows[stream] for stream in work.dataflow.nodes[names[0]].inputs]
+            inputs = [rows[edge.stream] for edge in work.plan.physical.nodes[names[0]].inputs]
             result = run_chain(work, names, inputs, times, {name: self._places(name) for name in names})
         self._wrote()
         for output in work.stage.outputs:

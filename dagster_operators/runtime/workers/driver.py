@@ -109,7 +109,7 @@ class _Chain:
     ) -> None:
         self._work = work
         self._names = names
-        self._operators = [_batch(work.plan.physical[name]) for name in names]
+        self._operators = [_batch(work.plan.physical.nodes[name].operator) for name in names]
         self._ports: list[PortSchemas] = [work.plan.analysed[name].facts for name in names]
         self._tables = {
             name: operator.tables(ports) for name, operator, ports in zip(names, self._operators, self._ports, strict=True)
@@ -257,7 +257,7 @@ class _Chain:
             merges={table: self._merges[name, table] for table in tables},
             begin=Frontier.from_watermark(self._times.begin[name]),
             end=Frontier.from_watermark(self._times.end),
-            held=dict.fromkeys(operator.ports, Frontier.from_watermark(self._times.held[name])),
+            held=dict.fromkeys(ports.outputs, Frontier.from_watermark(self._times.held[name])),
         )
 
     # --- and back ----------------------------------------------------------------------------------------------------

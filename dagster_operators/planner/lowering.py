@@ -1,0 +1,87 @@
+"""From logical to physical operators: each one that leads to a table or a sink is lowered, the edges get exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dagster_operators.catalog.loading import catalog
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.dataflow import Dataflow, Node
+from dagster_operators.graph.exchange import FORWARD
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.physical import HandOn, Part, Parts, PhysicalOperator
+from dagster_operators.planner.physical_plan import Edge, PhysicalNode, PhysicalPlan
+
+
+def lower(dataflow: Dataflow) -> PhysicalPlan:
+    """The physical plan of a dataflow; operators that lead to no table or sink are left out.
+
+    Raises:
+        PipelineError: An operator lowers to parts that do not fit it.
+    """
+    needed = _needed(dataflow)
+    nodes = {part.name: part for node in dataflow if node.name in needed for part in _lower(dataflow, node)}
+    names = {StreamRef(name): name for name in nodes} | dict(dataflow.side_streams)
+    tables = {table.stream: table for table in dataflow.tables.values()}
+    sinks = {sink.stream: dataflow.sinks_of(sink.stream) for sink in dataflow.sinks.values()}
+    return PhysicalPlan(dataflow.name, nodes, names, tables, sinks)
+
+
+def _needed(dataflow: Dataflow) -> set[str]:
+    """The operators that lead to a table or a sink."""
+    needed: set[str] = set()
+    ends = [table.stream for table in dataflow.tables.values()] + [sink.stream for sink in dataflow.sinks.values()]
+    waiting = [stream.operator for stream in ends]
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting.extend(stream.operator for stream in dataflow.nodes[name].inputs)
+    return needed
+
+
+def _lower(dataflow: Dataflow, node: Node) -> Iterator[PhysicalNode]:
+    types = dataflow.input_types(node)
+    ports = node.operator.inputs(types)
+    edges = tuple(Edge(stream, port.exchange) for stream, port in zip(node.inputs, ports, strict=True))
+    lowered = next(iter(catalog().lower(node.operator, types).values()))  # the rule that its author prefers
+    parts = _parts(dataflow, node, lowered)
+    names = {part.name: f"{node.name}_{part.name}" for part in parts[:-1]} | {parts[-1].name: node.name}
+    for name in names.values():
+        if name != node.name and name in dataflow.nodes:
+            raise PipelineError(
+                f"a part of the operator needs the name {name!r}, which another operator has",
+                pipeline=dataflow.name,
+                operator=node.name,
+                remedy=f"give {name!r} another name",
+            )
+    fingerprint = node.operator.fingerprint()
+    for part in parts:
+        inputs = tuple(
+            edges[place] if isinstance(place, int) else Edge(StreamRef(names[place]), part.exchanges.get(place, FORWARD))
+            for place in part.inputs
+        )
+        own = fingerprint if part is parts[-1] else f"{fingerprint}/{part.name}"
+        yield PhysicalNode(names[part.name], node.name, part.operator, inputs, node.operator.chain, own)
+
+
+def _parts(dataflow: Dataflow, node: Node, lowered: Any) -> Sequence[Part]:
+    """What an operator lowers to, checked: its inputs are each read, and its last part puts out its rows."""
+    everything = tuple(range(len(node.inputs)))
+    if isinstance(lowered, PhysicalOperator):
+        return (Part(node.name, lowered, everything),)
+    if isinstance(lowered, Parts):
+        read = {place for part in lowered.parts for place in part.inputs}
+        known = {*everything, *(part.name for part in lowered.parts)}
+        different = len({part.name for part in lowered.parts}) == len(lowered.parts)
+        if lowered.parts and different and set(everything) <= read <= known:
+            return lowered.parts
+    elif lowered == () and len(node.inputs) == 1:
+        return (Part(node.name, HandOn(), everything),)
+    raise PipelineError(
+        f"{node.operator.label} lowers to something that does not fit it: {lowered!r}",
+        pipeline=dataflow.name,
+        operator=node.name,
+        remedy="return a physical operator; Parts with names of their own that read each input; or () to hand its one input on",
+    )

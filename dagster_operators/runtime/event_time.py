@@ -1,33 +1,60 @@
-"""The watermarks of operators, from those of the sources: the smallest input's, changed by each operator on the way."""
+"""The frontiers of streams, from those of the sources: the least of an operator's inputs, changed by the operator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.dataflow import Dataflow, Node
+from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.relational.source import SourceOperator
-from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, combine
+from dagster_operators.time.frontier import FINISHED, Frontier, meet
+from dagster_operators.time.watermark import MIN_WATERMARK
 
 
-def input_watermark(dataflow: Dataflow, operator: str, of_source: Callable[[str], int]) -> int:
-    """The watermark of an operator's input.
+class Frontiers:
+    """The frontiers of a dataflow's streams at one moment.
+
+    Each is found once, when it or one after it is first asked for: at the end of an epoch a stage knows only the sources before
+    it, and at first not all of those.
 
     Args:
         dataflow: The pipeline's graph.
-        operator: The operator's name.
-        of_source: The watermark of a source that has an event time, by its name.
+        of_source: The watermark of a source that has an event time, or of an operator that holds time, by its name.
     """
-    node = dataflow.nodes[operator]
-    return combine(_output_watermark(dataflow, stream.operator, of_source) for stream in node.inputs)
+
+    def __init__(self, dataflow: Dataflow, of_source: Callable[[str], int]) -> None:
+        self._dataflow = dataflow
+        self._of_source = of_source
+        self._found: dict[StreamRef, Frontier] = {}
+
+    def of_input(self, operator: str) -> Frontier:
+        """The frontier of all inputs of an operator together."""
+        return meet(map(self.of, self._dataflow.nodes[operator].inputs))
+
+    def of(self, stream: StreamRef) -> Frontier:
+        """The frontier of a stream."""
+        waiting = [stream]
+        while waiting:
+            last = waiting.pop()
+            node = self._dataflow.nodes[last.operator]
+            unknown = [] if _begins(node) else [other for other in node.inputs if other not in self._found]
+            if unknown:
+                waiting += [last, *unknown]
+            elif last not in self._found:
+                self._found[last] = self._output(node)
+        return self._found[stream]
+
+    def _output(self, node: Node) -> Frontier:
+        if not _begins(node):
+            inputs = meet(self._found[stream] for stream in node.inputs)
+            return Frontier.from_watermark(node.operator.watermark(inputs.to_watermark()))
+        timeless = isinstance(node.operator, SourceOperator) and not node.operator.event_time
+        return FINISHED if timeless else Frontier.from_watermark(self._of_source(node.name))
 
 
-def _output_watermark(dataflow: Dataflow, operator: str, of_source: Callable[[str], int]) -> int:
-    node = dataflow.nodes[operator]
-    if isinstance(node.operator, SourceOperator):
-        return of_source(operator) if node.operator.event_time else MAX_WATERMARK
-    if node.operator.holds_time:
-        return of_source(operator)
-    return node.operator.watermark(input_watermark(dataflow, operator, of_source))
+def _begins(node: Node) -> bool:
+    """Whether the frontier of an operator's output does not follow from its inputs'."""
+    return isinstance(node.operator, SourceOperator) or node.operator.holds_time
 
 
 def at_beginning(watermarks: Mapping[str, int]) -> Callable[[str], int]:

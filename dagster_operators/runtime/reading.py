@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.arrow.apply import BatchOperator
 from dagster_operators.operators.physical import empty
-from dagster_operators.runtime.event_time import input_watermark
+from dagster_operators.runtime.event_time import Frontiers, at_beginning
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.runtime.stages.stage_work import cache_folder
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.workers.state_reader import StateReader
-from dagster_operators.time.watermark import MIN_WATERMARK
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.records import Complete
 
@@ -56,8 +55,8 @@ class Reading:
         if not isinstance(physical, BatchOperator):
             return self.read(dataset, version)
         files = self._coordinator.files(dataset, version)
-        mark = complete.watermarks
-        end = input_watermark(self._planning.dataflow, operator, lambda name: mark.get(name, MIN_WATERMARK))
+        frontiers = Frontiers(self._planning.dataflow, at_beginning(complete.watermarks))
+        end = frontiers.of_input(operator).to_watermark()
         root, cache = self._coordinator.root, cache_folder(self._coordinator.view().pipeline)
         declared, place = physical.tables(made.analysed[operator].facts)[table], root.path("").rstrip("/")
         reader = StateReader(operator, table, declared, physical.logical, files, place, root.files, complete.epoch, end, cache)

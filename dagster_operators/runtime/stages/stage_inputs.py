@@ -10,7 +10,7 @@ from dagster_operators.errors import BadInputError, PipelineError, located
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.physical import Rows
 from dagster_operators.operators.relational.source import SourceOperator
-from dagster_operators.runtime.event_time import at_beginning, input_watermark
+from dagster_operators.runtime.event_time import Frontiers, at_beginning
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
@@ -37,6 +37,8 @@ class StageInputs:
         self._files = files
         self._observed = observed
         self._ends: dict[str, int] = {}
+        self._begin = Frontiers(work.dataflow, at_beginning(work.attempt.handle.watermarks))
+        self._end = Frontiers(work.dataflow, self._end_of_source)
         self.rejected: dict[str, DataFrame] = {}
 
     def upstream(self, stream: StreamRef) -> Rows:
@@ -77,11 +79,11 @@ class StageInputs:
 
     def watermark_begin(self, operator: str) -> int:
         """The watermark of an operator's input when the epoch began."""
-        return input_watermark(self._work.dataflow, self._logical(operator), at_beginning(self._work.attempt.handle.watermarks))
+        return self._begin.of_input(self._logical(operator)).to_watermark()
 
     def watermark_end(self, operator: str) -> int:
         """The watermark of an operator's input at the end of the epoch."""
-        return input_watermark(self._work.dataflow, self._logical(operator), self._end_of_source)
+        return self._end.of_input(self._logical(operator)).to_watermark()
 
     def _logical(self, operator: str) -> str:
         return self._work.plan.physical.nodes[operator].logical

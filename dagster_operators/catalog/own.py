@@ -16,7 +16,7 @@ _OPERATORS = {
     "deduplicate_first": ("relational.deduplicate:DeduplicateFirst", "deduplicate", "keyed_stream.deduplicate"),
     "deduplicate_last": ("relational.deduplicate:DeduplicateLast", "deduplicate", ""),
     "drop": ("relational.projection:Drop", "operators", "stream.drop"),
-    "filter": ("relational.projection:Filter", "operators", "stream.filter"),
+    "filter": ("relational.filter:Filter", "operators", "stream.filter"),
     "flat_map": ("relational.flat_map:FlatMap", "flat_map", "stream.flat_map stream.unnest"),
     "input_window_aggregate": ("windows.input_window_aggregate:InputWindowAggregate", "windows", ""),
     "interval_join": ("joins.interval_join:IntervalJoin", "joins", "keyed_stream.interval_join"),

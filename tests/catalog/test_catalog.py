@@ -17,7 +17,7 @@ from dagster_operators.catalog.catalog import Catalog
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.arrow.registry import ENTRY_POINTS
-from dagster_operators.planner.plan import lower
+from dagster_operators.planner.lowering import lower
 from tests.catalog import limits
 
 
@@ -88,7 +88,8 @@ def test_a_package_brings_an_operator_with_its_method_and_lowering(packages):
     packages(limits=f"{limits.__name__}:register")
     stream = rows().head(2, name="few")
     assert (stream.name, stream.columns) == ("few", ("k", "v", "t"))
-    assert isinstance(lower(stream._dataflow)["few"], limits.TakeRows)
+    stream.to_table("few_rows")
+    assert isinstance(lower(stream._dataflow).nodes["few"].operator, limits.TakeRows)
     assert "head" in dir(stream)
     registration = loading.catalog().operator("head")
     assert (registration.package, registration.docs, registration.examples()) == ("tests", "docs/head.md", limits.samples())
@@ -158,7 +159,7 @@ def test_a_method_that_nobody_has_is_answered_with_those_that_are_near(packages)
 
 
 def test_an_operator_that_nothing_does_the_work_of_is_told():
-    stream = rows().through(limits.Head, rows=1)
+    stream = rows().through(limits.Head, rows=1).to_table("one_row")
     with pytest.raises(PipelineError, match="nothing does the work of the operator kind 'head'"):
         lower(stream._dataflow)
 

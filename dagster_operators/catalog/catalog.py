@@ -40,7 +40,7 @@ class Catalog:
         others: Registers what other packages bring; called when something is asked for that is not there yet.
 
     Example:
-        >>> from dagster_operators.operators.relational.projection import Filter
+        >>> from dagster_operators.operators.relational.filter import Filter
         >>> catalog = Catalog()
         >>> catalog.add_operator(Filter, stream={"only": lambda stream, condition: stream.filter(condition)})
         >>> catalog.operator("filter").operator is Filter, catalog.method("stream", "only") is not None

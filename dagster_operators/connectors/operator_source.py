@@ -6,9 +6,9 @@ removed at the next turn, when the epoch that read them is complete.
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -22,6 +22,7 @@ from dagster_operators.functions.references import ObjectReference, resolved
 from dagster_operators.graph.conform import conform
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.graph.values import Fields, check_fields
+from dagster_operators.storage.parquet_writer import ParquetWriter
 from dagster_operators.storage.root import Root
 from dagster_operators.types.arrow_schema import arrow_schema, schema_fields
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-_ROW_GROUP = 128 * 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,39 +215,24 @@ class _Spool:
         self._folder = folder
         self._schema = schema
         self._source = source
-        self._waiting: list[pa.Table] = []
-        self._stack = contextlib.ExitStack()
-        self._writer: Any = None
-        self.rows = 0
+        self._writer = ParquetWriter(root.files, root.path(folder, f"{uuid.uuid4().hex}.parquet"), schema)
+
+    @property
+    def rows(self) -> int:
+        """How many rows were collected."""
+        return self._writer.rows
 
     def __enter__(self) -> None:
-        self._stack.__enter__()
+        """Nothing is written before the first rows are there."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            if kind is None:
-                self._flush()
-        finally:
-            self._stack.__exit__(kind, error, trace)
+        with self._guard():
+            self._writer.__exit__(kind, error, trace)
 
     def collect(self, rows: pa.RecordBatch | pa.Table) -> None:
         table = conform(rows, self._schema, source=self._source)
-        self.rows += table.num_rows
-        self._waiting.append(table)
-        if sum(part.num_rows for part in self._waiting) >= _ROW_GROUP:
-            self._flush()
+        with self._guard():
+            self._writer.write(table)
 
-    def _flush(self) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        rows, self._waiting = pa.concat_tables([self._schema.empty_table(), *self._waiting]), []
-        if not rows.num_rows:
-            return
-        with self._root.guard(self._folder, "a source's rows cannot be stored"):
-            if self._writer is None:
-                self._root.files.create_dir(self._root.path(self._folder), recursive=True)
-                path = self._root.path(self._folder, f"{uuid.uuid4().hex}.parquet")
-                settings = {"filesystem": self._root.files, "coerce_timestamps": "us", "store_schema": False}
-                self._writer = self._stack.enter_context(pq.ParquetWriter(path, self._schema, **settings))
-            self._writer.write_table(rows)
+    def _guard(self) -> AbstractContextManager[None]:
+        return self._root.guard(self._folder, "a source's rows cannot be stored")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import stat
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -29,14 +28,11 @@ from dagster_operators.functions.install import Installable
 from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import as_array, type_of
 from dagster_operators.graph.user_functions import register
+from dagster_operators.storage.cache import library_folder
 from dagster_operators.types.arrow_schema import arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-CACHE_VARIABLE = "DAGSTER_OPERATORS_CACHE"
-"""Environment variable of a worker that names the folder where libraries are kept; by default one of its own in the system's
-folder for temporary files."""
 
 _ERROR_BYTES = 1024
 _loaded: dict[str, ctypes.CDLL] = {}
@@ -212,27 +208,9 @@ def loaded(library: bytes) -> ctypes.CDLL:
         return _loaded[digest]
 
 
-def cache_folder() -> Path:
-    """Where this process keeps libraries: a folder that only this user may write.
-
-    Raises:
-        EngineError: It belongs to someone else, or others may write to it.
-    """
-    told = os.environ.get(CACHE_VARIABLE)
-    folder = Path(told) if told else Path(tempfile.gettempdir(), f"dagster_operators-{os.getuid()}")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise EngineError(
-            "the folder for libraries can be written by others", file=str(folder),
-            remedy=f"name a folder that is yours alone with {CACHE_VARIABLE}",
-        )  # fmt: skip
-    return folder
-
-
 def _kept(digest: str, library: bytes) -> Path:
     """The library as a file, written if it is not there as it should be."""
-    path = cache_folder() / f"{digest}.so"
+    path = library_folder() / f"{digest}.so"
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
         handle, hidden = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(handle, "wb") as file:

@@ -9,9 +9,9 @@ from dagster_operators.operators.arrow.apply import BatchOperator
 from dagster_operators.operators.physical import empty
 from dagster_operators.runtime.event_time import Frontiers, at_beginning
 from dagster_operators.runtime.planning import Planning
-from dagster_operators.runtime.stages.stage_work import cache_folder
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.workers.state_reader import StateReader
+from dagster_operators.storage.cache import state_copies
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.records import Complete
 
@@ -57,7 +57,7 @@ class Reading:
         files = self._coordinator.files(dataset, version)
         frontiers = Frontiers(self._planning.dataflow, at_beginning(complete.watermarks))
         end = frontiers.of_input(operator).to_watermark()
-        root, cache = self._coordinator.root, cache_folder(self._coordinator.view().pipeline)
+        root, cache = self._coordinator.root, state_copies(self._coordinator.view().pipeline)
         declared, place = physical.tables(made.analysed[operator].facts)[table], root.path("").rstrip("/")
         reader = StateReader(operator, table, declared, physical.logical, files, place, root.files, complete.epoch, end, cache)
         return reader.rows(self._planning.session, self._planning.parallelism)

@@ -7,11 +7,12 @@ import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dagster_operators.state.local_copies import make_own_folder, read_mapped, write_mapped
 from dagster_operators.state.place import Place
 from dagster_operators.state.run import Run
 from dagster_operators.state.run_files import RunFiles, stored_batch
 from dagster_operators.state.state_file import StateFile, newest_first
+from dagster_operators.storage.cache import make_private
+from dagster_operators.storage.mapped_file import read_mapped, write_mapped
 
 
 class Layers:
@@ -60,7 +61,7 @@ class Layers:
     def spill(self, run: Run) -> None:
         """Put what the epoch wrote so far aside, in a local file that is gone when the process is."""
         folder = self._spill_folder or tempfile.gettempdir()
-        make_own_folder(Path(folder))
+        make_private(Path(folder))
         path = Path(folder) / f"dagster_operators-{uuid.uuid4().hex}.spill"
         try:
             write_mapped(path, stored_batch(run, self.place.declaration.stored_schema))

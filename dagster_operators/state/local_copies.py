@@ -11,21 +11,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import struct
 import threading
 import time
 import uuid
-import zlib
 from collections.abc import Collection
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+from dagster_operators.storage.cache import make_private
+from dagster_operators.storage.mapped_file import read_mapped, write_mapped
 
-_TRAILER = struct.Struct("<8sQ")
-_MAGIC = b"DSOPSTA1"
 _KEPT_DAYS = 7.0
 """Copies of a pipeline that nobody ran for so long are deleted: its root may be gone."""
 
@@ -75,7 +72,7 @@ class LocalCopies:
         """Make the copy of a file. When the disk is full or may not be written, there is none."""
         temporary = self._folder / f"{uuid.uuid4().hex}.tmp"
         try:
-            make_own_folder(self._folder)
+            make_private(self._folder)
             write_mapped(temporary, batch)
             temporary.replace(self._path(name))
         except OSError:
@@ -132,41 +129,6 @@ def forget_unused(cache: str) -> None:
         old += [folder for folder in others if max(path.stat().st_mtime for path in (folder, *folder.glob("*/*"))) < oldest]
         for folder in old:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def make_own_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for this user alone: others must not put a copy there."""
-    for missing in [*(parent for parent in reversed(folder.parents) if not parent.exists()), folder]:
-        missing.mkdir(mode=0o700, exist_ok=True)
-
-
-def write_mapped(path: Path, batch: Any) -> None:
-    """Write a record batch so that ``read_mapped`` maps it, with a checksum at the end."""
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    with path.open("r+b") as file:
-        with pa.memory_map(str(path)) as written:
-            checksum = zlib.crc32(memoryview(written.read_buffer()))
-        file.seek(0, os.SEEK_END)
-        file.write(_TRAILER.pack(_MAGIC, checksum))
-
-
-def read_mapped(path: Path, *, check: bool = True) -> Any:
-    """The record batch in a file that ``write_mapped`` wrote; its memory is the file's.
-
-    Raises:
-        ValueError: The file is damaged (``ArrowInvalid`` is one, too).
-        OSError: It is not there.
-    """
-    with pa.memory_map(str(path)) as file:
-        content = file.read_buffer()
-    if len(content) < _TRAILER.size:
-        raise ValueError("too short")
-    body = content.slice(0, len(content) - _TRAILER.size)
-    magic, checksum = _TRAILER.unpack(content.slice(len(body)).to_pybytes())
-    if magic != _MAGIC or (check and zlib.crc32(memoryview(body)) != checksum):
-        raise ValueError("wrong checksum")
-    return pa.ipc.open_file(body).get_batch(0)
 
 
 def _checked(path: Path) -> Any | None:

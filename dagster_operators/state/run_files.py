@@ -17,10 +17,8 @@ from dagster_operators.state.place import Place
 from dagster_operators.state.ranges import column_times
 from dagster_operators.state.run import Run
 from dagster_operators.state.state_file import StateFile, new_file
+from dagster_operators.storage.parquet_writer import ROW_GROUP, write_table
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
-
-ROW_GROUP = 131_072
-"""Rows in a row group of the Parquet files."""
 
 
 class RunFiles:
@@ -85,24 +83,13 @@ class RunFiles:
         )  # fmt: skip
         path = f"{self._folder}/{file.path}"
         try:
-            size = self._write_parquet(path, batch)
+            size = write_table(self._filesystem, path, pa.Table.from_batches([batch]), row_group_size=ROW_GROUP)
         except OSError as error:
             where = {"operator": self._place.owner.operator, "table": self._place.name, "file": path}
             raise StorageError(f"a file of the operator's state cannot be written: {error}", **where) from error
         if self._copies:
             self._copies.write(file.name, batch)
         return StateFile.of(file.path, file.rows, size)
-
-    def _write_parquet(self, path: str, batch: Any) -> int:
-        try:
-            sink = self._filesystem.open_output_stream(path)
-        except FileNotFoundError:
-            self._filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-            sink = self._filesystem.open_output_stream(path)
-        with sink:
-            with pq.ParquetWriter(sink, batch.schema, compression="zstd", use_dictionary=False) as writer:
-                writer.write_table(pa.Table.from_batches([batch]), row_group_size=ROW_GROUP)
-            return int(sink.tell())
 
     def _times(self, run: Run) -> tuple[int, int] | None:
         """The bounds of the rows' times; those that say that something is gone count in a TimeState only, where they have one."""

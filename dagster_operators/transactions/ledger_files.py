@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.storage.delta_commit import LoggedFile
+from dagster_operators.storage.parquet_writer import write_table
 from dagster_operators.transactions.records import Entry, body, from_body
 
 if TYPE_CHECKING:
@@ -72,16 +73,11 @@ def active_files(table: DeltaTable) -> list[LedgerFile]:
 def write_rows(root: Root, rows: pa.Table) -> LedgerFile:
     """Write rows of the ledger as one file, which nobody sees until it is committed."""
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     limits = pc.min_max(rows["seq"]).as_py()
     path = f"r{limits['min']:012d}-{uuid.uuid4().hex[:12]}.parquet"
-    with (
-        root.guard(f"ledger/{path}", "the ledger cannot be written"),
-        root.files.open_output_stream(root.path("ledger", path)) as stream,
-    ):
-        pq.write_table(rows, stream, compression="zstd", use_dictionary=False, write_statistics=False)
-        size = stream.tell()
+    with root.guard(f"ledger/{path}", "the ledger cannot be written"):
+        size = write_table(root.files, root.path("ledger", path), rows, write_statistics=False)
     return LedgerFile(path, limits["min"], limits["max"], size)
 
 

@@ -7,7 +7,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from dagster_operators import MemorySource, Pipeline, load_udf
 from dagster_operators.errors import EngineError, MissingInputError, PipelineError, UserFunctionError
 from dagster_operators.functions import library
+from dagster_operators.storage.cache import CACHE_VARIABLE, _default_folder
 from tests.engines import ENGINES
 
 
@@ -38,7 +38,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of the test's own, for this process and for Sail, whose workers are in it."""
     monkeypatch.setattr(library, "_loaded", {})
-    monkeypatch.setenv(library.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -64,7 +64,7 @@ def test_a_compiled_function_runs_in_the_workers(
     if engine == "sail":
         assert [path.name for path in cache.iterdir()] == [kept]
     else:  # Spark's workers were started in an environment without our folder
-        folder = Path(tempfile.gettempdir(), f"dagster_operators-{os.getuid()}")
+        folder = _default_folder()
         (folder / kept).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             folder.rmdir()

@@ -12,7 +12,8 @@ import pytest
 
 from dagster_operators import KeyedState
 from dagster_operators.state import local_copies
-from dagster_operators.state.local_copies import LocalCopies, read_mapped, write_mapped
+from dagster_operators.state.local_copies import LocalCopies
+from dagster_operators.storage.mapped_file import read_mapped, write_mapped
 from tests.state.world import World
 
 ROWS = [{"k": k, "s": f"row {k}"} for k in range(1000)]

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import Connector
@@ -18,6 +14,7 @@ from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.planner.plan import Plan
 from dagster_operators.planner.stages import Output, Stage
+from dagster_operators.storage.cache import state_copies
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.transactions.tables import columns_of
@@ -57,7 +54,7 @@ class StageWork:
     @property
     def cache(self) -> str | None:
         """Where workers keep local copies of state files."""
-        return cache_folder(self.coordinator.view().pipeline)
+        return state_copies(self.coordinator.view().pipeline)
 
     def connector(self, operator: str) -> Connector | None:
         """The connector of a source or lookup operator, with access to the root's store; None for other operators."""
@@ -105,13 +102,3 @@ def connector_of(dataflow: Dataflow, operator: str) -> Connector | None:
     if isinstance(node, SourceOperator | Lookup) and isinstance(node.connector, Connector):
         return node.connector
     return None
-
-
-def cache_folder(pipeline: str) -> str | None:
-    """Where workers keep local copies of a pipeline's state files, apart from those of others, whatever their operators' names.
-
-    ``DAGSTER_OPERATORS_CACHE`` names another folder for all of them, or (empty) none.
-    """
-    default = str(Path(tempfile.gettempdir(), f"dagster_operators-{getpass.getuser()}"))
-    folder = os.environ.get("DAGSTER_OPERATORS_CACHE", default)
-    return f"{folder}/state/{pipeline}" if folder else None

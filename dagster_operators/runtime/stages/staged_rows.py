@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
+
+from dagster_operators.storage.parquet_writer import ParquetWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from dagster_operators.storage.root import Root
 
-_ROW_GROUP, _ROW_GROUP_BYTES = 131_072, 16 * 1024 * 1024
+_GROUP_BYTES = 16 * 1024 * 1024
+
 _PLAIN = frozenset({
     "string", "binary", "boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz",
 })  # fmt: skip
@@ -64,25 +66,10 @@ def read_batches(root: Root, dataset: str, paths: Sequence[str], schema: pa.Sche
 def write_batches(root: Root, path: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
     """Write rows to a Parquet file as the engine would; no file without rows."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    waiting: list[pa.RecordBatch] = []
-    with ExitStack() as stack, root.guard(path, "a file cannot be staged"):
-        writer: pq.ParquetWriter | None = None
-
-        def flush() -> None:
-            nonlocal writer
-            rows = pa.Table.from_batches(waiting, schema)
-            waiting.clear()
-            if rows.num_rows and writer is None:
-                root.files.create_dir(root.path(path).rpartition("/")[0], recursive=True)
-                settings = {"filesystem": root.files, "compression": "zstd", "store_schema": False}
-                writer = stack.enter_context(pq.ParquetWriter(root.path(path), schema, **settings))
-            if rows.num_rows and writer is not None:
-                writer.write_table(rows)
-
+    with (
+        root.guard(path, "a file cannot be staged"),
+        ParquetWriter(root.files, root.path(path), schema, group_bytes=_GROUP_BYTES) as writer,
+    ):
         for batch in batches:
-            waiting.append(batch)
-            if sum(part.num_rows for part in waiting) >= _ROW_GROUP or sum(part.nbytes for part in waiting) >= _ROW_GROUP_BYTES:
-                flush()
-        flush()
+            writer.write(pa.Table.from_batches([batch], schema))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from dagster_operators.storage.parquet_stats import delta_stats
+from dagster_operators.storage.parquet_writer import ParquetWriter
 from dagster_operators.transactions.manifest import FileEntry
-
-_ROWS: Final = 128 * 1024
-_BYTES: Final = 64 * 1024 * 1024
 
 
 class PortWriter:
@@ -28,42 +25,20 @@ class PortWriter:
     """
 
     def __init__(self, base: str, directory: str, subtask: int, schema: pa.Schema, files: fs.FileSystem) -> None:
-        self._base = base
-        self._directory = directory
         self._path = f"{directory}/part-{subtask:05d}-{uuid.uuid4().hex}.parquet"
-        self._schema = schema
+        self._full_path = f"{base}/{self._path}"
         self._files = files
-        self._writer: pq.ParquetWriter | None = None
-        self._waiting: list[pa.Table] = []
-        self._rows = self._bytes = 0
+        self._writer = ParquetWriter(files, self._full_path, schema)
 
     def write(self, rows: pa.Table) -> None:
         """Add rows."""
-        self._waiting.append(rows)
-        self._rows += rows.num_rows
-        self._bytes += rows.nbytes
-        if self._rows >= _ROWS or self._bytes >= _BYTES:
-            self._flush()
+        self._writer.write(rows)
 
     def close(self) -> FileEntry | None:
         """Finish the file; None when there was no row."""
-        self._flush()
-        if self._writer is None:
-            return None
         self._writer.close()
-        path = f"{self._base}/{self._path}"
-        size: int = self._files.get_file_info(path).size
-        footer = pq.read_metadata(path, filesystem=self._files)
+        if not self._writer.rows:
+            return None
+        size: int = self._files.get_file_info(self._full_path).size
+        footer = pq.read_metadata(self._full_path, filesystem=self._files)
         return FileEntry(self._path, size, footer.num_rows, delta_stats(footer))
-
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        if self._writer is None:
-            self._files.create_dir(f"{self._base}/{self._directory}", recursive=True)
-            self._writer = pq.ParquetWriter(
-                f"{self._base}/{self._path}", self._schema, filesystem=self._files, compression="zstd", use_dictionary=True,
-                coerce_timestamps="us", store_schema=False,
-            )  # fmt: skip
-        self._writer.write_table(pa.concat_tables(self._waiting))
-        self._waiting, self._rows, self._bytes = [], 0, 0

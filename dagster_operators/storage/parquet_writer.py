@@ -1,0 +1,118 @@
+"""Parquet files as this package writes them: rows of any number in row groups of bounded size, or a table as it is."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow import fs
+
+ROW_GROUP: Final = 128 * 1024
+"""Rows in a row group, at most."""
+
+ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of rows that wait for their row group, about."""
+
+
+class ParquetWriter:
+    """One file of rows that engines read, too; it is there once :meth:`close` has returned, unless there was no row.
+
+    Args:
+        files: The file system.
+        path: The file; its folder is made if there is none.
+        schema: The rows' schema.
+        group_bytes: How many bytes of rows may wait for their row group.
+
+    >>> import pyarrow as pa, tempfile
+    >>> from pyarrow import fs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with ParquetWriter(fs.LocalFileSystem(), f"{folder}/a/rows.parquet", pa.schema({"n": pa.int64()})) as writer:
+    ...         writer.write(pa.table({"n": [1, 2]}))
+    ...     fs.LocalFileSystem().get_file_info(f"{folder}/a/rows.parquet").is_file, writer.rows
+    (True, 2)
+    """
+
+    def __init__(self, files: fs.FileSystem, path: str, schema: pa.Schema, *, group_bytes: int = ROW_GROUP_BYTES) -> None:
+        self.rows = 0
+        self._files = files
+        self._path = path
+        self._schema = schema
+        self._group_bytes = group_bytes
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = self._waiting_bytes = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._stack.close()
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows."""
+        self._waiting.append(rows)
+        self.rows += rows.num_rows
+        self._waiting_rows += rows.num_rows
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_rows >= ROW_GROUP or self._waiting_bytes >= self._group_bytes:
+            self._flush()
+
+    def close(self) -> None:
+        """Finish the file."""
+        with self._stack:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._waiting_rows:
+            self._open().write_table(pa.concat_tables(self._waiting))
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+
+    def _open(self) -> pq.ParquetWriter:
+        import pyarrow.parquet as pq
+
+        if self._writer is None:
+            self._files.create_dir(_folder(self._path), recursive=True)
+            settings = {"compression": "zstd", "coerce_timestamps": "us", "store_schema": False}
+            self._writer = self._stack.enter_context(
+                pq.ParquetWriter(self._path, self._schema, filesystem=self._files, **settings)
+            )
+        return self._writer
+
+
+def write_table(files: fs.FileSystem, path: str, rows: pa.Table, **settings: Any) -> int:
+    """Write rows that only this package reads as one file, in Arrow's own types, and its folder if there is none.
+
+    Args:
+        files: The file system.
+        path: The file.
+        rows: Its rows.
+        settings: Of Arrow's writer, such as ``row_group_size`` and ``write_statistics``.
+
+    Returns:
+        The file's size in bytes.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        sink = files.open_output_stream(path)
+    except FileNotFoundError:
+        files.create_dir(_folder(path), recursive=True)
+        sink = files.open_output_stream(path)
+    with sink:
+        pq.write_table(rows, sink, compression="zstd", use_dictionary=False, **settings)
+        return int(sink.tell())
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]

@@ -1,0 +1,82 @@
+"""Row groups of bounded size, no file without rows, and nothing half written that looks whole."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import fs
+
+from dagster_operators.storage import parquet_writer
+from dagster_operators.storage.parquet_writer import ParquetWriter, write_table
+
+SCHEMA = pa.schema({"n": pa.int64(), "at": pa.timestamp("us", "UTC")})
+
+
+def rows(first: int, count: int) -> pa.Table:
+    return pa.table({"n": range(first, first + count), "at": range(first, first + count)}).cast(SCHEMA)
+
+
+@given(st.lists(st.integers(0, 12), max_size=12))
+@settings(max_examples=50, deadline=None)
+def test_rows_come_back_in_their_order_in_bounded_groups(tmp_path_factory, sizes):
+    path = tmp_path_factory.mktemp("rows") / "below" / "a.parquet"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet_writer, "ROW_GROUP", 10)
+        with ParquetWriter(fs.LocalFileSystem(), str(path), SCHEMA) as writer:
+            for index, size in enumerate(sizes):
+                writer.write(rows(sum(sizes[:index]), size))
+    assert writer.rows == sum(sizes)
+    if not sum(sizes):
+        assert not path.parent.exists()
+        return
+    file = pq.ParquetFile(path)
+    assert file.read() == rows(0, sum(sizes))
+    groups = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+    assert max(groups) < 10 + 12
+    assert min(groups[:-1], default=10) >= 10
+
+
+def test_wide_rows_get_smaller_groups(tmp_path):
+    path = str(tmp_path / "a.parquet")
+    with ParquetWriter(fs.LocalFileSystem(), path, SCHEMA, group_bytes=100 * 16) as writer:
+        for number in range(10):
+            writer.write(rows(number * 50, 50))
+    assert pq.read_metadata(path).num_row_groups == 5
+
+
+def test_after_an_error_no_further_rows_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet_writer, "ROW_GROUP", 10)
+    path = tmp_path / "a.parquet"
+
+    def write_until_it_fails():
+        with ParquetWriter(fs.LocalFileSystem(), str(path), SCHEMA) as writer:
+            writer.write(rows(0, 10))
+            writer.write(rows(10, 5))
+            raise ValueError("the source broke")
+
+    with pytest.raises(ValueError, match="the source broke"):
+        write_until_it_fails()
+    assert pq.read_table(path) == rows(0, 10)
+
+
+def test_the_settings_of_files_that_engines_read(tmp_path):
+    path = str(tmp_path / "a.parquet")
+    with ParquetWriter(fs.LocalFileSystem(), path, SCHEMA) as writer:
+        writer.write(rows(0, 5))
+    footer = pq.read_metadata(path)
+    assert footer.metadata is None  # no Arrow schema, which other readers would have to ignore
+    assert footer.row_group(0).column(1).compression == "ZSTD"
+    assert "timeUnit=microseconds" in str(footer.schema.column(1).logical_type)
+
+
+def test_a_table_as_it_is(tmp_path):
+    path = str(tmp_path / "below" / "a.parquet")
+    size = write_table(fs.LocalFileSystem(), path, rows(0, 25), row_group_size=10, write_statistics=False)
+    footer = pq.read_metadata(path)
+    assert (tmp_path / "below" / "a.parquet").stat().st_size == size
+    assert [footer.row_group(group).num_rows for group in range(footer.num_row_groups)] == [10, 10, 5]
+    assert footer.row_group(0).column(0).statistics is None
+    assert pq.read_table(path) == rows(0, 25)

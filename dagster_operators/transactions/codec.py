@@ -49,7 +49,9 @@ def from_json(kind: type[T], text: str) -> T:
 def encode(value: Any) -> Any:
     """A dataclass as plain JSON values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: encode(getattr(value, name)) for name in _fields(type(value))}
+        added = _added(type(value))
+        given = {name: getattr(value, name) for name in _fields(type(value))}
+        return {name: encode(item) for name, item in given.items() if name not in added or item != added[name]}
     if isinstance(value, Mapping):
         return {str(name): encode(item) for name, item in value.items()}
     if isinstance(value, frozenset):
@@ -100,10 +102,42 @@ def _decode_dataclass(kind: Any, data: Any, place: str) -> Any:
     _expect(isinstance(data, dict), data, place)
     fields = _fields(kind)
     unknown = sorted(set(data) - set(fields))
-    missing = sorted(set(fields) - set(data))
+    missing = sorted(set(fields) - set(data) - set(_added(kind)))
     if unknown or missing:
         raise LedgerError(f"{place} has unknown fields {unknown} and misses {missing}")
-    return kind(**{name: decode(hint, data[name], f"{place}.{name}") for name, hint in fields.items()})
+    return kind(**{name: decode(hint, data[name], f"{place}.{name}") for name, hint in fields.items() if name in data})
+
+
+def added(version: int, default: Any) -> Any:
+    """A field of a record that a later version of the format brought.
+
+    Records of earlier versions are read with its default, and where it has that it is not written, so that a ledger that uses
+    nothing new stays one that earlier versions of the package read.
+
+    Args:
+        version: The version of the format, see :data:`~dagster_operators.transactions.manifest.FORMAT_VERSION`.
+        default: What records have that do not say; immutable, or an empty mapping.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Point:
+    ...     x: int
+    ...     y: int = added(2, 0)
+    >>> to_json(Point(1)), from_json(Point, '{"x":1}'), to_json(Point(1, 2))
+    ('{"x":1}', Point(x=1, y=0), '{"x":1,"y":2}')
+    """
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=dict, metadata={"since": version})
+    return dataclasses.field(default=default, metadata={"since": version})
+
+
+@cache
+def _added(kind: type) -> dict[str, Any]:
+    """The fields that later versions brought, with their defaults."""
+    return {
+        field.name: {} if field.default is dataclasses.MISSING else field.default
+        for field in dataclasses.fields(kind)
+        if "since" in field.metadata
+    }
 
 
 @cache

@@ -11,8 +11,12 @@ from typing import Any, Final
 from dagster_operators.errors import LedgerError, LedgerVersionError
 from dagster_operators.transactions.codec import decode, encode
 
-FORMAT_VERSION: Final = 1
-"""The version of the ledger's and the manifests' format that this package writes, and the newest it reads."""
+FORMAT_VERSION: Final = 2
+"""The version of the ledger's and the manifests' format that this package writes, and the newest it reads; it reads all
+older ones.
+
+Version 2 brought fields that may be missing: :func:`~dagster_operators.transactions.codec.added` marks them.
+"""
 
 
 _ATTEMPT: Final = re.compile(r"e\d+-g\d+-")

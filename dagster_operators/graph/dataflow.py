@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -247,6 +247,25 @@ class Dataflow:
     def consumers(self, stream: StreamRef) -> list[Node]:
         """The nodes that read a stream."""
         return [other for other in self if stream in other.inputs]
+
+    def leading_to(self, stream: StreamRef, ends: Callable[[StreamRef], bool] = lambda _: False) -> Iterator[StreamRef]:
+        """A stream and all that it is made from, each once and after those that it is made from itself.
+
+        Args:
+            stream: Where the walk back starts.
+            ends: Whether it does not go on behind a stream.
+        """
+        passed: set[StreamRef] = set()
+        waiting = [stream]
+        while waiting:
+            last = waiting.pop()
+            before = () if ends(last) else self.nodes[last.operator].inputs
+            unknown = [other for other in before if other not in passed]
+            if unknown:
+                waiting += [last, *unknown]
+            elif last not in passed:
+                passed.add(last)
+                yield last
 
     def table_of(self, stream: StreamRef) -> Table | None:
         """The table that a stream goes to, if any."""

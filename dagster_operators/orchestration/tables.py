@@ -9,9 +9,10 @@ import dagster as dg
 
 from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.graph.dataflow import Check, Table
+from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.relational.source import SourceOperator
 from dagster_operators.orchestration.keys import AssetKeys, rejects_tables, table_uri
-from dagster_operators.planner.lineage import column_lineage, upstream_assets
+from dagster_operators.planner.lineage import TableLineage
 from dagster_operators.planner.stages import Stage, cut_stages
 
 Lineage = Mapping[str, tuple[tuple[dg.AssetKey, str], ...]]
@@ -55,32 +56,33 @@ def table_assets(pipeline: Pipeline, keys: AssetKeys) -> dict[str, TableAsset]:
     """The assets of a pipeline by table name, in the order in which the stages write them."""
     stages = {stage.name: stage for stage in cut_stages(pipeline.dataflow)}
     rejects = {source: name for name, source in rejects_tables(pipeline).items()}
+    lineage = TableLineage(pipeline.dataflow)
     made: dict[str, TableAsset] = {}
     for stage in stages.values():
         for source in (name for name in stage.operators if name in rejects):
             made[rejects[source]] = _rejects(pipeline, keys, stage, source, rejects[source])
         for table in stage.tables:
-            made[table.name] = _table(pipeline, keys, stage, table, stages)
+            made[table.name] = _table(pipeline, keys, stage, table, stages, lineage=lineage)
     return made
 
 
-def _table(pipeline: Pipeline, keys: AssetKeys, stage: Stage, table: Table, stages: Mapping[str, Stage]) -> TableAsset:
-    dataflow = pipeline.dataflow
-    lineage = {
-        column: tuple((keys.of(upstream), name) for upstream, name in origins)
-        for column, origins in column_lineage(dataflow, table).items()
-        if origins
-    }
+def _table(
+    pipeline: Pipeline, keys: AssetKeys, stage: Stage, table: Table, stages: Mapping[str, Stage], *, lineage: TableLineage
+) -> TableAsset:
     return TableAsset(
         name=table.name,
         key=keys.tables[table.name],
         uri=table_uri(pipeline, table.name),
         stage=stage,
         description=table.description,
-        upstream=tuple(dict.fromkeys(keys.of(upstream) for upstream in upstream_assets(dataflow, table))),
-        lineage=lineage,
+        upstream=tuple(dict.fromkeys(map(keys.of, lineage.upstream(table)))),
+        lineage={
+            column: tuple((keys.of(upstream), name) for upstream, name in origins)
+            for column, origins in lineage.columns(table).items()
+            if origins
+        },
         operators=tuple(name for part in _own_stages(stage, stages) for name in part.operators),
-        sources=tuple(dict.fromkeys(_sources(pipeline, table.stream.operator))),
+        sources=tuple(dict.fromkeys(_sources(pipeline, table.stream))),
         checks=table.checks,
         owners=table.owners,
         tags=table.tags,
@@ -104,16 +106,19 @@ def _rejects(pipeline: Pipeline, keys: AssetKeys, stage: Stage, source: str, nam
     )
 
 
-def _own_stages(stage: Stage, stages: Mapping[str, Stage]) -> Iterator[Stage]:
-    for name in stage.upstream:
-        if not stages[name].tables:
-            yield from _own_stages(stages[name], stages)
-    yield stage
+def _own_stages(stage: Stage, stages: Mapping[str, Stage]) -> list[Stage]:
+    """A stage with those before it that write only streams."""
+    found, waiting = {stage.name}, [stage]
+    while waiting:
+        before = {name for name in waiting.pop().upstream if name not in found and not stages[name].tables}
+        found |= before
+        waiting += [stages[name] for name in before]
+    return [part for name, part in stages.items() if name in found]
 
 
-def _sources(pipeline: Pipeline, node: str) -> Iterator[str]:
-    operator = pipeline.dataflow.nodes[node].operator
-    if isinstance(operator, SourceOperator) and operator.event_time:
-        yield node
-    for before in pipeline.dataflow.nodes[node].inputs:
-        yield from _sources(pipeline, before.operator)
+def _sources(pipeline: Pipeline, stream: StreamRef) -> Iterator[str]:
+    """The sources with an event time that a stream is made from."""
+    for before in pipeline.dataflow.leading_to(stream):
+        operator = pipeline.dataflow.nodes[before.operator].operator
+        if isinstance(operator, SourceOperator) and operator.event_time:
+            yield before.operator

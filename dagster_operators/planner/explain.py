@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.operators.relational.source import SourceOperator
-from dagster_operators.planner.lineage import column_lineage
+from dagster_operators.planner.lineage import TableLineage
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalPlan
 from dagster_operators.planner.plan import kept_in
@@ -28,9 +28,10 @@ def explain(dataflow: Dataflow) -> str:
     for stage in stages:
         lines += _stage(dataflow, stage, physical, kept)
     lines.append("column lineage")
+    lineage = TableLineage(dataflow)
     for table in dataflow.tables.values():
         lines.append(f"  {table.name}")
-        for column, origins in column_lineage(dataflow, table).items():
+        for column, origins in lineage.columns(table).items():
             lines.append(f"    {column} <- {', '.join(f'{asset.name}.{name}' for asset, name in origins) or 'computed'}")
     return "\n".join(lines)
 

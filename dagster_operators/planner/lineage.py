@@ -5,10 +5,10 @@ The walk goes back from a table's stream to the next table or source on each pat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from dagster_operators.graph.dataflow import Dataflow, Table
+from dagster_operators.graph.dataflow import Dataflow, Node, Table
 from dagster_operators.graph.ports import StreamRef
 
 
@@ -23,45 +23,79 @@ Origin = tuple[Upstream, str]
 """An upstream asset and one of its columns."""
 
 
-def upstream_assets(dataflow: Dataflow, table: Table) -> tuple[Upstream, ...]:
-    """The tables, sources and lookups (by their operators' names) that a table is made from directly."""
-    return tuple(dict.fromkeys(_assets(dataflow, table.stream, start=True)))
+class TableLineage:
+    """The lineage of all tables of a dataflow. What is known of a stream is found once, for all tables behind it.
+
+    Args:
+        dataflow: The pipeline's graph, complete.
+
+    >>> from dagster_operators import MemorySource, Pipeline
+    >>> pipeline = Pipeline("p", root="unused")
+    >>> numbers = pipeline.source("numbers", MemorySource([], schema="v long"))
+    >>> numbers.select("v + 1 AS w").to_table("more") is not None
+    True
+    >>> lineage = TableLineage(pipeline.dataflow)
+    >>> lineage.upstream(pipeline.tables["more"]), lineage.columns(pipeline.tables["more"])
+    ((Upstream(kind='source', name='numbers'),), {'w': ((Upstream(kind='source', name='numbers'), 'v'),)})
+    """
+
+    def __init__(self, dataflow: Dataflow) -> None:
+        self._dataflow = dataflow
+        self._assets: dict[StreamRef, tuple[Upstream, ...]] = {}
+        self._columns: dict[StreamRef, Mapping[str, frozenset[Origin]]] = {}
+
+    def upstream(self, table: Table) -> tuple[Upstream, ...]:
+        """The tables, sources and lookups (by their operators' names) that a table is made from directly."""
+        self._walk(table.stream)
+        return self._assets[table.stream]
+
+    def columns(self, table: Table) -> dict[str, tuple[Origin, ...]]:
+        """For each column of a table the columns of the assets directly upstream that it is computed from."""
+        self._walk(table.stream)
+        columns = self._dataflow.type_of(table.stream).columns or ()
+        return {column: tuple(sorted(self._origins(table.stream, column))) for column in columns}
+
+    def _walk(self, start: StreamRef) -> None:
+        """Find what a stream is made from; the walk back ends at tables, sources, and what is known already."""
+
+        def ends(stream: StreamRef) -> bool:
+            return stream in self._assets or (stream != start and self._dataflow.table_of(stream) is not None)
+
+        for stream in self._dataflow.leading_to(start, ends):
+            if not ends(stream):
+                node = self._dataflow.nodes[stream.operator]
+                self._assets[stream] = self._assets_of(node, stream)
+                self._columns[stream] = self._columns_of(node, stream)
+
+    def _assets_of(self, node: Node, stream: StreamRef) -> tuple[Upstream, ...]:
+        if _is_source(node, stream):
+            return (Upstream("source", node.name),)
+        found = [Upstream("lookup", node.name)] if node.operator.kind == "lookup" else []
+        for before in node.inputs:
+            table = self._dataflow.table_of(before)
+            found += [Upstream("table", table.name)] if table else self._assets[before]
+        return tuple(dict.fromkeys(found))
+
+    def _columns_of(self, node: Node, stream: StreamRef) -> Mapping[str, frozenset[Origin]]:
+        if _is_source(node, stream):
+            return {}
+        inputs = self._dataflow.input_types(node)
+        lineage = node.operator.lineage(inputs) if stream.is_main else node.operator.side_lineage(stream.port, inputs)
+        return {
+            column: frozenset(origin for index, name in before for origin in self._seen(node.inputs[index], name))
+            for column, before in lineage.items()
+        }
+
+    def _seen(self, stream: StreamRef, column: str) -> Iterable[Origin]:
+        """The origins of a stream's column for those behind the stream: its table's, if it goes to one."""
+        table = self._dataflow.table_of(stream)
+        return ((Upstream("table", table.name), column),) if table else self._origins(stream, column)
+
+    def _origins(self, stream: StreamRef, column: str) -> Iterable[Origin]:
+        if _is_source(self._dataflow.nodes[stream.operator], stream):
+            return ((Upstream("source", stream.operator), column),)
+        return self._columns[stream].get(column, ())
 
 
-def column_lineage(dataflow: Dataflow, table: Table) -> dict[str, tuple[Origin, ...]]:
-    """For each column of a table the columns of the assets directly upstream that it is computed from."""
-    columns = dataflow.type_of(table.stream).columns or ()
-    return {column: tuple(sorted(set(_origins(dataflow, table.stream, column, start=True)))) for column in columns}
-
-
-def _asset_at(dataflow: Dataflow, stream: StreamRef, *, start: bool) -> Upstream | None:
-    """The asset that a walk ends at: the table of a stream (but not of the one the walk starts from), or a source."""
-    table = None if start else dataflow.table_of(stream)
-    if table is not None:
-        return Upstream("table", table.name)
-    is_source = stream.is_main and dataflow.nodes[stream.operator].operator.kind == "source"
-    return Upstream("source", stream.operator) if is_source else None
-
-
-def _assets(dataflow: Dataflow, stream: StreamRef, *, start: bool = False) -> Iterator[Upstream]:
-    asset = _asset_at(dataflow, stream, start=start)
-    if asset is not None:
-        yield asset
-        return
-    node = dataflow.nodes[stream.operator]
-    if node.operator.kind == "lookup":
-        yield Upstream("lookup", node.name)
-    for before in node.inputs:
-        yield from _assets(dataflow, before)
-
-
-def _origins(dataflow: Dataflow, stream: StreamRef, column: str, *, start: bool = False) -> Iterator[Origin]:
-    asset = _asset_at(dataflow, stream, start=start)
-    if asset is not None:
-        yield asset, column
-        return
-    node = dataflow.nodes[stream.operator]
-    inputs = dataflow.input_types(node)
-    lineage = node.operator.lineage(inputs) if stream.is_main else node.operator.side_lineage(stream.port, inputs)
-    for index, before in lineage.get(column, frozenset()):
-        yield from _origins(dataflow, node.inputs[index], before)
+def _is_source(node: Node, stream: StreamRef) -> bool:
+    return stream.is_main and node.operator.kind == "source"

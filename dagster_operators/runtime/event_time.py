@@ -33,16 +33,13 @@ class Frontiers:
 
     def of(self, stream: StreamRef) -> Frontier:
         """The frontier of a stream."""
-        waiting = [stream]
-        while waiting:
-            last = waiting.pop()
-            node = self._dataflow.nodes[last.operator]
-            unknown = [] if _begins(node) else [other for other in node.inputs if other not in self._found]
-            if unknown:
-                waiting += [last, *unknown]
-            elif last not in self._found:
-                self._found[last] = self._output(node)
+        for other in self._dataflow.leading_to(stream, self._ends):
+            if other not in self._found:
+                self._found[other] = self._output(self._dataflow.nodes[other.operator])
         return self._found[stream]
+
+    def _ends(self, stream: StreamRef) -> bool:
+        return stream in self._found or _begins(self._dataflow.nodes[stream.operator])
 
     def _output(self, node: Node) -> Frontier:
         if not _begins(node):

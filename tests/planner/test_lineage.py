@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from dagster_operators import MemorySource, Pipeline, Tumbling
-from dagster_operators.planner.lineage import Upstream, column_lineage, upstream_assets
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.planner.lineage import TableLineage, Upstream
 
 ROWS, CLEAN = Upstream("source", "rows"), Upstream("table", "clean")
 
@@ -15,13 +20,14 @@ def test_lineage_goes_to_the_next_table_or_source() -> None:
     clean = rows.with_columns(w="v * 2").rename(k="key").lookup(names, on={"key": "k"}, name="names").to_table("clean")
     clean.key_by("key").window(Tumbling("1 hour")).aggregate(total="sum(w)", n="count(*)").to_table("hourly")
     tables = pipeline.tables
-    assert upstream_assets(pipeline.dataflow, tables["clean"]) == (Upstream("lookup", "names"), ROWS)
-    assert upstream_assets(pipeline.dataflow, tables["hourly"]) == (CLEAN,)
-    clean_columns = column_lineage(pipeline.dataflow, tables["clean"])
+    lineage = TableLineage(pipeline.dataflow)
+    assert lineage.upstream(tables["clean"]) == (Upstream("lookup", "names"), ROWS)
+    assert lineage.upstream(tables["hourly"]) == (CLEAN,)
+    clean_columns = lineage.columns(tables["clean"])
     assert clean_columns["w"] == ((ROWS, "v"),)
     assert clean_columns["key"] == ((ROWS, "k"),)
     assert clean_columns["title"] == ((ROWS, "k"),)
-    hourly = column_lineage(pipeline.dataflow, tables["hourly"])
+    hourly = lineage.columns(tables["hourly"])
     assert hourly == {
         "key": ((CLEAN, "key"),), "window_start": ((CLEAN, "t"),), "window_end": ((CLEAN, "t"),),
         "total": ((CLEAN, "w"),), "n": (),
@@ -31,9 +37,9 @@ def test_lineage_goes_to_the_next_table_or_source() -> None:
 def test_a_source_that_is_a_table_comes_from_itself() -> None:
     pipeline = Pipeline("p", root="unused")
     pipeline.source("rows", MemorySource([], schema="k string")).to_table("raw")
-    table = pipeline.tables["raw"]
-    assert upstream_assets(pipeline.dataflow, table) == (ROWS,)
-    assert column_lineage(pipeline.dataflow, table) == {"k": ((ROWS, "k"),)}
+    table, lineage = pipeline.tables["raw"], TableLineage(pipeline.dataflow)
+    assert lineage.upstream(table) == (ROWS,)
+    assert lineage.columns(table) == {"k": ((ROWS, "k"),)}
 
 
 def test_a_table_named_like_a_source_is_told_from_it() -> None:
@@ -41,9 +47,9 @@ def test_a_table_named_like_a_source_is_told_from_it() -> None:
     flights = pipeline.source("flights", MemorySource([], schema="k string"))
     late = flights.filter("k > 'a'").to_table("late")
     late.select("k").to_table("flights")
-    source, table = Upstream("source", "flights"), pipeline.tables["flights"]
-    assert upstream_assets(pipeline.dataflow, pipeline.tables["late"]) == (source,)
-    assert upstream_assets(pipeline.dataflow, table) == (Upstream("table", "late"),)
+    source, table, lineage = Upstream("source", "flights"), pipeline.tables["flights"], TableLineage(pipeline.dataflow)
+    assert lineage.upstream(pipeline.tables["late"]) == (source,)
+    assert lineage.upstream(table) == (Upstream("table", "late"),)
 
 
 def test_a_union_comes_from_all_its_inputs() -> None:
@@ -52,7 +58,7 @@ def test_a_union_comes_from_all_its_inputs() -> None:
     second = pipeline.source("second", MemorySource([], schema="k string"))
     first.union(second).to_table("both")
     origins = tuple((Upstream("source", name), "k") for name in ("first", "second"))
-    assert column_lineage(pipeline.dataflow, pipeline.tables["both"]) == {"k": origins}
+    assert TableLineage(pipeline.dataflow).columns(pipeline.tables["both"]) == {"k": origins}
 
 
 def test_explain_shows_stages_state_and_lineage_without_an_engine() -> None:
@@ -65,3 +71,46 @@ def test_explain_shows_stages_state_and_lineage_without_an_engine() -> None:
     for line in ("stage hourly", "chain: rows -> sums", "lateness 1 hour", "shuffle by k, window; state table state/sums.panes",
                  "check some: total > 0", "total <- rows.v"):  # fmt: skip
         assert line in text
+
+
+def _walked(dataflow: Dataflow, stream: StreamRef, column: str, *, start: bool = True) -> set[tuple[Upstream, str]]:
+    """The origins of a column by definition: along every path back to a table or source."""
+    node, table = dataflow.nodes[stream.operator], None if start else dataflow.table_of(stream)
+    if table is not None or node.operator.kind == "source":
+        return {(Upstream("table", table.name) if table else Upstream("source", node.name), column)}
+    lineage = node.operator.lineage(dataflow.input_types(node))
+    return {
+        origin for index, name in lineage.get(column, ()) for origin in _walked(dataflow, node.inputs[index], name, start=False)
+    }
+
+
+@st.composite
+def flows(draw: st.DrawFn) -> Pipeline:
+    """Sources, and streams made of any before, some of them tables."""
+    pipeline = Pipeline("p", root="unused")
+    streams = [pipeline.source(name, MemorySource([], schema="k string, v long")) for name in ("a", "b")]
+    for number in range(draw(st.integers(1, 8))):
+        one, other = (draw(st.sampled_from(streams)) for _ in range(2))
+        made = draw(st.sampled_from([one.filter("v > 0"), one.with_columns(v="length(k)"), one.union(other.select("v", "k"))]))
+        streams.append(made.to_table(f"t{number}") if draw(st.booleans()) else made)
+    streams[-1].select("k", "v").to_table("last")
+    return pipeline
+
+
+@settings(deadline=None)
+@given(flows())
+def test_lineage_is_that_along_every_path(pipeline: Pipeline) -> None:
+    dataflow, lineage = pipeline.dataflow, TableLineage(pipeline.dataflow)
+    for table in pipeline.tables.values():
+        expected = {column: tuple(sorted(_walked(dataflow, table.stream, column))) for column in ("k", "v")}
+        assert lineage.columns(table) == expected
+        assert {asset for origins in expected.values() for asset, _ in origins} <= set(lineage.upstream(table))
+
+
+def test_diamonds_are_walked_once() -> None:
+    pipeline = Pipeline("p", root="unused")
+    stream = pipeline.source("rows", MemorySource([], schema="k string, v long"))
+    for _ in range(200):
+        stream = stream.filter("v > 1").union(stream.filter("v < 1"))
+    stream.to_table("last")
+    assert TableLineage(pipeline.dataflow).columns(pipeline.tables["last"]) == {"k": ((ROWS, "k"),), "v": ((ROWS, "v"),)}

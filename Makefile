@@ -13,7 +13,7 @@ PORT := 3000
 KILLS := 300
 
 .DELETE_ON_ERROR:
-.PHONY: help env run test slow ui lint types lock soak bench clean
+.PHONY: help env run test slow ui lint types lock proto soak bench clean
 
 help: ## List the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F '|' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -50,6 +50,9 @@ types: env ## Check the types
 lock: env ## Renew requirements.lock after a change of pyproject.toml (ARGS=--upgrade takes the newest versions)
 	$(PYTHON) -m uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --extra postgres --extra sail --group dev \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock $(ARGS)
+
+proto: env ## Make the Python of the .proto files anew
+	scripts/make-proto $(PYTHON)
 
 soak: env ## Kill the real process at random moments, KILLS times, and compare every table
 	DAGSTER_OPERATORS_KILLS=$(KILLS) $(WITH_ENGINE) $(PYTHON) -m pytest tests/crash/test_random_kills.py --timeout 0 $(ARGS)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dagster_operators.api.applying import apply
     from dagster_operators.api.keyed_stream import KeyedStream
-    from dagster_operators.api.pipeline import Pipeline, Snapshot
+    from dagster_operators.api.pipeline import Pipeline
+    from dagster_operators.api.snapshot import Snapshot
     from dagster_operators.api.stream import Stream
     from dagster_operators.api.windowed_stream import WindowedStream
     from dagster_operators.catalog.loading import registry
@@ -61,7 +62,7 @@ _HOME = {
     "SinkAttempt": "connectors.sink",
     "SinkRows": "connectors.sink",
     "Sliding": "operators.windows.windows",
-    "Snapshot": "api.pipeline",
+    "Snapshot": "api.snapshot",
     "Registry": "operators.arrow.registry",
     "SourceOperator": "connectors.source_operator",
     "SparkEngine": "orchestration.engine",

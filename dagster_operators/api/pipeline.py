@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from dagster_operators.api.snapshot import Snapshot
 from dagster_operators.api.stream import Stream
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.operator_source import OperatorSource
@@ -27,6 +28,8 @@ from dagster_operators.time.watermark import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from dagster_operators.plans.building import Surroundings
+    from dagster_operators.plans.logical_plan import LogicalPlan
     from dagster_operators.transactions.lease import IsRunAlive
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.records import Complete, Repair
@@ -68,6 +71,8 @@ class Pipeline:
             raise PipelineError(
                 f"the parallelism is {parallelism}", pipeline=name, remedy=f"choose a number from 1 to {MOST_SUBTASKS}"
             )
+        self._name = name
+        self._given: tuple[LogicalPlan, Surroundings] | None = None
         self.dataflow = Dataflow(name)
         self.root = str(root)
         self.engine = engine
@@ -82,7 +87,16 @@ class Pipeline:
     @property
     def name(self) -> str:
         """The pipeline's name."""
-        return self.dataflow.name
+        return self._name
+
+    @cached_property
+    def dataflow(self) -> Dataflow:
+        """The graph; that of a plan is built when it is first asked for, and then the user's code is imported."""
+        from dagster_operators.plans.building import build
+
+        if self._given is None:
+            return Dataflow(self._name)
+        return build(*self._given)
 
     @property
     def tables(self) -> Mapping[str, Table]:
@@ -125,6 +139,79 @@ class Pipeline:
             raise PipelineError(f"the lateness: {error}", pipeline=self.name, source=name) from None
         operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
         return Stream(self.dataflow, StreamRef(self.dataflow.add(operator).name))
+
+    # --- as data -----------------------------------------------------------------------------------------------------
+
+    def to_plan(self) -> bytes:
+        """The pipeline as data: what it computes, from where and to where, in Protocol Buffers (``plans/plan.proto``).
+
+        The user's functions and operators are in it by their place and a digest of their content; secrets, such as
+        ``storage_options``, are left out. Equal pipelines have equal plans.
+
+        Raises:
+            PlanError: A setting of a user's operator can be held by no plan, or an operator's kind is not registered.
+
+        >>> from dagster_operators import FileSource
+        >>> pipeline = Pipeline("p", root="data/p")
+        >>> stream = pipeline.source("rows", FileSource("in", schema="v long")).filter("v > 1").to_table("big")
+        >>> again = Pipeline.from_plan(pipeline.to_plan(), root="data/p")
+        >>> again.tables["big"].stream == pipeline.tables["big"].stream, again.to_plan() == pipeline.to_plan()
+        (True, True)
+        """
+        from dagster_operators.plans.codec import to_bytes
+
+        plan = self.logical_plan()
+        plan.check_complete()
+        return to_bytes(plan)
+
+    def logical_plan(self) -> LogicalPlan:
+        """The pipeline as a value."""
+        from dagster_operators.plans.logical_plan import LogicalPlan
+
+        if self._given is not None and "dataflow" not in self.__dict__:
+            return self._given[0]
+        return LogicalPlan.of(self.dataflow)
+
+    @classmethod
+    def from_plan(
+        cls,
+        data: bytes,
+        *,
+        root: str,
+        engine: Engine | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        secrets: Mapping[str, Mapping[str, Any]] | None = None,
+        lease_seconds: float = 30.0,
+        parallelism: int | None = None,
+    ) -> Self:
+        """The pipeline of a plan. What is the user's own in it is imported when the pipeline is first planned or run.
+
+        Args:
+            data: What :meth:`to_plan` gave.
+            root: Where tables, state and the ledger live.
+            engine: Where stages run.
+            storage_options: Of the root; also of the sources that had some, unless ``secrets`` has them.
+            secrets: What else the plan leaves out, by the name of the source, operator or sink:
+                ``{"warehouse": {"dsn": "postgresql://..."}}``.
+            lease_seconds: As of :class:`Pipeline`.
+            parallelism: As of :class:`Pipeline`.
+
+        Raises:
+            PlanError: This is no plan, or there is something in it that no installed package knows, or a secret is missing.
+        """
+        from dagster_operators.plans.building import Surroundings, check_secrets
+        from dagster_operators.plans.codec import from_bytes
+
+        plan = from_bytes(data)
+        given = Surroundings(str(root), dict(storage_options or {}), secrets or {})
+        check_secrets(plan, given)
+        made = cls(
+            plan.pipeline, root, engine=engine, storage_options=storage_options, lease_seconds=lease_seconds,
+            parallelism=parallelism,
+        )  # fmt: skip
+        made._given = plan, given
+        del made.dataflow
+        return made
 
     # --- running -----------------------------------------------------------------------------------------------------
 
@@ -291,34 +378,3 @@ class Pipeline:
         from dagster_operators.planner.explain import explain
 
         return explain(self.dataflow)
-
-
-class Snapshot:
-    """All tables of a pipeline as of one completed epoch.
-
-    Attributes:
-        epoch: The epoch's number.
-        versions: The Delta version of every table, for other engines (``VERSION AS OF``).
-    """
-
-    def __init__(self, pipeline: Pipeline, complete: Complete) -> None:
-        self._pipeline = pipeline
-        self._complete = complete
-        self.epoch = complete.epoch
-        self.versions = table_names(complete.versions)
-
-    def __repr__(self) -> str:
-        return f"Snapshot(epoch={self.epoch}, versions={self.versions})"
-
-    def read(self, table: str) -> DataFrame:
-        """A table's rows in this snapshot."""
-        if table not in self.versions:
-            raise PipelineError(
-                f"there is no table {table!r}", pipeline=self._pipeline.name, table=table,
-                remedy=f"there are: {', '.join(self.versions) or 'none'}",
-            )  # fmt: skip
-        return self._pipeline.epochs.read(f"tables/{table}", self.versions[table])
-
-    def uri(self, table: str) -> str:
-        """Where the Delta table lies."""
-        return self._pipeline.epochs.coordinator.root.join("tables", table)

@@ -80,7 +80,8 @@ def register(catalog: Catalog) -> None:
         methods: dict[str, Any] = {receiver: {} for receiver in _API}
         for receiver, name in (text.split(".") for text in named.split()):
             methods[receiver][name] = f"dagster_operators.api.{_API[receiver]}.{name}"
-        catalog.add_operator(kind, f"dagster_operators.operators.{where}", docs=f"docs/{page}.md", **methods)
+        message = f"dagster_operators.plans.operators_pb2:{kind.title().replace('_', '')}"
+        catalog.add_operator(kind, f"dagster_operators.operators.{where}", message=message, docs=f"docs/{page}.md", **methods)
     for receiver, names in _OTHER_METHODS.items():
         catalog.reserve(receiver, names.split())
     for kind, where in _VALUES.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ class Captured:
     @classmethod
     def decode(cls, fields: Fields) -> Any:
         """The value that was encoded."""
-        names: Mapping[str, Any] = cls.__dataclass_fields__  # type: ignore[attr-defined]
+        names = [part.name for part in dataclasses.fields(cls)]  # type: ignore[arg-type]
         check_fields(f"a value of the kind {cls.kind!r}", fields, dict.fromkeys(names, True))
         return cls(**fields)
 

@@ -43,7 +43,9 @@ class Reference:
         """The reference to a function, a class, a function made with ``udf``, or another callable; a reference stays itself."""
         if isinstance(thing, Reference):
             return thing
-        named = getattr(thing, "function", thing) if isinstance(thing, UserFunction) else thing
+        named = thing
+        if isinstance(thing, UserFunction):
+            named = getattr(thing, "function", None) or getattr(thing, "definition", thing)
         module = getattr(named, "__module__", None) or type(named).__module__
         qualname = getattr(named, "__qualname__", None) or f"{type(named).__qualname__}.<instance>"
         return cls(module, qualname, thing.digest if isinstance(thing, UserFunction) else digest_of(thing))
@@ -137,7 +139,11 @@ class ObjectReference:
 
     def encode(self) -> Fields:
         """Its class, attributes, and the names of what is left out."""
-        return {"type": self.type, "attributes": self.attributes, "left_out": self.left_out}
+        from dagster_operators.functions.captured_values import Secret
+
+        given = {name for name, value in self.attributes if isinstance(value, Secret)}
+        kept = tuple((name, value) for name, value in self.attributes if name not in given)
+        return {"type": self.type, "attributes": kept, "left_out": tuple(sorted({*self.left_out, *given}))}
 
     @classmethod
     def decode(cls, fields: Fields) -> ObjectReference:

@@ -206,13 +206,16 @@ class LogicalOperator(ABC):
     @property
     def traits(self) -> frozenset[Trait]:
         """What is known of it beside its settings."""
-        repeats = self.repeatable and not contents_of(self.sql()) and all(map(is_repeatable, self.sql()))
         has = {
             Trait.ROW_WISE: self.row_wise,
-            Trait.REPEATABLE: repeats,
+            Trait.REPEATABLE: self._repeats,
             Trait.HOLDS_TIME: self.holds_time,
         }
         return frozenset(trait for trait, holds in has.items() if holds)
+
+    @property
+    def _repeats(self) -> bool:
+        return self.repeatable and not contents_of(self.sql()) and all(map(is_repeatable, self.sql()))
 
     def signature(self) -> str:
         """Equal signatures mean equal rows for equal input rows: how it is called and chained is left out.
@@ -220,7 +223,7 @@ class LogicalOperator(ABC):
         An operator that is not repeatable, or that reads what is chosen under its name, has one of its own.
         """
         fields = {name: value for name, value in self.encode().items() if name not in ("name", "chain")}
-        own = self.name if self.rows_by_name or Trait.REPEATABLE not in self.traits else ""
+        own = self.name if self.rows_by_name or not self._repeats else ""
         text = f"{self.kind}/{own}/{canonical_fields(fields)}{sorted(contents_of(self.sql()).items())}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

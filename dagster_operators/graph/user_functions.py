@@ -108,16 +108,21 @@ def known() -> tuple[UserFunction, ...]:
         return tuple(_known.values())
 
 
+def called_in(config: Any) -> Mapping[str, UserFunction]:
+    """The functions that an operator's configuration calls anywhere in its texts, by their names in small letters."""
+    if not _known:
+        return {}
+    called = {name.lower() for text in _texts(config) for name in _CALLED.findall(text)}
+    return {name: found for name in sorted(called) if (found := _known.get(name))}
+
+
 def contents_of(config: Any) -> Mapping[str, str]:
     """The digest of each function that an operator's configuration calls anywhere in its texts.
 
     >>> contents_of({"condition": "no_such_function(a) > 1"})
     {}
     """
-    if not _known:
-        return {}
-    called = {name.lower() for text in _texts(config) for name in _CALLED.findall(text)}
-    return {name: found.digest for name in sorted(called) if (found := _known.get(name))}
+    return {name: found.digest for name, found in called_in(config).items()}
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -16,6 +16,7 @@ from dagster_operators.functions.references import ObjectReference
 from dagster_operators.graph.exchange import Forward, Gather, HashBy
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import MAIN, InputPort
+from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import Fields
 from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, REJECTS_COLUMNS, ArrowOperator, overrides
 from dagster_operators.operators.physical import Analysis, PhysicalOperator, StateTable
@@ -69,8 +70,13 @@ class Apply(LogicalOperator):
     @property
     def reference(self) -> ObjectReference:
         """The operator by its class and attributes."""
-        found: ObjectReference | None = self.__dict__.get("_reference")
-        return found or ObjectReference.to(self.arrow)
+        return ObjectReference.to(self.arrow) if "arrow" in self.__dict__ else self.__dict__["_reference"]
+
+    @property
+    @override
+    def traits(self) -> frozenset[Trait]:
+        """What is known of it beside its settings; of a plan that was read without what the user's code says."""
+        return super().traits if "arrow" in self.__dict__ else frozenset()
 
     @override
     def encode(self) -> Fields:

@@ -1,0 +1,154 @@
+"""A logical plan as bytes, and back: the contract is plan.proto. Equal plans have equal bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.message import DecodeError
+
+from dagster_operators.catalog.loading import catalog
+from dagster_operators.catalog.registration import Registration, loaded
+from dagster_operators.errors import OperatorsError, PlanError
+from dagster_operators.functions.references import Reference
+from dagster_operators.graph.dataflow import Check, Table
+from dagster_operators.graph.operator import LogicalOperator
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.plans import plan_pb2, values_pb2
+from dagster_operators.plans.logical_plan import LogicalPlan, PlanNode, PlanSink
+from dagster_operators.plans.messages import parse, read_settings, write_settings
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+FORMAT: Final = 1
+"""The version of the contract that this package writes, and the newest it reads."""
+
+
+def to_bytes(plan: LogicalPlan) -> bytes:
+    """The plan in Protocol Buffers.
+
+    Raises:
+        PlanError: Something in it cannot be written.
+    """
+    message = plan_pb2.Plan(format=FORMAT, pipeline=plan.pipeline)
+    for package, version in sorted(plan.packages.items()):
+        message.packages.add(name=package, version=version)
+    for node in plan.nodes:
+        _write_node(message.nodes.add(), node)
+    for stream, name in plan.side_streams:
+        message.side_streams.add(stream=_stream(stream), name=name)
+    for table in plan.tables:
+        _write_table(message.tables.add(), table)
+    for sink in plan.sinks:
+        written = message.sinks.add(name=sink.name, stream=_stream(sink.stream), description=sink.description)
+        write_settings(written, {"target": sink.sink})
+    for name, reference in sorted(plan.functions.items()):
+        function = message.functions.add(name=name)
+        write_settings(function.reference, reference.encode())
+    return message.SerializeToString(deterministic=True)
+
+
+def from_bytes(data: bytes) -> LogicalPlan:
+    """The plan that ``to_bytes`` wrote. Nothing of the user's is imported or run.
+
+    Raises:
+        PlanError: The bytes are no plan, of a newer format, or hold an operator or a field that no installed package knows.
+    """
+    _check_format(data)
+    message = parse(plan_pb2.Plan, data, "the plan")
+    packages = {package.name: package.version for package in message.packages}
+    plan = LogicalPlan(
+        message.pipeline,
+        tuple(_read_node(node, packages) for node in message.nodes),
+        tuple((_ref(side.stream), side.name) for side in message.side_streams),
+        tuple(map(_read_table, message.tables)),
+        tuple(map(_read_sink, message.sinks)),
+        {function.name: Reference.decode(read_settings(function.reference)) for function in message.functions},
+        packages,
+    )
+    plan.check_streams()
+    return plan
+
+
+def _check_format(data: bytes) -> None:
+    """Look at the format before anything else: a newer one may have fields that are not known here."""
+    message = plan_pb2.Plan()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise PlanError(f"this is no plan: {error}", remedy="give the bytes as to_plan() made them") from None
+    if message.format == 0:
+        raise PlanError("this is no plan: it says no format", remedy="give the bytes as to_plan() made them")
+    if message.format > FORMAT:
+        written = next((package.version for package in message.packages if package.name == "dagster_operators"), "")
+        raise PlanError(
+            f"the plan has the format {message.format}, and this version reads up to {FORMAT}", pipeline=message.pipeline,
+            remedy=f"upgrade dagster_operators, to {written} or newer" if written else "upgrade dagster_operators",
+        )  # fmt: skip
+
+
+def _write_node(message: plan_pb2.Node, node: PlanNode) -> None:
+    operator = node.operator
+    settings = {name: value for name, value in operator.encode().items() if name not in ("name", "chain")}
+    message.name, message.kind, message.package, message.chain = operator.name, operator.kind, node.package, operator.chain
+    message.inputs.extend(map(_stream, node.inputs))
+    registration = catalog().operator(operator.kind)
+    body = _message_class(registration)()
+    try:
+        write_settings(body, settings)
+    except OperatorsError as error:
+        raise error.at(operator=operator.name, kind=operator.kind) from None
+    message.settings = body.SerializeToString(deterministic=True)
+
+
+def _message_class(registration: Registration | None) -> type[Message]:
+    """The class of the message for a kind's settings."""
+    found: type[Message] = loaded(registration.message) if registration and registration.message else values_pb2.Settings
+    return found
+
+
+def _read_node(message: plan_pb2.Node, packages: dict[str, str]) -> PlanNode:
+    registration = catalog().operator(message.kind)
+    version = packages.get(message.package, "")
+    needed = f"{message.package} {version}".strip()
+    if registration is None:
+        raise PlanError(
+            f"the plan has an operator of the kind {message.kind!r}, which no installed package knows", operator=message.name,
+            kind=message.kind, package=message.package, remedy=f"install {needed}",
+        )  # fmt: skip
+    where = {"operator": message.name, "kind": message.kind, "package": message.package}
+    try:
+        body = parse(_message_class(registration), message.settings, f"the operator {message.name!r}")
+        settings = {"name": message.name, "chain": message.chain, **read_settings(body)}
+        operator: LogicalOperator = registration.operator.decode(settings)
+    except OperatorsError as error:
+        raise type(error)(error.problem, remedy=f"install {needed}, or a newer version", **{**where, **error.where}) from None
+    return PlanNode(operator, tuple(map(_ref, message.inputs)), message.package)
+
+
+def _write_table(message: plan_pb2.Table, table: Table) -> None:
+    message.name, message.description = table.name, table.description
+    message.stream.CopyFrom(_stream(table.stream))
+    for name, check in table.checks.items():
+        message.checks.add(name=name, expression=check.expression, blocking=check.blocking)
+    for tag, value in table.tags.items():
+        message.tags.add(name=tag, value=value)
+    message.owners.extend(table.owners)
+
+
+def _read_table(message: plan_pb2.Table) -> Table:
+    checks = {check.name: Check(check.expression, check.blocking) for check in message.checks}
+    tags = {tag.name: tag.value for tag in message.tags}
+    return Table(message.name, _ref(message.stream), message.description, checks, tags, tuple(message.owners))
+
+
+def _read_sink(message: plan_pb2.Sink) -> PlanSink:
+    return PlanSink(message.name, _ref(message.stream), read_settings(message)["target"], message.description)
+
+
+def _stream(stream: StreamRef) -> plan_pb2.Stream:
+    return plan_pb2.Stream(operator=stream.operator, port=stream.port)
+
+
+def _ref(message: plan_pb2.Stream) -> StreamRef:
+    return StreamRef(message.operator, message.port)

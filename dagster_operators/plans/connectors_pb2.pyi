@@ -1,0 +1,106 @@
+from dagster_operators.plans import values_pb2 as _values_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Connector(_message.Message):
+    __slots__ = ("files", "delta", "memory", "operator", "other")
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    OTHER_FIELD_NUMBER: _ClassVar[int]
+    files: FileSource
+    delta: DeltaSource
+    memory: MemorySource
+    operator: OperatorSource
+    other: _values_pb2.Record
+    def __init__(self, files: _Optional[_Union[FileSource, _Mapping]] = ..., delta: _Optional[_Union[DeltaSource, _Mapping]] = ..., memory: _Optional[_Union[MemorySource, _Mapping]] = ..., operator: _Optional[_Union[OperatorSource, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
+
+class FileSource(_message.Message):
+    __slots__ = ("path", "format", "schema", "options", "max_files", "max_bytes", "max_rows", "corrupt", "left_out")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    MAX_FILES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_ROWS_FIELD_NUMBER: _ClassVar[int]
+    CORRUPT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    format: str
+    schema: str
+    options: _values_pb2.Value
+    max_files: int
+    max_bytes: int
+    max_rows: int
+    corrupt: str
+    left_out: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., schema: _Optional[str] = ..., options: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., max_files: _Optional[int] = ..., max_bytes: _Optional[int] = ..., max_rows: _Optional[int] = ..., corrupt: _Optional[str] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DeltaSource(_message.Message):
+    __slots__ = ("path", "changes", "starting_version", "max_versions", "left_out")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    STARTING_VERSION_FIELD_NUMBER: _ClassVar[int]
+    MAX_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    changes: bool
+    starting_version: int
+    max_versions: int
+    left_out: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, path: _Optional[str] = ..., changes: _Optional[bool] = ..., starting_version: _Optional[int] = ..., max_versions: _Optional[int] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class MemorySource(_message.Message):
+    __slots__ = ("batches", "schema", "left_out")
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    batches: _values_pb2.Value
+    schema: str
+    left_out: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, batches: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., schema: _Optional[str] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class OperatorSource(_message.Message):
+    __slots__ = ("operator",)
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    operator: _values_pb2.Code
+    def __init__(self, operator: _Optional[_Union[_values_pb2.Code, _Mapping]] = ...) -> None: ...
+
+class Target(_message.Message):
+    __slots__ = ("postgres", "object", "other")
+    POSTGRES_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    OTHER_FIELD_NUMBER: _ClassVar[int]
+    postgres: PostgresSink
+    object: _values_pb2.ObjectReference
+    other: _values_pb2.Record
+    def __init__(self, postgres: _Optional[_Union[PostgresSink, _Mapping]] = ..., object: _Optional[_Union[_values_pb2.ObjectReference, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
+
+class PostgresSink(_message.Message):
+    __slots__ = ("dsn", "table", "columns", "mode", "key", "book", "connect_timeout", "lock_timeout", "left_out")
+    DSN_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    BOOK_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    LOCK_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    dsn: _values_pb2.Value
+    table: str
+    columns: _values_pb2.Value
+    mode: str
+    key: _values_pb2.Names
+    book: str
+    connect_timeout: int
+    lock_timeout: float
+    left_out: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, dsn: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., table: _Optional[str] = ..., columns: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., mode: _Optional[str] = ..., key: _Optional[_Union[_values_pb2.Names, _Mapping]] = ..., book: _Optional[str] = ..., connect_timeout: _Optional[int] = ..., lock_timeout: _Optional[float] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -1,0 +1,93 @@
+"""An operator of each kind, and of some kinds several: whatever must hold for every operator is tried on them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+import dagster_operators as do
+from dagster_operators.connectors.operator_source import OperatorSource
+from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
+from dagster_operators.operators.arrow.apply import Apply
+from dagster_operators.operators.joins.interval_join import IntervalJoin
+from dagster_operators.operators.joins.lookup import Lookup
+from dagster_operators.operators.joins.window_join import WindowJoin
+from dagster_operators.operators.relational.changelog import AsChanges, Latest
+from dagster_operators.operators.relational.deduplicate import DeduplicateFirst, DeduplicateLast
+from dagster_operators.operators.relational.filter import Filter
+from dagster_operators.operators.relational.flat_map import FlatMap
+from dagster_operators.operators.relational.map_async import MapAsync
+from dagster_operators.operators.relational.projection import Drop, Rename, Select, WithColumns
+from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.top_per_key import TopPerKey
+from dagster_operators.operators.relational.transform import Transform
+from dagster_operators.operators.relational.union import Union
+from dagster_operators.operators.windows.input_window_aggregate import InputWindowAggregate
+from dagster_operators.operators.windows.session_aggregate import SessionAggregate
+from dagster_operators.operators.windows.top_per_window import TopPerWindow
+from dagster_operators.operators.windows.window_aggregate import WindowAggregate
+from dagster_operators.operators.windows.window_rows import InputWindow
+
+
+class Counting(do.ArrowOperator):
+    """Counts rows; of each setting that operators have something."""
+
+    def __init__(self, least: int = 1, names: list[str] | None = None) -> None:
+        self.least = least
+        self.names = names or ["a"]
+        self.schema = pa.schema([("k", pa.string())])
+        self.state = {"seen": do.KeyedState("k string, n long", key="k", migrate=migrated)}
+
+    def output_schema(self, schema):
+        return schema
+
+    def process_batch(self, batch, ctx, out):
+        out.collect(batch)
+
+
+class Numbers(do.SourceOperator):
+    def __init__(self, password: str) -> None:
+        self.password = password
+
+    def output_schema(self):
+        return "n long"
+
+
+def migrated(table, version):
+    return table
+
+
+def doubled(frame):
+    return frame
+
+
+PAIRS = (("n", "count(*)"), ("most", "max(v)"))
+WINDOW = {"keys": ("k",), "event_time": "t"}
+SAMPLES = [
+    SourceOperator(name="a", connector=do.FileSource("in", schema="k string", options={"sep": ";", "header": True})),
+    SourceOperator(name="a", connector=do.DeltaSource("in", changes=True, storage_options={"secret": "hunter2"}), event_time="t"),
+    SourceOperator(name="a", connector=do.MemorySource([[{"k": "a", "v": 1.5}], [("b", None)]], schema="k string, v double")),
+    SourceOperator(name="a", connector=OperatorSource("a", Numbers("x"), "root"), lateness=5, finished=True),
+    Filter(name="a", condition="v > 1", chain=False),
+    Select(name="a", expressions=("k", "v + 1 AS w")),
+    WithColumns(name="a", expressions=(("w", "v + 1"),), only_new=True),
+    Rename(name="a", names=(("k", "l"),)),
+    Drop(name="a", columns=("k",)),
+    Union(name="a"),
+    FlatMap(name="a", call="posexplode(xs) AS (n, x)", outer=True),
+    MapAsync(name="a", call="asked(k) AS answer"),
+    Transform(name="a", function=doubled, columns=("k",)),
+    DeduplicateFirst(name="a", keys=("k",), event_time="t", within=5),
+    DeduplicateLast(name="a", keys=("k",), event_time="t"),
+    TopPerKey(name="a", keys=("k",), n=3, by=("v DESC",), event_time=None),
+    KeyedAggregate(name="a", keys=("k",), event_time=None, aggregates=PAIRS),
+    WindowAggregate(name="a", **WINDOW, window=do.Sliding("1 hour", "10 minutes"), aggregates=PAIRS),
+    SessionAggregate(name="a", **WINDOW, window=do.Session("1 hour"), aggregates=PAIRS),
+    InputWindowAggregate(name="a", **WINDOW, window=InputWindow(), aggregates=PAIRS),
+    TopPerWindow(name="a", **WINDOW, window=do.Tumbling("1 hour", offset="1 s"), n=2, by=("v",), rank="place", ties=True),
+    WindowJoin(name="a", keys=("k",), right_keys=("l",), window=do.Tumbling("1 h"), event_times=("t", "u"), how="semi"),
+    IntervalJoin(name="a", keys=("k",), right_keys=("l",), event_times=("t", "u"), low=-5, high=5, columns=("v",)),
+    Lookup(name="a", connector=do.DeltaSource("rates"), on=(("k", "id"),), columns=("rate",), how="inner"),
+    AsChanges(name="a", change="op"),
+    Latest(name="a", keys=("k",)),
+    Apply(name="a", arrow=Counting(2), keys=(("k",), ("l",))),
+]

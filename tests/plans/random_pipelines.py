@@ -1,0 +1,144 @@
+"""Random pipelines of all operators over one small schema, made with the fluent interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+import dagster_operators as do
+
+SCHEMA = "k string, v long, t timestamp"
+START = 1_700_000_000
+ROWS = st.fixed_dictionaries({"k": st.sampled_from(["a", "b"]), "v": st.integers(-3, 3), "t": st.integers(0, 40)})
+
+
+class Scaled(do.ArrowOperator):
+    """Hands rows on; the larger ones come out of a port of their own."""
+
+    def __init__(self, factor: int = 1, labels: dict[str, int] | None = None) -> None:
+        self.factor = factor
+        self.labels = labels or {"a": 1}
+        self.state = {"seen": do.KeyedState("k string, n long", key="k")}
+
+    def output_schema(self, schema):
+        return {"main": schema, "large": schema}
+
+    def process_batch(self, batch, ctx, out):
+        out.collect(batch)
+        out.collect(batch.slice(0, min(1, batch.num_rows)), "large")
+
+
+@do.udf("long")
+def plan_twice(v):
+    import pyarrow.compute as pc
+
+    return pc.multiply(v, 2)
+
+
+@do.udtf("part long")
+def plan_parts(v):
+    return [[(value,)] if value is not None else [] for value in v.to_pylist()]
+
+
+@do.udf("string")
+async def plan_answered(k):
+    return k
+
+
+def unchanged(frame):
+    return frame
+
+
+def source(pipeline: do.Pipeline, name: str, epochs: list[list[dict[str, Any]]], lateness: int = 2) -> do.Stream:
+    batches = [[{**row, "t": f"2024-01-01T00:00:{row['t']:02d}"} for row in rows] for rows in epochs]
+    connector = do.MemorySource(batches, schema=SCHEMA)
+    return pipeline.source(name, connector, event_time="t", lateness=f"{lateness} s", finished=True)
+
+
+def of_window(stream: do.Stream, value: str) -> do.Stream:
+    """The rows of windows with the columns of all other streams."""
+    return stream.select("k", f"CAST({value} AS long) AS v", f"{stream.event_time} AS t")
+
+
+Step = Callable[[do.Stream, do.Stream, Any], do.Stream]
+"""A stream of these columns from two such streams and a draw."""
+
+
+def fixed(draw: Any) -> Any:
+    return draw(st.sampled_from([do.Tumbling("5 s"), do.Sliding("6 s", "4 s", offset="1 s")]))
+
+
+APPENDING: dict[str, Step] = {
+    "filter": lambda one, _, draw: one.filter(f"v > {draw(st.integers(-3, 3))}"),
+    "udf": lambda one, _, draw: one.filter(f"plan_twice(v) > {draw(st.integers(-3, 3))}"),
+    "select": lambda one, _, draw: one.select("k", f"v + {draw(st.integers(0, 9))} AS v", "t"),
+    "with_columns": lambda one, _, draw: one.with_columns(v="v * 2", chain=draw(st.booleans())),
+    "rename": lambda one, _, draw: one.rename(v="w").rename({"w": "v"}),
+    "drop": lambda one, _, draw: one.with_columns(extra="1").drop("extra"),
+    "union": lambda one, other, draw: one.union(other),
+    "flat_map": lambda one, _, draw: one.flat_map("plan_parts(v)", outer=draw(st.booleans())).drop("part"),
+    "unnest": lambda one, _, draw: one.unnest("array(v, v + 1) AS w", position="at").drop("w", "at"),
+    "map_async": lambda one, _, draw: one.map_async("plan_answered(k) AS answer").drop("answer"),
+    "transform": lambda one, _, draw: one.transform(unchanged, columns=["k", "v", "t"]).select("k", "v", "t"),
+    "lookup": lambda one, _, draw: one.lookup(
+        do.MemorySource([[{"id": "a", "rate": 1}]], schema="id string, rate long"), on={"k": "id"}, how=draw(how("left", "inner"))
+    ).drop("rate"),
+    "apply": lambda one, _, draw: one.key_by("k").apply(Scaled(draw(st.integers(1, 3)), {"x": draw(st.integers())})),
+    "apply_large": lambda one, _, draw: do.apply(Scaled(), one.key_by("k"))[1],
+    "deduplicate": lambda one, _, draw: one.key_by("k", "v").deduplicate(within=draw(st.sampled_from([None, "3 s"]))),
+    "late": lambda one, _, draw: one.key_by("k").window(fixed(draw)).aggregate(n="count(*)").late(),
+    "aggregate": lambda one, _, draw: of_window(one.key_by("k").window(fixed(draw)).aggregate(n="sum(v)"), "n"),
+    "sessions": lambda one, _, draw: of_window(one.key_by("k").window(do.Session("3 s")).aggregate(n="sum(v)"), "n"),
+    "window_top": lambda one, _, draw: of_window(
+        one.rename(t="at").with_columns(t="at").drop("t").rename(at="t").key_by("k").window(fixed(draw)).top(2, by="v DESC"), "v"
+    ),
+    "input_windows": lambda one, _, draw: of_window(
+        one.key_by("k").window(fixed(draw)).aggregate(n="count(*)").key_by("k").window().aggregate(m="max(n)"), "m"
+    ),
+    "window_join": lambda *given: joined(*given),  # noqa: PLW0108 - it is defined below
+    "interval_join": lambda one, other, draw: one.key_by("k")
+    .interval_join(
+        other.select("k AS l", "v AS w", "t AS u").key_by("l"), lower="-2 s", upper="1 s", how=draw(how("inner", "left")),
+        columns=["v", "t"],
+    ),
+}  # fmt: skip
+
+
+def how(*ways: str) -> Any:
+    return st.sampled_from(ways)
+
+
+def joined(one: do.Stream, other: do.Stream, draw: Any) -> do.Stream:
+    window, right = fixed(draw), other.select("k AS l", "v AS w", "t AS u").key_by("l")
+    pairs = one.key_by("k").window(window).join(right.window(window), how=draw(how("inner", "left", "semi")), columns=["v"])
+    return of_window(pairs, "v")
+
+
+UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
+    "aggregate": lambda one, _: one.key_by("k").aggregate(n="count(*)", most="max(v)"),
+    "top": lambda one, draw: one.key_by("k").top(draw(st.integers(1, 3)), by=["v DESC", "t"]),
+    "last": lambda one, _: one.key_by("k").deduplicate(keep="last"),
+    "filtered": lambda one, _: one.aggregate(n="count(*)").filter("n > 2"),
+    "latest": lambda one, _: one.with_columns(op="'insert'").as_changes("op").latest("k", "v", "t"),
+}
+
+
+@st.composite
+def pipelines(draw: Any, most: int = 6) -> do.Pipeline:
+    """A pipeline with some rows, some operators, and tables for what nobody reads."""
+    pipeline = do.Pipeline("random", root="unused")
+    epochs = st.lists(st.lists(ROWS, max_size=4), min_size=1, max_size=3)
+    streams = [source(pipeline, "one", draw(epochs)), source(pipeline, "two", draw(epochs))]
+    for step in draw(st.lists(st.sampled_from(sorted(APPENDING)), max_size=most)):
+        one, other = draw(st.sampled_from(streams)), draw(st.sampled_from(streams))
+        if one.event_time is None or other.event_time is None:
+            continue  # a transform may change times, so nothing that needs one can follow
+        streams.append(APPENDING[step](one, other, draw))
+    for number, stream in enumerate(streams[1:]):
+        if pipeline.dataflow.table_of(stream._ref) is None:
+            stream.to_table(f"table_{number}", checks={"known": "k IS NOT NULL"} if number % 2 else None, tags={"n": str(number)})
+    for step in draw(st.lists(st.sampled_from(sorted(UPDATING)), max_size=1)):
+        UPDATING[step](streams[0], draw).to_table("updating", owners=["team:x"], description="what is now")
+    return pipeline

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, update_wrapper
 from inspect import isclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
@@ -42,6 +42,8 @@ class UserAggregate(Installable):
         vectorised: Whether its functions see many groups at once.
         arity: The least and the largest number of arguments.
     """
+
+    is_aggregate: ClassVar[bool] = True
 
     def __init__(self, definition: Definition, name: str, returns: str, state: str | None, *, vectorised: bool) -> None:
         self.name = name

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
-from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.ports import MAIN, StreamRef
+from dagster_operators.graph.row_expressions import columns_of_row
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -211,7 +211,7 @@ class Dataflow:
         for name, check in table.checks.items():
             check_name("check", name, pipeline=self.name, table=table.name)
             try:
-                operator.require(kind, columns_of(check.expression), f"the check {name!r}")
+                operator.require(kind, columns_of_row(check.expression), f"the check {name!r}")
             except OperatorsError as error:
                 raise error.at(pipeline=self.name, table=table.name) from None
         self.tables[table.name] = table

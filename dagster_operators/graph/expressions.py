@@ -6,7 +6,10 @@ sqlglot reads them only to understand them. What runs is always the text as its 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
 from dagster_operators.errors import SchemaError
@@ -16,11 +19,14 @@ if TYPE_CHECKING:
     from sqlglot import Token
     from sqlglot.expressions import Expression
 
-__all__ = ["Field", "columns_of", "is_repeatable", "parse_alias", "parse_ddl", "tokens_of"]
+__all__ = ["Called", "Field", "calls_of", "columns_of", "has_window", "is_repeatable", "parse_alias", "parse_ddl", "tokens_of"]
 
 _PREFIX = "SELECT "
 _CONSTANTS = frozenset({"localtimestamp", "session_user", "grouping__id"})
 """What Spark lets one write without parentheses though it is a function, and sqlglot takes for a column."""
+
+_NOT_CALLED_AFTER = frozenset({"like", "ilike", "."})
+"""After these, ``any (...)`` and the like are no calls: ``x LIKE ANY ('a%', 'b%')``."""
 
 _CHANGING = re.compile(
     r"(?i)rand\w*|uniform|uuid|shuffle|monotonically_increasing_id|spark_partition_id|now|curdate|current_\w+|localtimestamp|"
@@ -84,6 +90,65 @@ def parse_alias(expression: str) -> tuple[str, str | None]:
     if body[-1].token_type is TokenType.ALIAS:
         body = body[:-1]
     return expression[body[0].start : body[-1].end + 1], tree.alias
+
+
+@dataclass(frozen=True)
+class Called:
+    """A function that an expression calls.
+
+    Attributes:
+        name: Its name in lower case.
+        arguments: Its arguments with their brackets, as written.
+        position: Its first character, counted from 1.
+    """
+
+    name: str
+    arguments: str
+    position: int
+
+
+@lru_cache(maxsize=4096)
+def calls_of(expression: str) -> tuple[Called, ...]:
+    """The functions that an expression calls, in the order in which they are written.
+
+    >>> [(call.name, call.arguments) for call in calls_of("Sum(a * (b + 1)) / `count`(*)")]
+    [('sum', '(a * (b + 1))'), ('count', '(*)')]
+    """
+    from sqlglot import TokenType
+
+    tokens, found = tokens_of(expression), []
+    for number, (token, following) in enumerate(pairwise(tokens)):
+        before = tokens[number - 1].text.lower() if number else ""
+        if following.token_type is not TokenType.L_PAREN or token.token_type is TokenType.STRING or before in _NOT_CALLED_AFTER:
+            continue
+        if token.text[:1].isalpha() or token.text[:1] == "_":
+            end = tokens[_closing(tokens, number + 1)].end
+            found.append(Called(token.text.lower(), expression[following.start : end + 1], token.start + 1))
+    return tuple(found)
+
+
+def _closing(tokens: Sequence[Token], opening: int) -> int:
+    """Which token closes the bracket that one opens; the last one if none does."""
+    from sqlglot import TokenType
+
+    depth = 0
+    for number in range(opening, len(tokens)):
+        depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(tokens[number].token_type, 0)
+        if depth == 0:
+            return number
+    return len(tokens) - 1
+
+
+@lru_cache(maxsize=4096)
+def has_window(expression: str) -> bool:
+    """Whether some function in an expression looks at other rows by OVER.
+
+    >>> has_window("sum(v) OVER (PARTITION BY k)"), has_window("over + 1")
+    (True, False)
+    """
+    from sqlglot import exp
+
+    return _parse(expression).find(exp.Window) is not None
 
 
 def is_repeatable(expression: str) -> bool:

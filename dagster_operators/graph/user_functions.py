@@ -10,7 +10,7 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.expressions import columns_of
@@ -24,9 +24,11 @@ class UserFunction(ABC):
 
     Attributes:
         name: What expressions call it.
+        is_aggregate: Whether it makes one value of many rows.
     """
 
     name: str
+    is_aggregate: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -129,7 +129,8 @@ class _Finder:
                 break
         for clause in (("over",), ("within", "group")):
             if self.words(at, *clause):
-                raise self.error(f"{function}() has {' '.join(clause).upper()}, which is none of ours", self.tokens[at])
+                problem = f"{function}() with {' '.join(clause).upper()} cannot be kept up to date from partial results"
+                raise self.error(problem, self.tokens[at], "leave the clause out; or write an aggregate of your own with udaf")
         return Call(function, arguments, distinct, condition, ignore_nulls), at
 
     def closing(self, at: int) -> int:

@@ -7,20 +7,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from dagster_operators.errors import SchemaError
+from dagster_operators.graph.spark_functions import AGGREGATES
 from dagster_operators.operators.aggregates import partial_results as partial
 from dagster_operators.operators.aggregates.aggregate_calls import Call
 from dagster_operators.operators.aggregates.distinct_sketch import estimate_of
 from dagster_operators.operators.aggregates.partial_results import PartialKind, decimals_in, sketch_buckets
 
 _MAX_PRECISION = 38
-_NEVER = frozenset({
-    "approx_percentile", "approx_top_k", "bitmap_construct_agg", "bitmap_or_agg", "corr", "count_min_sketch",
-    "covar_pop", "covar_samp", "grouping", "grouping_id", "histogram_numeric", "hll_sketch_agg", "hll_union_agg",
-    "kurtosis", "listagg", "median", "mode", "percentile", "percentile_approx", "percentile_cont", "percentile_disc",
-    "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy",
-    "regr_syy", "skewness", "string_agg", "theta_sketch_agg", "try_avg", "try_sum",
-})  # fmt: skip
-"""Spark's other aggregate functions, so that the error can say that they are none of ours rather than unknown."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +144,7 @@ FUNCTIONS: dict[str, AggregateFunction] = {
     "var_samp": _variance(sample=True, root=False),
     "variance": _variance(sample=True, root=False),
 }
-CALLABLE = frozenset(FUNCTIONS) | _NEVER
+CALLABLE = frozenset(FUNCTIONS) | AGGREGATES
 """The names of all aggregate functions that are known, supported or not."""
 
 _BY_EVENT_TIME = frozenset({"first", "first_value", "last", "last_value"})

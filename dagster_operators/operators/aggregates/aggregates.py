@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import columns_of, parse_alias
+from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.aggregates.aggregate_calls import Call, Template, find_calls
 from dagster_operators.operators.aggregates.aggregate_functions import CALLABLE, AggregateFunction, PartialColumn, resolve
 from dagster_operators.operators.aggregates.user_aggregates import user_aggregates
@@ -102,7 +103,7 @@ def _parse(name: str, expression: str, event_time: str | None) -> Aggregate:
     template = find_calls(body, CALLABLE | own.keys())
     if not template.calls:
         raise SchemaError("there is no aggregate call in it", remedy="write count(*), sum(x) or the like")
-    outside = columns_of(template.filled(["NULL"] * len(template.calls)))
+    outside = columns_of_row(template.filled(["NULL"] * len(template.calls)))
     if outside:
         raise SchemaError(
             f"{', '.join(map(repr, sorted(outside)))} stands outside of an aggregate call", column=min(outside),
@@ -110,7 +111,7 @@ def _parse(name: str, expression: str, event_time: str | None) -> Aggregate:
         )  # fmt: skip
     calls = tuple(resolve(call, event_time, own) for call in template.calls)
     texts = {text for _, call in calls for text in (*call.arguments, call.condition) if text not in ("*", None)}
-    columns = frozenset(column for text in texts for column in columns_of(text))
+    columns = frozenset(column for text in texts for column in columns_of_row(text))
     return Aggregate(name, expression, columns, template, calls)
 
 

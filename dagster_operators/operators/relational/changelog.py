@@ -11,9 +11,9 @@ from typing_extensions import override
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import ADDS, CHANGE, DELETED, REMOVES, ChangeKind, Changes
 from dagster_operators.graph.exchange import by_keys
-from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
+from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.physical import Stateless, quoted
 from dagster_operators.operators.relational.projection import bare_column
 
@@ -48,7 +48,7 @@ class AsChanges(LogicalOperator):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
-        self.require(stream, columns_of(self.change), "the change")
+        self.require(stream, columns_of_row(self.change), "the change")
         gone = bare_column(stream, self.change)
         columns = None if stream.columns is None else [column for column in stream.columns if column != gone]
         return replace(stream.with_columns(columns), changes=Changes.RETRACT)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.graph.changes import DELETED
-from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import ANY, InputPort
+from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.physical import Stateless, quoted
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Filter(LogicalOperator):
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        self.require(inputs[0], columns_of(self.condition), "the condition")
+        self.require(inputs[0], columns_of_row(self.condition), "the condition")
         return inputs[0]
 
     @override

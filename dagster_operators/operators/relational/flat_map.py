@@ -19,8 +19,9 @@ from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.functions.table import TableFunction, table_named
-from dagster_operators.graph.expressions import columns_of, parse_alias
+from dagster_operators.graph.expressions import parse_alias
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.physical import Stateless, quoted
 from dagster_operators.operators.relational.projection import from_columns
 
@@ -88,7 +89,7 @@ class FlatMap(LogicalOperator):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
-        self.require(stream, columns_of(self.parsed[0]), f"{self.call!r}")
+        self.require(stream, columns_of_row(self.parsed[0]), f"{self.call!r}")
         made = self.made
         for column in made:
             if stream.columns is not None and stream.resolve(column):

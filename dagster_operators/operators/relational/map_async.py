@@ -18,8 +18,8 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.functions.asynchronous import AsyncCall, AsyncFunction, submit
 from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import as_array
-from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.graph.user_functions import find
 from dagster_operators.operators.aggregates.aggregate_calls import Call, find_calls
 from dagster_operators.operators.physical import Stateless, quoted
@@ -79,7 +79,7 @@ class MapAsync(LogicalOperator):
         stream = inputs[0]
         _, call, name = self.parsed
         for argument in call.arguments:
-            self.require(stream, columns_of(argument), f"{self.call!r}")
+            self.require(stream, columns_of_row(argument), f"{self.call!r}")
         if stream.columns is None:
             return stream
         if stream.resolve(name):

@@ -15,6 +15,7 @@ from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.expressions import columns_of, parse_alias
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import ANY, InputPort
+from dagster_operators.graph.row_expressions import columns_of_row, generator_of
 from dagster_operators.operators.physical import Stateless, quoted
 
 if TYPE_CHECKING:
@@ -44,6 +45,18 @@ def from_columns(stream: StreamType, expression: str) -> frozenset[tuple[int, st
     return frozenset((0, found) for column in used if (found := stream.resolve(column)))
 
 
+def check_one_row(stream: StreamType, expression: str) -> None:
+    """Raise SchemaError if an expression would make several rows of the one that an updating stream has for a key."""
+    generator = generator_of(expression) if stream.updating else None
+    if generator is not None:
+        raise SchemaError(
+            f"{generator}() makes several rows of one, and the stream is {stream.changes}",
+            expression=expression,
+            remedy="unnest before the aggregate: unnest('xs AS x').key_by(...).aggregate(...); "
+            "or keep the array, and explode it where the table is read",
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Select(LogicalOperator):
     """Computes the columns of the output, each as ``expression`` or ``expression AS name``."""
@@ -70,7 +83,8 @@ class Select(LogicalOperator):
         names, time, keys = [], None, []
         for text in self.expressions:
             expression, name = named(text)
-            self.require(stream, columns_of(expression), f"{text!r}")
+            self.require(stream, columns_of_row(expression), f"{text!r}")
+            check_one_row(stream, expression)
             if name is None:
                 raise SchemaError(f"the expression {text!r} has no name", operator=self.name, remedy=f"write {text!r} AS name")
             names.append(name)
@@ -163,7 +177,8 @@ class WithColumns(LogicalOperator):
         stream = inputs[0]
         columns = list(stream.columns) if stream.columns is not None else None
         for name, expression in self.expressions:
-            self.require(stream, columns_of(expression), f"column {name!r}")
+            self.require(stream, columns_of_row(expression), f"column {name!r}")
+            check_one_row(stream, expression)
             if stream.keys and stream.resolve(name) in stream.keys:
                 raise SchemaError(
                     f"{name!r} is a key of an updating stream and cannot be replaced", operator=self.name, column=name,

@@ -17,9 +17,9 @@ from typing_extensions import override
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.exchange import by_keys
-from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
+from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
 from dagster_operators.operators.relational.projection import from_columns
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows, parse_order
@@ -94,7 +94,7 @@ def check_top(operator: LogicalOperator, stream: StreamType, n: int, order: Sequ
     if n < 1:
         raise PipelineError(f"top({n}) is no row at all", operator=operator.name, remedy="ask for one row or more")
     for item in order:
-        operator.require(stream, columns_of(item.expression), f"by={str(item)!r}")
+        operator.require(stream, columns_of_row(item.expression), f"by={str(item)!r}")
 
 
 def check_rank(operator: LogicalOperator, rank: str, columns: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ from dagster_operators.functions.groups import Groups, plain
 from dagster_operators.functions.install import Installable
 from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import arity_of, as_array, forms_of, raised, type_of
-from dagster_operators.graph.user_functions import find, known, register
+from dagster_operators.graph.user_functions import known, register
 from dagster_operators.types.arrow_schema import arrow_type
 
 if TYPE_CHECKING:
@@ -255,9 +255,3 @@ def udaf(
 def aggregates() -> dict[str, UserAggregate]:
     """The aggregate functions of the user's own, by name in lower case."""
     return {function.name.lower(): function for function in known() if isinstance(function, UserAggregate)}
-
-
-def aggregate_named(name: str) -> UserAggregate | None:
-    """The aggregate function of that name, if there is one."""
-    found = find(name)
-    return found if isinstance(found, UserAggregate) else None

@@ -114,10 +114,6 @@ class Place:
             )  # fmt: skip
         return hashes
 
-    def in_key_order(self, keys: list[Any], key: Sequence[str]) -> list[Any]:
-        """Key columns from one order of names into the schema's."""
-        return [keys[key.index(name)] for name in self.key]
-
     @property
     def cutoff(self) -> int:
         """Rows with an earlier time are gone."""

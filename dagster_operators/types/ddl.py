@@ -103,9 +103,6 @@ class _Reader:
             remedy="write it as Spark does: name type, name type, ...",
         )  # fmt: skip
 
-    def peek(self) -> str:
-        return self.tokens[self.next][1].lower() if self.next < len(self.tokens) else ""
-
     def take(self, *texts: str) -> bool:
         """Consumes the given tokens if they come next, all of them."""
         found = [text.lower() for kind, text, _ in self.tokens[self.next : self.next + len(texts)] if kind in ("word", "mark")]

@@ -33,14 +33,14 @@ class StreamType:
         columns: The column names in order; None when they are only known once the pipeline is planned on an engine.
         event_time: The column that holds the event time, if the stream has one.
         changes: What its rows mean.
-        settled: Whether the watermark passes the event time of each row in the very epoch in which the row comes out. So a window
-            that the rows carry has all of them at once.
+        complete_windows: Every window that the rows carry is complete in the epoch in which it comes out: all of its rows come in
+            that epoch, since its watermark passes the event time of each of them. An operator over these windows keeps no state.
     """
 
     columns: tuple[str, ...] | None
     event_time: str | None = None
     changes: Changes = Changes.APPEND
-    settled: bool = False
+    complete_windows: bool = False
 
     @property
     def keys(self) -> tuple[str, ...] | None:

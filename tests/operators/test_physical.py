@@ -146,8 +146,8 @@ def test_a_run_goes_by_the_analysis_that_it_is_handed(
     request: pytest.FixtureRequest, engine: str, logical: Any, inputs: tuple[str, str], output: str
 ) -> None:
     session: SparkSession = request.getfixturevalue(engine)
-    settled = StreamType(None, "window_start", settled=True)
-    operator: RelationalOperator[Any] = logical.lower([settled, settled])
+    windows = StreamType(None, "window_start", complete_windows=True)
+    operator: RelationalOperator[Any] = logical.lower([windows, windows])
     one, other = map(session.sql, inputs)
     analysed = operator.analyse([one.limit(0)]).as_data()
     alone = shown(operator.run(NOTHING, [one], analysed))

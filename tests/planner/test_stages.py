@@ -74,12 +74,13 @@ def test_windows_that_may_come_in_pieces_are_waited_for() -> None:
 def test_what_may_change_the_time_does_not_give_whole_windows() -> None:
     _, rows = flow()
     counts = rows.key_by("k").window(Tumbling("1 s")).top(1, by="v")
-    assert counts._type.settled
-    assert counts.filter("v > 1").select("v", "window_start AS s", "window_end").rename({"s": "window_start"})._type.settled
+    assert counts._type.complete_windows
+    renamed = counts.filter("v > 1").select("v", "window_start AS s", "window_end").rename({"s": "window_start"})
+    assert renamed._type.complete_windows
     assert not counts.with_columns(WINDOW_START="current_timestamp()")._type.event_time
-    assert not counts.key_by("k").deduplicate(within="1 day")._type.settled
-    assert not counts.transform(lambda frame: frame)._type.settled
-    assert not counts.key_by("k").apply(Keeper()).late()._type.settled
+    assert not counts.key_by("k").deduplicate(within="1 day")._type.complete_windows
+    assert not counts.transform(lambda frame: frame)._type.complete_windows
+    assert not counts.key_by("k").apply(Keeper()).late()._type.complete_windows
 
 
 class Keeper(ArrowOperator):

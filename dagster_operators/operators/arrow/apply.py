@@ -161,7 +161,7 @@ class Apply(LogicalOperator):
             columns = {port: _names(schema) for port, schema in by_port(declared, self.name).items()}
         time = self.arrow.event_time or inputs[0].event_time
         types = {port: _with_time(names, time) for port, names in columns.items()}
-        return {**types, LATE: replace(inputs[0], settled=False), REJECTS: StreamType(("record", "reason"))}
+        return {**types, LATE: replace(inputs[0], complete_windows=False), REJECTS: StreamType(("record", "reason"))}
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

@@ -96,8 +96,8 @@ class WindowJoin(LogicalOperator):
             )  # fmt: skip
         left, right = (stream.columns for stream in inputs)
         if left is None or right is None:
-            return StreamType(None, self._event_time, settled=True)
-        return StreamType(self.joined((left, right)).output, self._event_time, settled=True)
+            return StreamType(None, self._event_time, complete_windows=True)
+        return StreamType(self.joined((left, right)).output, self._event_time, complete_windows=True)
 
     @property
     def _event_time(self) -> str:

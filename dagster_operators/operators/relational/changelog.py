@@ -108,7 +108,7 @@ class Latest(LogicalOperator):
             raise SchemaError("the current row of what key?", operator=self.name, remedy="name the key columns: latest('id')")
         self.require(inputs[0], self.keys, "latest")
         keys = tuple(inputs[0].resolve(key) or key for key in self.keys)
-        return replace(inputs[0], changes=Changes.upsert(keys), event_time=None, settled=False)
+        return replace(inputs[0], changes=Changes.upsert(keys), event_time=None, complete_windows=False)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

@@ -73,7 +73,8 @@ class DeduplicateFirst(LogicalOperator):
             )  # fmt: skip
         if self.within is not None and self.event_time is None:
             raise SchemaError("within= needs an event time, and the stream has none", operator=self.name, remedy=_TIMELESS)
-        return replace(inputs[0], settled=False)  # with within=, rows come out that the watermark has passed long ago
+        # With within=, a row may come out epochs after the watermark has passed it.
+        return replace(inputs[0], complete_windows=False)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

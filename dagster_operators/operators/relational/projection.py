@@ -102,7 +102,7 @@ class Select(LogicalOperator):
                 )  # fmt: skip
         new_keys = tuple(dict(keys)[position] for position in range(len(stream.keys))) if stream.keys is not None else None
         changes = stream.changes if new_keys is None else Changes.upsert(new_keys)
-        return StreamType(tuple(names), time, changes, stream.settled and time is not None)
+        return StreamType(tuple(names), time, changes, stream.complete_windows and time is not None)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
@@ -257,7 +257,7 @@ class Rename(LogicalOperator):
         change = self._change()
         columns = None if stream.columns is None else tuple(map(change, stream.columns))
         changes = Changes.upsert(tuple(map(change, stream.keys))) if stream.keys is not None else stream.changes
-        return StreamType(columns, change(stream.event_time) if stream.event_time else None, changes, stream.settled)
+        return StreamType(columns, change(stream.event_time) if stream.event_time else None, changes, stream.complete_windows)
 
     def _change(self) -> Callable[[str], str]:
         new = {old.lower(): name for old, name in self.names}

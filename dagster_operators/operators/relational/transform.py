@@ -59,7 +59,7 @@ class Transform(LogicalOperator):
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        return replace(inputs[0].with_columns(self.columns), settled=False)  # it may change the times
+        return replace(inputs[0].with_columns(self.columns), complete_windows=False)  # it may change the times
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

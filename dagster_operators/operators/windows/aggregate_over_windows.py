@@ -58,7 +58,7 @@ class AggregateOverWindows(Aggregation):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         self.check(inputs[0])
-        return StreamType((*self.keys, WINDOW_START, WINDOW_END, *dict(self.aggregates)), self.output_time, settled=True)
+        return StreamType((*self.keys, WINDOW_START, WINDOW_END, *dict(self.aggregates)), self.output_time, complete_windows=True)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

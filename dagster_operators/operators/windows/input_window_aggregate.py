@@ -49,11 +49,11 @@ class InputWindowAggregate(AggregateOverWindows):
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> AggregateInputWindows:
-        """Two jobs: partial results per window into the state, then the merge of what closes; one if windows come whole."""
-        return AggregateInputWindows(self) if self._keeps_state(inputs) else AggregateWholeWindows(self)
+        """Two jobs: partial results per window into the state, then the merge of what closes; one if windows are complete."""
+        return AggregateInputWindows(self) if self._keeps_state(inputs) else AggregateCompleteWindows(self)
 
     def _keeps_state(self, inputs: Sequence[StreamType]) -> bool:
-        return not inputs[0].settled
+        return not inputs[0].complete_windows
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class AggregateInputWindows(RelationalOperator[AggregateTypes]):
 
 
 @dataclass(frozen=True)
-class AggregateWholeWindows(AggregateInputWindows):
+class AggregateCompleteWindows(AggregateInputWindows):
     """The same for windows all of whose rows come in one epoch: nothing is remembered, and no row is late."""
 
     states: ClassVar[tuple[StateTable, ...]] = ()

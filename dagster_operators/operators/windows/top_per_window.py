@@ -88,9 +88,9 @@ class TopPerWindow(LogicalOperator):
         self.require(stream, self.keys, "key_by")
         time = WINDOW_START if isinstance(self.window, Window) else self.event_time
         if stream.columns is None:
-            return StreamType(None, time, settled=True)
+            return StreamType(None, time, complete_windows=True)
         check_rank(self, self.rank, stream.columns)
-        return StreamType((*self.keys, *_BOUNDS, self.rank, *self.rest(stream.columns)), time, settled=True)
+        return StreamType((*self.keys, *_BOUNDS, self.rank, *self.rest(stream.columns)), time, complete_windows=True)
 
     def rest(self, columns: Sequence[str]) -> tuple[str, ...]:
         """The input's columns behind the rank.
@@ -118,11 +118,11 @@ class TopPerWindow(LogicalOperator):
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> FirstRowsOfWindows:
-        """Two jobs: the first new rows per pane into the state, then the merge of what closes; one if windows come whole."""
-        return FirstRowsOfWindows(self) if self._keeps_state(inputs) else FirstRowsOfWholeWindows(self)
+        """Two jobs: the first new rows per pane into the state, then the merge of what closes; one if windows are complete."""
+        return FirstRowsOfWindows(self) if self._keeps_state(inputs) else FirstRowsOfCompleteWindows(self)
 
     def _keeps_state(self, inputs: Sequence[StreamType]) -> bool:
-        return not (isinstance(self.window, InputWindow) and inputs[0].settled)
+        return not (isinstance(self.window, InputWindow) and inputs[0].complete_windows)
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class FirstRowsOfWindows(RelationalOperator):
 
 
 @dataclass(frozen=True)
-class FirstRowsOfWholeWindows(FirstRowsOfWindows):
+class FirstRowsOfCompleteWindows(FirstRowsOfWindows):
     """The same for windows all of whose rows come in one epoch: nothing is remembered, and no row is late."""
 
     states: ClassVar[tuple[StateTable, ...]] = ()

@@ -18,7 +18,7 @@ from dagster_operators.connectors.source_operator import SourceOperator
 from dagster_operators.errors import PipelineError, StorageError
 from dagster_operators.graph.dataflow import Dataflow, Table
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.relational.source import SourceOperator as Source
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.engine import Engine, default_engine
 from dagster_operators.runtime.epochs import Epochs
 from dagster_operators.runtime.planning import MOST_SUBTASKS

@@ -27,7 +27,7 @@ _OPERATORS = {
     "rename": ("relational.projection:Rename", "operators", "stream.rename"),
     "select": ("relational.projection:Select", "operators", "stream.select"),
     "session_aggregate": ("windows.session_aggregate:SessionAggregate", "windows", ""),
-    "source": ("relational.source:SourceOperator", "operators", ""),
+    "source": ("relational.source:Source", "operators", ""),
     "top_per_key": ("relational.top_per_key:TopPerKey", "top", "keyed_stream.top"),
     "top_per_window": ("windows.top_per_window:TopPerWindow", "top", "windowed_stream.top"),
     "transform": ("relational.transform:Transform", "operators", "stream.transform"),

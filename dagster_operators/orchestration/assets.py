@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.orchestration.checks import check_specs
 from dagster_operators.orchestration.keys import inputs, op_name
 from dagster_operators.orchestration.ops import begin_op, commit_op, stage_op
@@ -106,6 +106,6 @@ def _spec(steps: PipelineSteps, table: TableAsset) -> dg.AssetSpec:
 def _input_description(steps: PipelineSteps, name: str, kind: str) -> str:
     operator = steps.pipeline.dataflow.nodes[name].operator
     text = f"{'Source' if kind == 'source' else 'Lookup table'} {name} of the pipeline {steps.name}"
-    if isinstance(operator, SourceOperator) and operator.event_time:
+    if isinstance(operator, Source) and operator.event_time:
         return f"{text}: event time {operator.event_time}, lateness {format_duration(operator.lateness)}"
     return text

@@ -11,7 +11,7 @@ import dagster as dg
 from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.operators.joins.lookup import Lookup
-from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.lineage import Upstream
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.storage.uri import place_of, public_uri
@@ -56,7 +56,7 @@ def inputs(pipeline: Pipeline) -> Iterator[tuple[str, str, Connector]]:
     for stage in cut_stages(pipeline.dataflow):
         for name in stage.operators:
             operator = pipeline.dataflow.nodes[name].operator
-            if isinstance(operator, SourceOperator | Lookup) and isinstance(operator.connector, Connector):
+            if isinstance(operator, Source | Lookup) and isinstance(operator.connector, Connector):
                 yield name, operator.kind, operator.connector
 
 

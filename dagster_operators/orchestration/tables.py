@@ -10,7 +10,7 @@ import dagster as dg
 from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.graph.dataflow import Check, Table
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.orchestration.keys import AssetKeys, rejects_tables, table_uri
 from dagster_operators.planner.lineage import TableLineage
 from dagster_operators.planner.stages import Stage, cut_stages
@@ -120,5 +120,5 @@ def _sources(pipeline: Pipeline, stream: StreamRef) -> Iterator[str]:
     """The sources with an event time that a stream is made from."""
     for before in pipeline.dataflow.leading_to(stream):
         operator = pipeline.dataflow.nodes[before.operator].operator
-        if isinstance(operator, SourceOperator) and operator.event_time:
+        if isinstance(operator, Source) and operator.event_time:
             yield before.operator

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from dagster_operators.graph.dataflow import Dataflow, Node
-from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.lineage import TableLineage
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalPlan
@@ -60,7 +60,7 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan, kept: Mappi
 
 def _operator(node: Node) -> str:
     operator = node.operator
-    if isinstance(operator, SourceOperator):
+    if isinstance(operator, Source):
         time = f", event time {operator.event_time}, lateness {format_duration(operator.lateness)}" if operator.event_time else ""
         return f"source {json.dumps(operator.connector.config(), default=str)}{time}"
     return f"{operator.label} {json.dumps(operator.config(), default=str)}"

@@ -8,7 +8,7 @@ from typing import Any
 from dagster_operators.connectors.connector import SliceChoice
 from dagster_operators.errors import SourceError, located
 from dagster_operators.graph.slice import SourceSlice
-from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.time.watermark import MAX_WATERMARK
@@ -43,7 +43,7 @@ class Choosing:
         news = False
         for name in self._planning.plan().sources:
             source, start = self._dataflow.nodes[name].operator, positions.get(name)
-            if not isinstance(source, SourceOperator):
+            if not isinstance(source, Source):
                 continue
             choice = self._offer(name, start, schemas)
             offsets[name] = choice.slice if choice else SourceSlice(start, start, None)
@@ -95,7 +95,7 @@ class Choosing:
         for stage in cut_stages(self._dataflow):
             for name in stage.operators:
                 node = self._dataflow.nodes[name].operator
-                if isinstance(node, SourceOperator) and (connector := self._planning.connector(name)):
+                if isinstance(node, Source) and (connector := self._planning.connector(name)):
                     with located(pipeline=self._dataflow.name, source=name):
                         told = connector.news(
                             positions.get(name),

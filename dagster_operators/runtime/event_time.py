@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.time.frontier import FINISHED, Frontier, meet
 from dagster_operators.time.watermark import MIN_WATERMARK
 
@@ -45,13 +45,13 @@ class Frontiers:
         if not _begins(node):
             inputs = meet(self._found[stream] for stream in node.inputs)
             return Frontier.from_watermark(node.operator.watermark(inputs.to_watermark()))
-        timeless = isinstance(node.operator, SourceOperator) and not node.operator.event_time
+        timeless = isinstance(node.operator, Source) and not node.operator.event_time
         return FINISHED if timeless else Frontier.from_watermark(self._of_source(node.name))
 
 
 def _begins(node: Node) -> bool:
     """Whether the frontier of an operator's output does not follow from its inputs'."""
-    return isinstance(node.operator, SourceOperator) or node.operator.holds_time
+    return isinstance(node.operator, Source) or node.operator.holds_time
 
 
 def at_beginning(watermarks: Mapping[str, int]) -> Callable[[str], int]:

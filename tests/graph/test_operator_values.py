@@ -20,7 +20,7 @@ from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import canonical_fields
 from dagster_operators.operators.arrow.apply import Apply
 from dagster_operators.operators.relational.filter import Filter
-from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.transform import Transform
 from dagster_operators.operators.windows.window_aggregate import WindowAggregate
 from tests.operators.samples import PAIRS, SAMPLES, WINDOW, Counting, doubled
@@ -32,7 +32,7 @@ def each(samples=SAMPLES):
 
 def read_again(source):
     connector = source.connector
-    return SourceOperator.decode({**source.encode(), "connector": type(connector).decode(connector.encode())})
+    return Source.decode({**source.encode(), "connector": type(connector).decode(connector.encode())})
 
 
 def classes(kind=LogicalOperator):
@@ -80,7 +80,7 @@ def test_unknown_and_missing_settings_are_named(operator):
         type(operator).decode({name: value for name, value in operator.encode().items() if name != "name"})
 
 
-@each([sample for sample in SAMPLES if not (isinstance(sample, SourceOperator) and isinstance(sample.connector, OperatorSource))])
+@each([sample for sample in SAMPLES if not (isinstance(sample, Source) and isinstance(sample.connector, OperatorSource))])
 def test_the_settings_that_explain_shows_stay_after_a_round_trip(operator):
     assert json.dumps(type(operator).decode(operator.encode()).config()) == json.dumps(operator.config())
 
@@ -90,7 +90,7 @@ def test_signatures_tell_what_gives_other_rows_and_nothing_else():
     assert one.signature() == Filter(name="b", condition="v > 1", chain=False).signature()
     assert one.signature() != Filter(name="a", condition="v > 2").signature()
     assert Filter(name="a", condition="v > rand()").signature() != Filter(name="b", condition="v > rand()").signature()
-    sources = [SourceOperator(name=name, connector=do.FileSource("in")).signature() for name in ("a", "b")]
+    sources = [Source(name=name, connector=do.FileSource("in")).signature() for name in ("a", "b")]
     assert sources[0] != sources[1]
     windows = [WindowAggregate(name="a", **WINDOW, window=do.Tumbling(size), aggregates=PAIRS) for size in ("1 h", "2 h")]
     assert windows[0].signature() != windows[1].signature()

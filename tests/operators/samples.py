@@ -17,7 +17,7 @@ from dagster_operators.operators.relational.filter import Filter
 from dagster_operators.operators.relational.flat_map import FlatMap
 from dagster_operators.operators.relational.map_async import MapAsync
 from dagster_operators.operators.relational.projection import Drop, Rename, Select, WithColumns
-from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.top_per_key import TopPerKey
 from dagster_operators.operators.relational.transform import Transform
 from dagster_operators.operators.relational.union import Union
@@ -63,10 +63,10 @@ def doubled(frame):
 PAIRS = (("n", "count(*)"), ("most", "max(v)"))
 WINDOW = {"keys": ("k",), "event_time": "t"}
 SAMPLES = [
-    SourceOperator(name="a", connector=do.FileSource("in", schema="k string", options={"sep": ";", "header": True})),
-    SourceOperator(name="a", connector=do.DeltaSource("in", changes=True, storage_options={"secret": "hunter2"}), event_time="t"),
-    SourceOperator(name="a", connector=do.MemorySource([[{"k": "a", "v": 1.5}], [("b", None)]], schema="k string, v double")),
-    SourceOperator(name="a", connector=OperatorSource("a", Numbers("x"), "root"), lateness=5, finished=True),
+    Source(name="a", connector=do.FileSource("in", schema="k string", options={"sep": ";", "header": True})),
+    Source(name="a", connector=do.DeltaSource("in", changes=True, storage_options={"secret": "hunter2"}), event_time="t"),
+    Source(name="a", connector=do.MemorySource([[{"k": "a", "v": 1.5}], [("b", None)]], schema="k string, v double")),
+    Source(name="a", connector=OperatorSource("a", Numbers("x"), "root"), lateness=5, finished=True),
     Filter(name="a", condition="v > 1", chain=False),
     Select(name="a", expressions=("k", "v + 1 AS w")),
     WithColumns(name="a", expressions=(("w", "v + 1"),), only_new=True),

@@ -15,7 +15,7 @@ from dagster_operators import MemorySource
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort, StreamRef
-from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.event_time import Frontiers, at_beginning
 from dagster_operators.time import FINISHED, Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
@@ -60,8 +60,8 @@ class Delay(LogicalOperator):
         return inputs if inputs in {MIN_WATERMARK, MAX_WATERMARK} else inputs - self.by
 
 
-def source(name: str, time: str | None = "t") -> SourceOperator:
-    return SourceOperator(name=name, connector=TIMED if time else TIMELESS, event_time=time)
+def source(name: str, time: str | None = "t") -> Source:
+    return Source(name=name, connector=TIMED if time else TIMELESS, event_time=time)
 
 
 @st.composite

@@ -59,7 +59,7 @@ class ConnectorOperator(LogicalOperator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceOperator(ConnectorOperator):
+class Source(ConnectorOperator):
     """Reads one slice of a source per epoch.
 
     Attributes:

@@ -16,7 +16,7 @@ from dagster_operators.errors import StageFailedError
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.operators.physical import Rows, quoted
-from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.plan import without_marks
 from dagster_operators.runtime.stages.changed_keys import ChangedKeys, Held
 from dagster_operators.runtime.stages.updating_table import with_keys
@@ -111,6 +111,6 @@ class CurrentRows:
             text = json.dumps(config, default=str)
             if operator.kind not in _REPEATABLE or contents_of(config) or _CHANGING.search(text):
                 return False
-            if isinstance(operator, SourceOperator) and operator.connector.config().get("format") in _ROW_FORMATS:
+            if isinstance(operator, Source) and operator.connector.config().get("format") in _ROW_FORMATS:
                 return False
         return True

@@ -9,7 +9,7 @@ from dagster_operators.connectors.rejects import split_rejects
 from dagster_operators.errors import BadInputError, PipelineError, located
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.physical import Rows
-from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.event_time import Frontiers, at_beginning
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.stage_work import StageWork
@@ -95,7 +95,7 @@ class StageInputs:
         }
         for name in self._work.stage.operators:
             operator = self._work.dataflow.nodes[name].operator
-            if isinstance(operator, SourceOperator) and operator.event_time:
+            if isinstance(operator, Source) and operator.event_time:
                 found[name] = self._end_of_source(name)
         return found
 
@@ -118,7 +118,7 @@ class StageInputs:
             return MAX_WATERMARK
         if source in handle.slices.idle and largest is None:
             return self._others(source)
-        lateness = operator.lateness if isinstance(operator, SourceOperator) else 0
+        lateness = operator.lateness if isinstance(operator, Source) else 0
         return advance(at_beginning(handle.watermarks)(source), largest, lateness)
 
     def _others(self, idle: str) -> int:
@@ -132,7 +132,7 @@ class StageInputs:
             begin(name)
             for name in self._work.plan.sources
             if name not in handle.slices.idle
-            and isinstance(operator := dataflow.nodes[name].operator, SourceOperator)
+            and isinstance(operator := dataflow.nodes[name].operator, Source)
             and operator.event_time
         ]
         return max(begin(idle), min(others, default=begin(idle)))

@@ -11,7 +11,7 @@ from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.joins.lookup import Lookup
-from dagster_operators.operators.relational.source import SourceOperator
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.plan import Plan
 from dagster_operators.planner.stages import Output, Stage
 from dagster_operators.storage.cache import state_copies
@@ -99,6 +99,6 @@ class StageWork:
 def connector_of(dataflow: Dataflow, operator: str) -> Connector | None:
     """The connector that a source or lookup operator was given; None for other operators."""
     node = dataflow.nodes[operator].operator
-    if isinstance(node, SourceOperator | Lookup) and isinstance(node.connector, Connector):
+    if isinstance(node, Source | Lookup) and isinstance(node.connector, Connector):
         return node.connector
     return None

@@ -154,7 +154,7 @@ class StageContext(Protocol):
 
 
 @dataclass(frozen=True)
-class StateTable:
+class PhysicalState:
     """A state table that an operator declares: what it is called and which column its files are pruned by."""
 
     name: str
@@ -205,7 +205,7 @@ class Analysis(Generic[Facts]):
 class PhysicalOperator(ABC, Generic[Facts]):
     """What a logical operator lowers to: a frozen value, equal for equal work."""
 
-    states: ClassVar[tuple[StateTable, ...]] = ()
+    states: ClassVar[tuple[PhysicalState, ...]] = ()
     in_workers: ClassVar[bool] = False
     """Whether it is of the batch kind: Python in the engine's workers, behind the driver's own exchange."""
 

@@ -13,7 +13,7 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.graph.exchange import FORWARD, Gather, HashBy
 from dagster_operators.graph.operator import LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort, StreamRef
-from dagster_operators.operators.physical import Analysis, Part, Parts, RelationalOperator, Stateless, StateTable
+from dagster_operators.operators.physical import Analysis, Part, Parts, PhysicalState, RelationalOperator, Stateless
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.stages import cut
 from tests.engines import SAIL
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Keep(RelationalOperator):
     """The build half: remembers every row."""
 
-    states: ClassVar[tuple[StateTable, ...]] = (StateTable("rows"),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows"),)
     name: str
 
     @override

@@ -16,7 +16,7 @@ from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
 from dagster_operators.operators.aggregates.aggregation import Aggregation
-from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +47,7 @@ class KeyedAggregate(Aggregation):
 class AggregateKeys(RelationalOperator[AggregateTypes]):
     """The lowering of :class:`KeyedAggregate`."""
 
-    states: ClassVar[tuple[StateTable, ...]] = (StateTable("partials"),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("partials"),)
 
     logical: KeyedAggregate
 

@@ -19,7 +19,7 @@ from dagster_operators.graph.ports import MAIN, InputPort
 from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import Fields
 from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, REJECTS_COLUMNS, ArrowOperator, overrides
-from dagster_operators.operators.physical import Analysis, PhysicalOperator, StateTable
+from dagster_operators.operators.physical import Analysis, PhysicalOperator, PhysicalState
 from dagster_operators.types.arrow_schema import arrow_schema, schema_fields, spark_type
 from dagster_operators.types.ddl import parse_ddl
 
@@ -218,10 +218,10 @@ class BatchOperator(PhysicalOperator[PortSchemas]):
         return other.keys[0] == own.keys[0] and other.single == own.single and len(own.keys) == 1
 
     @property
-    def states(self) -> tuple[StateTable, ...]:  # type: ignore[override]
+    def states(self) -> tuple[PhysicalState, ...]:  # type: ignore[override]
         """Those that the operator declares, and that of its timers."""
         timers = (TIMERS,) if overrides(self.logical.arrow, "handle_timer") else ()
-        return tuple(StateTable(name) for name in (*self.logical.arrow.state, *timers))
+        return tuple(PhysicalState(name) for name in (*self.logical.arrow.state, *timers))
 
     def program(self) -> WorkerProgram:
         """What runs in the workers."""

@@ -36,11 +36,11 @@ from dagster_operators.operators.joins.join_columns import (
 from dagster_operators.operators.physical import (
     Analysed,
     Analysis,
+    PhysicalState,
     RelationalOperator,
     Rows,
     StageContext,
     StateRuns,
-    StateTable,
     empty,
     quoted,
 )
@@ -172,7 +172,7 @@ class IntervalJoin(LogicalOperator):
 class JoinIntervals(RelationalOperator[JoinColumns]):
     """The lowering of :class:`IntervalJoin`."""
 
-    states: ClassVar[tuple[StateTable, ...]] = tuple(StateTable(side, range_column=f"__{side}_time") for side in SIDES)
+    states: ClassVar[tuple[PhysicalState, ...]] = tuple(PhysicalState(side, range_column=f"__{side}_time") for side in SIDES)
 
     logical: IntervalJoin
 

@@ -30,10 +30,10 @@ from dagster_operators.operators.joins.join_columns import (
 from dagster_operators.operators.physical import (
     Analysed,
     Analysis,
+    PhysicalState,
     RelationalOperator,
     Rows,
     StageContext,
-    StateTable,
     empty,
     quoted,
 )
@@ -153,7 +153,7 @@ class WindowJoinFacts:
 class JoinWindows(RelationalOperator[WindowJoinFacts]):
     """The lowering of :class:`WindowJoin`."""
 
-    states: ClassVar[tuple[StateTable, ...]] = tuple(StateTable(side, range_column=PANE) for side in SIDES)
+    states: ClassVar[tuple[PhysicalState, ...]] = tuple(PhysicalState(side, range_column=PANE) for side in SIDES)
 
     logical: WindowJoin
 

@@ -21,12 +21,12 @@ from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.physical import (
     Analysed,
     Analysis,
+    PhysicalState,
     RelationalOperator,
     Rows,
     RunFile,
     StageContext,
     StateRuns,
-    StateTable,
     quoted,
 )
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
@@ -151,7 +151,10 @@ class FirstOfKeys(RelationalOperator):
     come, so a row after its time cannot come out twice.
     """
 
-    states: ClassVar[tuple[StateTable, ...]] = (StateTable("waiting", range_column=TIME), StateTable("seen", range_column=TIME))
+    states: ClassVar[tuple[PhysicalState, ...]] = (
+        PhysicalState("waiting", range_column=TIME),
+        PhysicalState("seen", range_column=TIME),
+    )
 
     logical: DeduplicateFirst
 

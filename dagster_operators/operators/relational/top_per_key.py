@@ -20,7 +20,7 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.row_expressions import columns_of_row
-from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext, quoted
 from dagster_operators.operators.relational.projection import from_columns
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows, parse_order
 
@@ -124,7 +124,7 @@ class FirstRowsOfKeys(RelationalOperator):
         rank: The column with the row's place; None for no such column.
     """
 
-    states: ClassVar[tuple[StateTable, ...]] = (StateTable("rows"),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows"),)
     output_is_state: ClassVar[bool] = True
 
     name: str

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from dagster_operators.graph.operator import Lineage, StreamType
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
-from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext, quoted
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
 from dagster_operators.operators.windows.window_aggregate import PANE
 from dagster_operators.operators.windows.window_rows import CarriedRows, InputWindow
@@ -60,7 +60,7 @@ class InputWindowAggregate(AggregateOverWindows):
 class AggregateInputWindows(RelationalOperator[AggregateTypes]):
     """The lowering of :class:`InputWindowAggregate`."""
 
-    states: ClassVar[tuple[StateTable, ...]] = (StateTable("panes", range_column=PANE),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("panes", range_column=PANE),)
 
     logical: InputWindowAggregate
 
@@ -107,7 +107,7 @@ class AggregateInputWindows(RelationalOperator[AggregateTypes]):
 class AggregateCompleteWindows(AggregateInputWindows):
     """The same for windows all of whose rows come in one epoch: nothing is remembered, and no row is late."""
 
-    states: ClassVar[tuple[StateTable, ...]] = ()
+    states: ClassVar[tuple[PhysicalState, ...]] = ()
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:

@@ -20,12 +20,12 @@ from dagster_operators.operators.aggregates.aggregates import AggregateTypes, De
 from dagster_operators.operators.physical import (
     Analysed,
     Analysis,
+    PhysicalState,
     RelationalOperator,
     Rows,
     RunFile,
     StageContext,
     StateRuns,
-    StateTable,
     quoted,
 )
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
@@ -70,9 +70,9 @@ class SessionAggregate(AggregateOverWindows):
 class AggregateSessions(RelationalOperator[AggregateTypes]):
     """The lowering of :class:`SessionAggregate`."""
 
-    states: ClassVar[tuple[StateTable, ...]] = (
-        StateTable("sessions", range_column=LAST),
-        StateTable("tombstones", range_column=LAST),
+    states: ClassVar[tuple[PhysicalState, ...]] = (
+        PhysicalState("sessions", range_column=LAST),
+        PhysicalState("tombstones", range_column=LAST),
     )
 
     logical: SessionAggregate

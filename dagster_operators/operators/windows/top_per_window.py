@@ -17,7 +17,7 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.joins.join_columns import join_columns
-from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, StateTable, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext, quoted
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows, parse_order
 from dagster_operators.operators.relational.top_per_key import check_rank, check_top, ordered_by
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
@@ -129,7 +129,7 @@ class TopPerWindow(LogicalOperator):
 class FirstRowsOfWindows(RelationalOperator):
     """The lowering of :class:`TopPerWindow`."""
 
-    states: ClassVar[tuple[StateTable, ...]] = (StateTable("panes", range_column=PANE),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("panes", range_column=PANE),)
 
     logical: TopPerWindow
 
@@ -178,7 +178,7 @@ class FirstRowsOfWindows(RelationalOperator):
 class FirstRowsOfCompleteWindows(FirstRowsOfWindows):
     """The same for windows all of whose rows come in one epoch: nothing is remembered, and no row is late."""
 
-    states: ClassVar[tuple[StateTable, ...]] = ()
+    states: ClassVar[tuple[PhysicalState, ...]] = ()
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:

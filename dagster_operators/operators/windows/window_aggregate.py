@@ -19,11 +19,11 @@ from dagster_operators.operators.aggregates.aggregates import AggregateTypes, De
 from dagster_operators.operators.physical import (
     Analysed,
     Analysis,
+    PhysicalState,
     RelationalOperator,
     Rows,
     RunFile,
     StageContext,
-    StateTable,
     Varying,
     constant,
     quoted,
@@ -60,7 +60,7 @@ class WindowAggregate(AggregateOverWindows):
 class AggregateWindows(RelationalOperator[AggregateTypes]):
     """The lowering of :class:`WindowAggregate`."""
 
-    states: ClassVar[tuple[StateTable, ...]] = (StateTable("panes", range_column=PANE),)
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("panes", range_column=PANE),)
 
     logical: WindowAggregate
 

@@ -38,9 +38,9 @@ def _rows(table: DeltaTable) -> Rows:
     return rows
 
 
-def check_sound(root: Path, epochs: int) -> None:
+def check_sound(root: Path, epochs: int, pipeline: str = "crashing") -> None:
     """All epochs are complete, and the tables hold exactly the files that were decided, each once."""
-    entries = list(_ledger(root))
+    entries = list(_ledger(root, pipeline))
     assert [entry.seq for entry in entries] == list(range(entries[0].seq, entries[0].seq + len(entries)))
     records = [entry.record for entry in entries]
     assert all(before.generation <= after.generation for before, after in pairwise(records))
@@ -55,9 +55,9 @@ def check_sound(root: Path, epochs: int) -> None:
     _check_nothing_left(root, decisions)
 
 
-def _ledger(root: Path) -> tuple[Entry, ...]:
+def _ledger(root: Path, pipeline: str) -> tuple[Entry, ...]:
     kinds = {Begin.kind, Prepared.kind, Decision.kind, Complete.kind, "generation"}
-    return tuple(DeltaLedger(Root(str(root)), "crashing").scan(kinds))
+    return tuple(DeltaLedger(Root(str(root)), pipeline).scan(kinds))
 
 
 def _check_epoch(records: list[Any], decision: Decision, complete: Complete) -> None:

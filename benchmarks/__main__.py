@@ -17,6 +17,7 @@ BENCHMARKS = (
     "nexmark",
     "batch_operators",
     "keyed_state",
+    "large_graph",
 )
 
 

@@ -16,7 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+Clock: TypeAlias = Callable[[], float]
+"""Gives seconds."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,16 @@ class Claim:
         print(json.dumps(line), flush=True)
 
 
-def alternately(repeats: int, *runs: Callable[[], Any], before: Sequence[Callable[[], Any]] = ()) -> list[list[float]]:
+def alternately(
+    repeats: int, *runs: Callable[[], Any], before: Sequence[Callable[[], Any]] = (), clock: Clock = time.perf_counter
+) -> list[list[float]]:
     """The seconds of each repeat of each run; the runs take turns, each repeat beginning with another.
 
     Args:
         repeats: How often each run is measured.
         runs: What is compared.
         before: For each run what goes before it and is not measured.
+        clock: By default the time that passes; that of the processor for what never waits, so that neighbours disturb it less.
     """
     seconds: list[list[float]] = [[] for _ in runs]
     for repeat in range(repeats):
@@ -93,16 +99,16 @@ def alternately(repeats: int, *runs: Callable[[], Any], before: Sequence[Callabl
             turn = (repeat + step) % len(runs)
             if before:
                 before[turn]()
-            seconds[turn].append(timed(runs[turn]))
+            seconds[turn].append(timed(runs[turn], clock))
     return seconds
 
 
-def timed(run: Callable[[], Any]) -> float:
+def timed(run: Callable[[], Any], clock: Clock = time.perf_counter) -> float:
     """The seconds that a call takes, with Python's garbage of earlier calls out of the way."""
     gc.collect()
-    started = time.perf_counter()
+    started = clock()
     run()
-    return time.perf_counter() - started
+    return clock() - started
 
 
 def at_least(name: str, slow: Sequence[float], fast: Sequence[float], *, goal: float, details: Mapping[str, Any]) -> Claim:

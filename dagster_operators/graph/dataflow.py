@@ -97,6 +97,10 @@ class Dataflow:
         self.side_streams: dict[StreamRef, str] = {}
         """The streams of ports other than the main one that somebody asked for, with their names."""
         self._named: Counter[str] = Counter()
+        self._taken: set[str] = set()
+        self._tables_taken: set[str] = set()
+        self._table_at: dict[StreamRef, Table] = {}
+        self._sinks_at: dict[StreamRef, tuple[SinkOutput, ...]] = {}
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes.values())
@@ -113,14 +117,13 @@ class Dataflow:
         """The types of the streams that a node reads."""
         return [self.type_of(stream) for stream in node.inputs]
 
-    def _is_taken(self, name: str) -> bool:
-        return name in self.nodes or name in self.side_streams.values()
-
     def fresh_name(self, stem: str) -> str:
         """A name that no operator has yet: the stem, or the stem with the next number."""
-        self._named[stem] += 1
-        name = stem if self._named[stem] == 1 else f"{stem}_{self._named[stem]}"
-        return self.fresh_name(stem) if self._is_taken(name) else name
+        while True:
+            self._named[stem] += 1
+            name = stem if self._named[stem] == 1 else f"{stem}_{self._named[stem]}"
+            if name not in self._taken:
+                return name
 
     def add(self, operator: LogicalOperator, inputs: Sequence[StreamRef] = ()) -> Node:
         """Put an operator behind its inputs, checking what can be checked without an engine.
@@ -141,6 +144,7 @@ class Dataflow:
             self._check_columns(operator.name, kind)
         node = Node(operator, tuple(inputs), outputs)
         self.nodes[operator.name] = node
+        self._taken.add(operator.name)
         return node
 
     def ask_for(self, stream: StreamRef, name: str) -> StreamRef:
@@ -161,11 +165,12 @@ class Dataflow:
         if not stream.is_main and stream not in self.side_streams:
             self._check_name(name)
             self.side_streams[stream] = name
+            self._taken.add(name)
         return stream
 
     def _check_name(self, name: str) -> None:
         check_name("operator", name, pipeline=self.name)
-        if self._is_taken(name):
+        if name in self._taken:
             raise PipelineError(
                 f"there is an operator named {name!r} already",
                 pipeline=self.name,
@@ -195,7 +200,7 @@ class Dataflow:
             SchemaError: A check uses a column that the stream does not have.
         """
         check_name("table", table.name, pipeline=self.name)
-        if table.name.lower() in (name.lower() for name in self.tables):
+        if table.name.lower() in self._tables_taken:
             raise PipelineError(
                 f"there is a table named {table.name!r} already", pipeline=self.name, table=table.name,
                 remedy=f"give it another name; there are: {', '.join(self.tables)}",
@@ -214,7 +219,8 @@ class Dataflow:
                 operator.require(kind, columns_of_row(check.expression), f"the check {name!r}")
             except OperatorsError as error:
                 raise error.at(pipeline=self.name, table=table.name) from None
-        self.tables[table.name] = table
+        self.tables[table.name] = self._table_at[table.stream] = table
+        self._tables_taken.add(table.name.lower())
 
     def add_sink(self, output: SinkOutput) -> None:
         """Declare that a stream goes to a sink.
@@ -235,10 +241,11 @@ class Dataflow:
                     remedy="make one for each stream",
                 )  # fmt: skip
         self.sinks[output.name] = output
+        self._sinks_at[output.stream] = (*self.sinks_of(output.stream), output)
 
     def sinks_of(self, stream: StreamRef) -> tuple[SinkOutput, ...]:
         """The sinks that a stream goes to."""
-        return tuple(output for output in self.sinks.values() if output.stream == stream)
+        return self._sinks_at.get(stream, ())
 
     def ends_at(self, stream: StreamRef) -> bool:
         """Whether a stream goes to a table or a sink."""
@@ -269,7 +276,7 @@ class Dataflow:
 
     def table_of(self, stream: StreamRef) -> Table | None:
         """The table that a stream goes to, if any."""
-        return next((table for table in self.tables.values() if table.stream == stream), None)
+        return self._table_at.get(stream)
 
 
 def check_name(what: str, name: str, **where: Any) -> None:

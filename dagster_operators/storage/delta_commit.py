@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
 from dagster_operators.errors import StorageError
+from dagster_operators.storage.delta_log import LOG, entry_path
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -118,6 +119,37 @@ class TableLog:
         with self._root.guard(self._dataset, "a table cannot be looked up"):
             return DeltaTable.is_deltatable(self._root.join(self._dataset), self._root.access.for_deltalake())
 
+    def create(self, schema_json: str, *, description: str = "", properties: Mapping[str, str] | None = None) -> None:
+        """Create the table, empty, unless another run was first.
+
+        Args:
+            schema_json: Its columns, as the JSON of a Spark ``StructType``.
+            description: What it is, for people.
+            properties: Its properties, besides how often its log is summed up.
+
+        Raises:
+            DeltaError: It cannot be created (OSError likewise).
+        """
+        from deltalake import DeltaTable, Schema
+        from deltalake.exceptions import DeltaError
+
+        if self._root.is_local:
+            self._root.files.create_dir(self._root.path(self._dataset))
+        try:
+            DeltaTable.create(
+                self._root.join(self._dataset),
+                Schema.from_json(schema_json),
+                mode="error",
+                name=self._dataset.rpartition("/")[2],
+                description=description or None,
+                configuration={**(properties or {}), "delta.checkpointInterval": str(self._interval)},
+                storage_options=self._root.access.for_deltalake(),
+                raise_if_key_not_exists=False,
+            )
+        except (DeltaError, OSError):
+            if not self.is_table():
+                raise
+
     def append(self, base: int, stamp: Stamp, entry: LogEntry, *, plain: bool = True) -> Stamp | None:
         """Commit the entry as version ``base + 1``; None when that is taken, or ``base`` is not what it was.
 
@@ -173,18 +205,18 @@ class TableLog:
             _log.warning("%s", error)
 
     def _file(self, version: int) -> str:
-        return f"{self._dataset}/_delta_log/{version:020d}.json"
+        return f"{self._dataset}/{entry_path(version)}"
 
     def clean(self, before: int, older_than: float) -> None:
         """Delete entries and checkpoints of versions before the last checkpoint and ``before``, written before ``older_than``.
 
         From the oldest on, so that a version that is there has all between it and the last in the log: ``append`` relies on it.
         """
-        names = self._root.children(f"{self._dataset}/_delta_log")
+        names = self._root.children(f"{self._dataset}/{LOG}")
         checkpoints = [version for name in names if ".checkpoint." in name and (version := _version(name)) is not None]
         limit = min(before, max(checkpoints, default=0))
         for name in names:
-            path, version = f"{self._dataset}/_delta_log/{name}", _version(name)
+            path, version = f"{self._dataset}/{LOG}/{name}", _version(name)
             is_scrap = name.startswith(".") and name.endswith(".tmp")
             if is_scrap or (version is not None and version < limit):
                 written = self._root.modified(path)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from dagster_operators.errors import BadInputError, MissingInputError
@@ -20,6 +20,9 @@ from dagster_operators.storage.location import FileLocation, SourceFile
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+
+LOG: Final = "_delta_log"
+"""The folder of the log in the table's."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class DeltaLog:
     def last_checkpoint(self) -> int:
         """The version up to which commits may have been cleaned out of the log; -1 if there is none."""
         try:
-            with self.location.opened(SourceFile(0, "_delta_log/_last_checkpoint", 0)) as stream:
+            with self.location.opened(SourceFile(0, f"{LOG}/_last_checkpoint", 0)) as stream:
                 return int(json.loads(stream.read())["version"])
         except MissingInputError:
             return -1
@@ -142,8 +145,17 @@ class DeltaLog:
         return _data_file(entry["path"], entry["size_bytes"], entry["modification_time"], partition, self.location)
 
 
+def entry_path(version: int) -> str:
+    """The log's entry of a version, below the table's folder.
+
+    >>> entry_path(7)
+    '_delta_log/00000000000000000007.json'
+    """
+    return f"{LOG}/{version:020d}.json"
+
+
 def _read_commit(location: FileLocation, version: int) -> Commit:
-    name = SourceFile(0, f"_delta_log/{version:020d}.json", 0)
+    name = SourceFile(0, entry_path(version), 0)
     with location.opened(name) as stream:
         content = bytes(stream.read())
     actions = [json.loads(line) for line in content.splitlines() if line.strip()]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from dagster_operators.errors import LedgerError, located
-from dagster_operators.storage.delta_commit import CHECKPOINT_INTERVAL, GONE, LogEntry, TableLog
+from dagster_operators.storage.delta_commit import GONE, LogEntry, TableLog
 from dagster_operators.transactions.effects import Conflict
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.ledger_files import (
@@ -173,26 +173,9 @@ class DeltaLedger:
         return known
 
     def _create(self) -> None:
-        from deltalake import DeltaTable, Schema
-        from deltalake.exceptions import DeltaError
-
-        if self._root.is_local:
-            self._root.files.create_dir(self._root.path("ledger"))
         reach("before:create_ledger")
-        try:
-            DeltaTable.create(
-                self._root.join("ledger"),
-                Schema.from_json(SCHEMA_JSON),
-                mode="error",
-                name="ledger",
-                description=f"The epochs of the pipeline {self._name}: what began, was prepared, decided and completed",
-                configuration={"delta.checkpointInterval": str(CHECKPOINT_INTERVAL)},
-                storage_options=self._root.access.for_deltalake(),
-            )
-        except DeltaError:
-            # Another run may have created it just now; anything else comes up again when it is opened.
-            if not self._log.is_table():
-                raise
+        about = f"The epochs of the pipeline {self._name}: what began, was prepared, decided and completed"
+        self._log.create(SCHEMA_JSON, description=about)
         reach("after:create_ledger")
 
     def _tail(self, table: DeltaTable) -> _Known | None:

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import StorageError
-from dagster_operators.storage.delta_commit import CHECKPOINT_INTERVAL, GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
+from dagster_operators.storage.delta_commit import GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
 from dagster_operators.transactions.effects import CommitTable, Conflict, CreateTable, RestoreTable, TableStatus
 from dagster_operators.transactions.manifest import FileEntry
 
@@ -79,30 +79,17 @@ class Tables:
             return self._create(effect)
 
     def _create(self, effect: CreateTable) -> TableStatus:
-        from deltalake import DeltaTable, Schema
         from deltalake.exceptions import DeltaError
 
         status = self.status(effect.dataset, effect.pipeline)
         if status.exists:
             return status
+        description, properties = effect.record.description, {PIPELINE_PROPERTY: effect.pipeline}
         try:
-            with self._root.guard(effect.dataset, "a table's folder cannot be created"):
-                if self._root.is_local:
-                    self._root.files.create_dir(self._root.path(effect.dataset))
-            DeltaTable.create(
-                self._root.join(effect.dataset),
-                Schema.from_json(_nullable(effect.record.schema_json)),
-                mode="error",
-                name=effect.dataset.rpartition("/")[2],
-                description=effect.record.description or None,
-                configuration={PIPELINE_PROPERTY: effect.pipeline, "delta.checkpointInterval": str(CHECKPOINT_INTERVAL)},
-                storage_options=self._root.access.for_deltalake(),
-                raise_if_key_not_exists=False,
-            )
+            self._log(effect.dataset).create(_nullable(effect.record.schema_json), description=description, properties=properties)
         except (DeltaError, OSError) as error:
-            # Another run of ours, or someone else, may have been first: the caller looks at it.
-            if not self._log(effect.dataset).is_table():
-                raise self._failed(effect.dataset, "a table cannot be created", error) from None
+            raise self._failed(effect.dataset, "a table cannot be created", error) from None
+        # Another run of ours, or someone else, may have been first: the caller looks at it.
         return self._load(effect.dataset, effect.pipeline).status
 
     def commit(self, effect: CommitTable) -> Conflict | None:

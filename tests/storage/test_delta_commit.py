@@ -275,3 +275,20 @@ def test_a_table_that_is_written_while_it_is_restored_is_left_alone(tmp_path, mo
     monkeypatch.setattr(tables, "status", lambda *_: looked)
     assert isinstance(tables.restore(RestoreTable("numbers", looked.version, 1, "ours")), Conflict)
     assert DeltaTable(numbers.uri).version() == 4
+
+
+def test_of_two_who_create_a_table_one_does_and_both_have_it(tmp_path):
+    root = Root(str(tmp_path))
+    first, second = TableLog(root, "tables/numbers", INTERVAL), TableLog(root, "tables/numbers", INTERVAL)
+    first.create(SCHEMA, description="of the first", properties={"owner": "first"})
+    second.create(SCHEMA, description="of the second", properties={"owner": "second"})
+    about = second.load().metadata()
+    assert (about.name, about.description) == ("numbers", "of the first")
+    assert about.configuration == {"owner": "first", "delta.checkpointInterval": str(INTERVAL)}
+    assert second.load().version() == 0
+
+
+def test_a_table_that_cannot_be_created_is_an_error(tmp_path):
+    (tmp_path / "numbers").write_text("no folder")
+    with pytest.raises(OSError, match="numbers"):
+        TableLog(Root(str(tmp_path)), "numbers").create(SCHEMA)

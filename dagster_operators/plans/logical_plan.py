@@ -15,7 +15,7 @@ from dagster_operators.graph.dataflow import Dataflow, Table
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.user_functions import called_in
-from dagster_operators.graph.values import Encodable
+from dagster_operators.graph.values import Encodable, canonical
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class PlanNode:
         return self.operator.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PlanSink:
-    """A place outside the storage root that a stream goes to.
+    """A place outside the storage root that a stream goes to; equal to another that is made of the same.
 
     Attributes:
         name: The sink's name.
@@ -53,6 +53,15 @@ class PlanSink:
     stream: StreamRef
     sink: Any
     description: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlanSink) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.stream))
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.name, self.stream, self.description, canonical(self.sink)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,17 @@
+"""The command ``dagster-operators`` with its groups."""
+
+from __future__ import annotations
+
+import click
+
+from dagster_operators import __version__
+from dagster_operators.cli.plans import plan
+
+
+@click.group()
+@click.version_option(__version__, package_name="dagster_operators")
+def main() -> None:
+    """Stream processing on Spark and Delta Lake, run by Dagster."""
+
+
+main.add_command(plan)

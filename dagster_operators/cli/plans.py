@@ -1,0 +1,111 @@
+"""``dagster-operators plan``: show a plan, compare two, run one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from dagster_operators.errors import OperatorsError
+
+if TYPE_CHECKING:
+    from dagster_operators.plans.logical_plan import LogicalPlan
+
+_FILE = click.File("rb")
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Errors of this package as a command tells them: the message and exit code 1, no trace."""
+    try:
+        yield
+    except OperatorsError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _read(file: BinaryIO) -> LogicalPlan:
+    from dagster_operators.plans.codec import from_bytes
+
+    with told():
+        return from_bytes(file.read())
+
+
+@click.group()
+def plan() -> None:
+    """Pipelines as data: what pipeline.to_plan() gave, in a file (- for standard input)."""
+
+
+@plan.command()
+@click.argument("file", type=_FILE)
+@click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
+@click.option("--details", is_flag=True, help="With each operator's traits and signature.")
+def show(file: BinaryIO, *, as_json: bool, details: bool) -> None:
+    """Show a plan's operators, tables, sinks and functions. Nothing of the user's is imported."""
+    from dagster_operators.plans import shown
+
+    found = _read(file)
+    click.echo(json.dumps(shown.as_json(found), indent=2) if as_json else shown.as_text(found, details=details))
+
+
+@plan.command("diff")
+@click.argument("before", type=_FILE)
+@click.argument("after", type=_FILE)
+@click.option("--json", "as_json", is_flag=True, help="The differences as JSON.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if the plans differ.")
+def compare(before: BinaryIO, after: BinaryIO, *, as_json: bool, exit_code: bool) -> None:
+    """Compare two plans operator by operator: added, removed and changed ones, and those that read other streams."""
+    from dagster_operators.plans.diff import diff
+
+    found = diff(_read(before), _read(after))
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=2))
+    else:
+        click.echo(str(found) if found else "the plans are equal")
+    if exit_code and found:
+        raise SystemExit(1)
+
+
+@plan.command()
+@click.argument("file", type=_FILE)
+@click.option("--root", required=True, help="Where tables, state and the ledger live: a path or URI.")
+@click.option("--until-caught-up", is_flag=True, help="Run epochs until the sources hold nothing new, not only one.")
+@click.option("--parallelism", type=click.IntRange(1, 128), help="How many subtasks a keyed operator of the user's own has.")
+@click.option(
+    "--secrets",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='A JSON file with what plans leave out: {"storage_options": {...}, "secrets": {NAME: {SETTING: VALUE}}}.',
+)
+def run(file: BinaryIO, *, root: str, until_caught_up: bool, parallelism: int | None, secrets: Path | None) -> None:
+    """Run the pipeline of a plan. The user's modules are looked for in the current folder, too.
+
+    Stages run where DAGSTER_OPERATORS_ENGINE says, by default on embedded Spark.
+    """
+    from dagster_operators.api.pipeline import Pipeline
+
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    with told():
+        pipeline = Pipeline.from_plan(file.read(), root=root, parallelism=parallelism, **_secrets(secrets))
+        results = pipeline.run_until_caught_up() if until_caught_up else [pipeline.run_epoch()]
+    for result in results:
+        click.echo(str(result))
+    if until_caught_up and not results:
+        click.echo("the sources hold nothing new")
+
+
+def _secrets(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise click.BadParameter(f"{path} is no JSON: {error}", param_hint="--secrets") from None
+    unknown = sorted(found.keys() - {"storage_options", "secrets"}) if isinstance(found, dict) else ["..."]
+    if unknown:
+        raise click.BadParameter(f"{path} has more than storage_options and secrets: {unknown[0]}", param_hint="--secrets")
+    return dict(found)

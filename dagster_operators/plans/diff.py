@@ -1,0 +1,148 @@
+"""What differs between two plans, node by node: a pure function of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dagster_operators.graph.values import canonical, shown
+from dagster_operators.plans.logical_plan import LogicalPlan, PlanNode
+from dagster_operators.plans.shown import node_json, node_text, value_json
+
+Change = tuple[Any, Any]
+"""What something was and what it is."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Something that is in both plans, and differs.
+
+    Attributes:
+        name: What it is called.
+        fields: What it was and is, by setting; ``kind`` and ``inputs`` of operators are among them.
+    """
+
+    name: str
+    fields: Mapping[str, Change]
+
+
+@dataclass(frozen=True)
+class PlanDiff:
+    """What differs between two plans.
+
+    Attributes:
+        added: Operators that only the later plan has.
+        removed: Operators that only the earlier one has.
+        changed: Operators whose settings differ.
+        moved: Operators that read other streams: what they read, and what they read now.
+        ends: Tables, sinks, side streams and functions that were added, removed or changed, as ``table late``; what is not there
+            is None.
+        packages: The versions of packages that differ.
+
+    >>> bool(PlanDiff())
+    False
+    """
+
+    added: tuple[PlanNode, ...] = ()
+    removed: tuple[PlanNode, ...] = ()
+    changed: tuple[Changed, ...] = ()
+    moved: Mapping[str, Change] = field(default_factory=dict)
+    ends: tuple[Changed, ...] = ()
+    packages: Mapping[str, Change] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed or self.moved or self.ends)
+
+    def to_json(self) -> dict[str, Any]:
+        """The differences as JSON values."""
+        return {
+            "added": list(map(node_json, self.added)),
+            "removed": list(map(node_json, self.removed)),
+            "changed": {change.name: _pairs(change.fields) for change in self.changed},
+            "moved": {name: [list(map(str, before)), list(map(str, after))] for name, (before, after) in self.moved.items()},
+            "ends": {change.name: _pairs(change.fields) for change in self.ends},
+            "packages": {name: list(change) for name, change in self.packages.items()},
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield from (f"+ {node_text(node)}" for node in self.added)
+        yield from (f"- {node_text(node)}" for node in self.removed)
+        for change in (*self.changed, *self.ends):
+            for name, (before, after) in change.fields.items():
+                yield f"~ {change.name}: {name} was {_told(before)}, is {_told(after)}"
+        for name, (before, after) in self.moved.items():
+            yield f"~ {name}: reads {', '.join(map(str, after)) or 'nothing'}, read {', '.join(map(str, before)) or 'nothing'}"
+        for name, (before, after) in self.packages.items():
+            yield f"  {name} was {before or 'not there'}, is {after or 'not there'}"
+
+
+def diff(before: LogicalPlan, after: LogicalPlan) -> PlanDiff:
+    """What differs between an earlier and a later plan.
+
+    Args:
+        before: The earlier plan.
+        after: The later one.
+    """
+    old, new = ({node.name: node for node in plan.nodes} for plan in (before, after))
+    both = [name for name in new if name in old]
+    changed = {name: _settings(old[name], new[name]) for name in both}
+    return PlanDiff(
+        tuple(node for name, node in new.items() if name not in old),
+        tuple(node for name, node in old.items() if name not in new),
+        tuple(Changed(name, found) for name, found in changed.items() if found),
+        {name: (old[name].inputs, new[name].inputs) for name in both if old[name].inputs != new[name].inputs},
+        tuple(_changes(_ends(before), _ends(after))),
+        {name: change for name, change in _by_name(before.packages, after.packages).items() if change[0] != change[1]},
+    )
+
+
+def _settings(before: PlanNode, after: PlanNode) -> dict[str, Change]:
+    pairs = _by_name(
+        {"kind": before.operator.kind, **before.operator.encode()}, {"kind": after.operator.kind, **after.operator.encode()}
+    )
+    return _differing(pairs)
+
+
+def _ends(plan: LogicalPlan) -> dict[str, dict[str, Any]]:
+    """What is not an operator, by what it is and its name, with what it is made of."""
+    found: dict[str, dict[str, Any]] = {}
+    for table in plan.tables:
+        checks = {f"check {name}": (c.expression, c.blocking) for name, c in table.checks.items()}
+        tags = {f"tag {name}": value for name, value in table.tags.items()}
+        settings = {"stream": str(table.stream), "description": table.description, "owners": table.owners}
+        found[f"table {table.name}"] = {**settings, **checks, **tags}
+    for sink in plan.sinks:
+        settings = {"stream": str(sink.stream), "description": sink.description}
+        found[f"sink {sink.name}"] = {**settings, "kind": sink.sink.kind, **sink.sink.encode()}
+    for stream, name in plan.side_streams:
+        found[f"side stream {stream}"] = {"name": name}
+    for name, reference in plan.functions.items():
+        found[f"function {name}"] = {"place": str(reference), "content": reference.digest}
+    return found
+
+
+def _changes(before: Mapping[str, dict[str, Any]], after: Mapping[str, dict[str, Any]]) -> Iterator[Changed]:
+    for name, (old, new) in _by_name(before, after).items():
+        fields = _differing(_by_name(old or {}, new or {}))
+        if fields:
+            yield Changed(name, fields)
+
+
+def _differing(pairs: Mapping[str, Change]) -> dict[str, Change]:
+    return {name: change for name, change in pairs.items() if canonical(change[0]) != canonical(change[1])}
+
+
+def _by_name(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Change]:
+    return {name: (before.get(name), after.get(name)) for name in {**before, **after}}
+
+
+def _pairs(fields: Mapping[str, Change]) -> dict[str, Any]:
+    return {name: [value_json(before), value_json(after)] for name, (before, after) in fields.items()}
+
+
+def _told(value: Any) -> str:
+    return "not there" if value is None else shown(value)

@@ -7,6 +7,7 @@ from typing import Final
 
 from dagster_operators.errors import TimestampError
 from dagster_operators.time.antichain import MinimalTimes
+from dagster_operators.time.scopes import outermost
 from dagster_operators.time.watermark import MAX_WATERMARK
 
 
@@ -34,6 +35,15 @@ class Frontier(MinimalTimes):
         """
         return not self._times
 
+    def outside(self) -> Frontier:
+        """The frontier as it is seen from outside of all scopes.
+
+        >>> from dagster_operators.time import Product
+        >>> Frontier([Product(5, 3), Product(6, 0)]).outside(), Frontier([7]).outside()
+        (Frontier([5]), Frontier([7]))
+        """
+        return Frontier(map(outermost, self._times))
+
     @classmethod
     def from_watermark(cls, watermark: int) -> Frontier:
         """The frontier of a stream with this watermark; the one at the end of time is that of a finished stream.
@@ -55,7 +65,7 @@ class Frontier(MinimalTimes):
         time = self._times[0] if self._times else MAX_WATERMARK
         if type(time) is not int:
             raise TimestampError(
-                f"{self!r} is no watermark", remedy="leave the scope first, or ask with less_equal whether a time may still come"
+                f"{self!r} is no watermark", remedy="take outside() first, or ask with less_equal whether a time may still come"
             )
         return time
 

@@ -71,6 +71,17 @@ class Leave:
         return Path(self, after)
 
 
+def outermost(time: Any) -> Any:
+    """A time as it is seen from outside of all scopes.
+
+    >>> outermost(Product(Product(5, 1), 2)), outermost(7)
+    (5, 7)
+    """
+    while isinstance(time, Product):
+        time = time.outer
+    return time
+
+
 def nesting(summary: Any) -> int:
     """How many scopes further in its times come out.
 

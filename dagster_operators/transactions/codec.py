@@ -21,8 +21,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar
 
-from dagster_operators.errors import LedgerError
+from dagster_operators.errors import LedgerError, TimestampError
 from dagster_operators.graph.slice import JSON
+from dagster_operators.time.frontier import Frontier
 
 T = TypeVar("T")
 
@@ -52,6 +53,8 @@ def encode(value: Any) -> Any:
         added = _added(type(value))
         given = {name: getattr(value, name) for name in _fields(type(value))}
         return {name: encode(item) for name, item in given.items() if name not in added or item != added[name]}
+    if isinstance(value, Frontier):
+        return value.to_json()
     if isinstance(value, Mapping):
         return {str(name): encode(item) for name, item in value.items()}
     if isinstance(value, frozenset):
@@ -91,7 +94,17 @@ def decode(kind: Any, data: Any, place: str = "") -> Any:  # noqa: PLR0911 - one
     return _decode_scalar(kind, data, place)
 
 
+def _decode_frontier(data: Any, place: str) -> Frontier:
+    _expect(isinstance(data, list), data, place)
+    try:
+        return Frontier.from_json(data)
+    except TimestampError as error:
+        raise LedgerError(f"{place} is no frontier: {error.problem}") from error
+
+
 def _decode_scalar(kind: Any, data: Any, place: str) -> Any:
+    if kind is Frontier:
+        return _decode_frontier(data, place)
     if kind is float:
         _expect(isinstance(data, int | float) and not isinstance(data, bool), data, place)
         return float(data)

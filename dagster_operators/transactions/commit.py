@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from dagster_operators.errors import CheckFailedError, FencedError, ForeignWriteError, LedgerError, OperatorsError
+from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.effects import (
     Append,
@@ -296,6 +297,7 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
         schemas=plan.schemas,
         horizon=view.horizon,
         metrics={name: value for manifest in manifests for name, value in manifest.metrics.items()},
+        held=_end_held(begin, manifests),
     )
 
 
@@ -305,6 +307,13 @@ def _end_watermarks(begin: Begin, manifests: tuple[Manifest, ...], finished: set
         for source, watermark in manifest.watermarks.items():
             ends[source] = max(ends.get(source, MIN_WATERMARK), watermark)
     return {source: MAX_WATERMARK if source in finished else end for source, end in ends.items()}
+
+
+def _end_held(begin: Begin, manifests: tuple[Manifest, ...]) -> dict[str, Frontier]:
+    """What operators hold: as their stages told, and what those held before that said nothing of their time."""
+    told = {operator for manifest in manifests for operator in manifest.watermarks}
+    kept = {stream: frontier for stream, frontier in begin.held.items() if stream.partition(".")[0] not in told}
+    return {**kept, **{stream: frontier for manifest in manifests for stream, frontier in manifest.held.items()}}
 
 
 def _sums(parts: Iterator[Mapping[str, int]]) -> dict[str, int]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dagster_operators.errors import LedgerError, LedgerVersionError
-from dagster_operators.transactions.codec import decode, encode
+from dagster_operators.time.frontier import Frontier
+from dagster_operators.transactions.codec import added, decode, encode
 
 FORMAT_VERSION: Final = 2
 """The version of the ledger's and the manifests' format that this package writes, and the newest it reads; it reads all
@@ -100,6 +101,8 @@ class Manifest:
         profile: Seconds by part of the work.
         metrics: Figures that operators report, as ``operator.figure``.
         commit_data: What each external participant needs to commit, by its name; plain JSON, no secrets.
+        held: The times that operators hold at their outputs at the end of the epoch, by stream (``operator``, or
+            ``operator.port``), this stage's and those before it; an empty frontier for an output that holds none.
 
     >>> change = Change("tables/clean", (FileEntry("e1-g1-0a/a", 9, 1),))
     >>> manifest = Manifest("flights", 1, "clean", "g1-0a", "f", changes=(change,))
@@ -123,6 +126,7 @@ class Manifest:
     profile: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     commit_data: Mapping[str, Any] = field(default_factory=dict)
+    held: Mapping[str, Frontier] = added(2, {})
 
     def change(self, dataset: str) -> Change | None:
         """What this manifest does to ``dataset``; None when nothing."""

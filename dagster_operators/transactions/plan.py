@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dagster_operators.graph.slice import SourceSlice
-from dagster_operators.transactions.codec import from_json, to_json
+from dagster_operators.time.frontier import Frontier
+from dagster_operators.transactions.codec import added, from_json, to_json
 
 EPOCH_FOLDER = "e{epoch}-{attempt}"
 """The folder of an attempt's files inside each dataset it writes."""
@@ -97,6 +98,7 @@ class EpochHandle:
         begin_id: Which begin of the epoch this is; an epoch begun anew (other slices, other base) has another.
         watermarks: Per source, as the epoch began; they stand still during it.
         base_versions: The version of each dataset that the epoch builds on.
+        held: The times that operators held at their outputs as the epoch began, by stream.
 
     >>> handle = EpochHandle("flights", "/data/flights", 1, 1, "a1b2", Slices())
     >>> EpochHandle.from_json(handle.to_json()) == handle
@@ -111,6 +113,7 @@ class EpochHandle:
     slices: Slices
     watermarks: Mapping[str, int] = field(default_factory=dict)
     base_versions: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[str, Frontier] = added(2, {})
 
     def to_json(self) -> str:
         """The handle as JSON, to be passed between processes."""

@@ -161,11 +161,12 @@ def _begin(
     if slices is None:
         return None
     begin_id = yield MakeId()
-    known = view.last_complete.watermarks if view.last_complete else {}
+    last = view.last_complete
+    known, held = (last.watermarks, last.held) if last else ({}, {})
     watermarks = {**known, **{source: known.get(source, MIN_WATERMARK) for source in plan.sources}}
     versions = {**dict.fromkeys(plan.datasets, 0), **view.versions}
     result: LedgerView | Conflict = yield Append(
-        Begin(epoch, run.generation, begin_id, slices, watermarks, versions, plan), view.version
+        Begin(epoch, run.generation, begin_id, slices, watermarks, versions, plan, held), view.version
     )
     return result
 
@@ -200,8 +201,9 @@ def _ready(run: RunContext, view: LedgerView, plan: PlanRecord) -> Steps[EpochHa
 def handle_of(run: RunContext, begin: Begin) -> EpochHandle:
     """The handle on a begun epoch under the run's generation."""
     return EpochHandle(
-        run.pipeline, run.root, begin.epoch, run.generation, begin.begin_id, begin.slices, begin.watermarks, begin.base_versions
-    )
+        run.pipeline, run.root, begin.epoch, run.generation, begin.begin_id, begin.slices, begin.watermarks, begin.base_versions,
+        begin.held,
+    )  # fmt: skip
 
 
 def _discard(epoch: int, keep: frozenset[str], run: RunContext) -> Steps[None]:

@@ -14,7 +14,8 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from dagster_operators.errors import LedgerVersionError
 from dagster_operators.graph.slice import JSON
-from dagster_operators.transactions.codec import from_json, to_json
+from dagster_operators.time.frontier import Frontier
+from dagster_operators.transactions.codec import added, from_json, to_json
 from dagster_operators.transactions.manifest import CheckOutcome, Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import PlanRecord, Slices
@@ -49,7 +50,12 @@ class Generation:
 
 @dataclass(frozen=True)
 class Begin:
-    """An epoch began. The last one of an undecided epoch counts; the same ``begin_id`` again means only the plan changed."""
+    """An epoch began. The last one of an undecided epoch counts; the same ``begin_id`` again means only the plan changed.
+
+    Attributes:
+        watermarks: Per source, and per operator that holds time, as the epoch begins.
+        held: The times that operators hold at their outputs then, by stream.
+    """
 
     kind: ClassVar[str] = "begin"
     epoch: int
@@ -59,6 +65,7 @@ class Begin:
     watermarks: Mapping[str, int]
     base_versions: Mapping[str, int]
     plan: PlanRecord
+    held: Mapping[str, Frontier] = added(2, {})
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,7 @@ class Complete:
         schemas: The schema of each source and lookup table, pinned from the first epoch on.
         horizon: The oldest epoch that could be read then.
         metrics: Figures that operators report, as ``operator.figure``.
+        held: The times that operators hold at their outputs at the end of the epoch, by stream.
     """
 
     kind: ClassVar[str] = "complete"
@@ -137,6 +145,7 @@ class Complete:
     schemas: Mapping[str, str] = field(default_factory=dict)
     horizon: int = 1
     metrics: Mapping[str, float] = field(default_factory=dict)
+    held: Mapping[str, Frontier] = added(2, {})
 
 
 @dataclass(frozen=True)

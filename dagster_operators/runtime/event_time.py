@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dagster_operators.graph.dataflow import Dataflow, Node
+from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.time.frontier import FINISHED, Frontier, meet
@@ -17,14 +17,24 @@ class Frontiers:
     Each is found once, when it or one after it is first asked for: at the end of an epoch a stage knows only the sources before
     it, and at first not all of those.
 
+    An operator that holds times has its inputs' frontier and what it holds at the output; of one that told no more than a
+    watermark that is the frontier of all its outputs. What it holds within scopes of its own is seen from outside of them.
+
     Args:
         dataflow: The pipeline's graph.
         of_source: The watermark of a source that has an event time, or of an operator that holds time, by its name.
+        held: The times that are held at an output, if the operator told them.
     """
 
-    def __init__(self, dataflow: Dataflow, of_source: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        of_source: Callable[[str], int],
+        held: Callable[[StreamRef], Frontier | None] = lambda _: None,
+    ) -> None:
         self._dataflow = dataflow
         self._of_source = of_source
+        self._held = held
         self._found: dict[StreamRef, Frontier] = {}
 
     def of_input(self, operator: str) -> Frontier:
@@ -35,25 +45,33 @@ class Frontiers:
         """The frontier of a stream."""
         for other in self._dataflow.leading_to(stream, self._ends):
             if other not in self._found:
-                self._found[other] = self._output(self._dataflow.nodes[other.operator])
+                self._found[other] = self._output(other)
         return self._found[stream]
 
     def _ends(self, stream: StreamRef) -> bool:
-        return stream in self._found or _begins(self._dataflow.nodes[stream.operator])
+        return stream in self._found or self._begins(stream)
 
-    def _output(self, node: Node) -> Frontier:
-        if not _begins(node):
-            inputs = meet(self._found[stream] for stream in node.inputs)
-            return Frontier.from_watermark(node.operator.watermark(inputs.to_watermark()))
-        timeless = isinstance(node.operator, Source) and not node.operator.event_time
-        return FINISHED if timeless else Frontier.from_watermark(self._of_source(node.name))
+    def _begins(self, stream: StreamRef) -> bool:
+        """Whether the frontier of a stream does not follow from those of its operator's inputs."""
+        operator = self._dataflow.nodes[stream.operator].operator
+        return isinstance(operator, Source) or (operator.holds_time and self._held(stream) is None)
 
-
-def _begins(node: Node) -> bool:
-    """Whether the frontier of an operator's output does not follow from its inputs'."""
-    return isinstance(node.operator, Source) or node.operator.holds_time
+    def _output(self, stream: StreamRef) -> Frontier:
+        node = self._dataflow.nodes[stream.operator]
+        if self._begins(stream):
+            timeless = isinstance(node.operator, Source) and not node.operator.event_time
+            return FINISHED if timeless else Frontier.from_watermark(self._of_source(node.name))
+        inputs = meet(self._found[before] for before in node.inputs)
+        passed = Frontier.from_watermark(node.operator.watermark(inputs.to_watermark()))
+        held = self._held(stream) if node.operator.holds_time else None
+        return meet([passed, held.outside()]) if held else passed
 
 
 def at_beginning(watermarks: Mapping[str, int]) -> Callable[[str], int]:
     """The watermarks of sources as an epoch's begin record has them; a source that is new has seen nothing."""
     return lambda source: watermarks.get(source, MIN_WATERMARK)
+
+
+def held_in(held: Mapping[str, Frontier]) -> Callable[[StreamRef], Frontier | None]:
+    """The times held at outputs as records have them, by the text of the stream."""
+    return lambda stream: held.get(str(stream))

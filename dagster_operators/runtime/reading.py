@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.arrow.apply import BatchOperator
 from dagster_operators.operators.physical import empty
-from dagster_operators.runtime.event_time import Frontiers, at_beginning
+from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.workers.state_reader import StateReader
@@ -55,7 +55,7 @@ class Reading:
         if not isinstance(physical, BatchOperator):
             return self.read(dataset, version)
         files = self._coordinator.files(dataset, version)
-        frontiers = Frontiers(self._planning.dataflow, at_beginning(complete.watermarks))
+        frontiers = Frontiers(self._planning.dataflow, at_beginning(complete.watermarks), held_in(complete.held))
         end = frontiers.of_input(operator).to_watermark()
         root, cache = self._coordinator.root, state_copies(self._coordinator.view().pipeline)
         declared, place = physical.tables(made.analysed[operator].facts)[table], root.path("").rstrip("/")

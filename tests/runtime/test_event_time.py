@@ -16,8 +16,8 @@ from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort, StreamRef
 from dagster_operators.operators.relational.source import Source
-from dagster_operators.runtime.event_time import Frontiers, at_beginning
-from dagster_operators.time import FINISHED, Frontier
+from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
+from dagster_operators.time import FINISHED, Frontier, Product
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
 TIMED, TIMELESS = MemorySource([], schema="t timestamp"), MemorySource([], schema="v long")
@@ -142,3 +142,38 @@ def test_a_source_that_is_new_has_seen_nothing(marks, expected: Frontier) -> Non
     dataflow = Dataflow("p")
     dataflow.add(source("a"))
     assert Frontiers(dataflow, at_beginning(marks)).of(StreamRef("a")) == expected
+
+
+def holding(inputs: dict[str, int], held: dict[str, Frontier]) -> Frontiers:
+    """A source, an operator behind it that holds time with two outputs, and one behind that."""
+    dataflow = Dataflow("p")
+    dataflow.add(source("rows"))
+    dataflow.add(Delay(name="keeper", by=1, holds=True), [StreamRef("rows")])
+    dataflow.add(Delay(name="behind", by=2), [StreamRef("keeper")])
+    return Frontiers(dataflow, at_beginning(inputs), held_in(held))
+
+
+@pytest.mark.parametrize(
+    ("held", "main", "side"),
+    [
+        ({}, 10, 10),
+        ({"keeper": Frontier([20]), "keeper.side": FINISHED}, 20, 49),
+        ({"keeper": Frontier([Product(30, 2), Product(25, 7)]), "keeper.side": Frontier([Product(Product(40, 1), 1)])}, 25, 40),
+        ({"keeper": Frontier([60]), "keeper.side": FINISHED}, 49, 49),
+    ],
+)
+def test_an_output_is_as_far_as_the_inputs_and_what_is_held_there(held, main: int, side: int) -> None:
+    frontiers = holding({"rows": 50, "keeper": 10}, held)
+    assert frontiers.of(StreamRef("keeper")).to_watermark() == main
+    assert frontiers.of(StreamRef("keeper", "side")).to_watermark() == side
+    assert frontiers.of(StreamRef("behind")).to_watermark() == main - 2
+
+
+def test_only_an_operator_that_holds_time_can_hold_any() -> None:
+    frontiers = holding({"rows": 50, "keeper": 50}, {"behind": Frontier([3])})
+    assert frontiers.of(StreamRef("behind")) == Frontier([48])
+
+
+def test_what_is_held_is_let_go_at_the_end_of_time() -> None:
+    assert holding({"rows": MAX_WATERMARK}, {"keeper": FINISHED}).of(StreamRef("behind")).finished
+    assert holding({"rows": MAX_WATERMARK}, {"keeper": Frontier([7])}).of(StreamRef("behind")) == Frontier([5])

@@ -10,10 +10,11 @@ from dagster_operators.errors import BadInputError, PipelineError, located
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.physical import Rows
 from dagster_operators.operators.relational.source import Source
-from dagster_operators.runtime.event_time import Frontiers, at_beginning
+from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
+from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, advance
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ class StageInputs:
         self._files = files
         self._observed = observed
         self._ends: dict[str, int] = {}
-        self._begin = Frontiers(work.dataflow, at_beginning(work.attempt.handle.watermarks))
-        self._end = Frontiers(work.dataflow, self._end_of_source)
+        handle = work.attempt.handle
+        self._begin = Frontiers(work.dataflow, at_beginning(handle.watermarks), held_in(handle.held))
+        self._end = Frontiers(work.dataflow, self._end_of_source, self._held_at_end)
         self.rejected: dict[str, DataFrame] = {}
 
     def upstream(self, stream: StreamRef) -> Rows:
@@ -98,6 +100,18 @@ class StageInputs:
             if isinstance(operator, Source) and operator.event_time:
                 found[name] = self._end_of_source(name)
         return found
+
+    def held(self) -> dict[str, Frontier]:
+        """What operators of other stages hold at the end of the epoch that the stage reads from, directly or through others."""
+        return {stream: held for manifest in self._work.attempt.upstream.values() for stream, held in manifest.held.items()}
+
+    def _held_at_end(self, stream: StreamRef) -> Frontier | None:
+        """What is held at an output at the end of the epoch: what the operator told in it, else what it held before."""
+        attempt = self._work.attempt
+        told = next(
+            (manifest for manifest in attempt.upstream.values() if stream.operator in manifest.watermarks), attempt.handle
+        )
+        return told.held.get(str(stream))
 
     def _end_of_source(self, source: str) -> int:
         for manifest in self._work.attempt.upstream.values():

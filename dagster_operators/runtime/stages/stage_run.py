@@ -154,6 +154,7 @@ class StageRun:
             seconds=round(time.monotonic() - started, 4),
             profile=self._profile,
             commit_data={**commit_data, **commit_data_of(batch.commit_data)},
+            held=self._inputs.held(),
         )
 
     def _compute(self) -> dict[StreamRef, Rows]:

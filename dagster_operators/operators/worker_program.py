@@ -48,6 +48,7 @@ class Report:
 
     Attributes:
         frontiers: How far the time of each output has come; none before time first passes.
+        held: The times that the program holds at each output; what it holds within scopes of its own is of those.
         late: Rows that came too late.
         rejected: Rows that were given up on.
         metrics: Its figures.
@@ -55,6 +56,7 @@ class Report:
     """
 
     frontiers: dict[str, Frontier] = field(default_factory=dict)
+    held: dict[str, Frontier] = field(default_factory=dict)
     late: int = 0
     rejected: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
@@ -67,24 +69,27 @@ class Report:
         >>> Report({"main": Frontier([5]), "late": Frontier([3])}).watermark
         3
         """
-        return meet(self.frontiers.values()).to_watermark()
+        return meet(frontier.outside() for frontier in self.frontiers.values()).to_watermark()
 
     def to_json(self) -> dict[str, Any]:
         """The report as the driver gets it.
 
         >>> Report({"main": Frontier([5])}, late=2).to_json()
-        {'frontiers': {'main': [5]}, 'late': 2, 'rejected': 0, 'metrics': {}, 'commit_data': None}
+        {'frontiers': {'main': [5]}, 'held': {}, 'late': 2, 'rejected': 0, 'metrics': {}, 'commit_data': None}
         """
-        return {**vars(self), "frontiers": {port: frontier.to_json() for port, frontier in self.frontiers.items()}}
+        times = {"frontiers": self.frontiers, "held": self.held}
+        return {**vars(self), **{name: {port: told.to_json() for port, told in of.items()} for name, of in times.items()}}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Report:
         """What ``to_json`` gave.
 
         >>> Report.from_json(Report({"main": Frontier([5])}).to_json())
-        Report(frontiers={'main': Frontier([5])}, late=0, rejected=0, metrics={}, commit_data=None)
+        Report(frontiers={'main': Frontier([5])}, held={}, late=0, rejected=0, metrics={}, commit_data=None)
         """
-        return cls(**{**value, "frontiers": {port: Frontier.from_json(told) for port, told in value["frontiers"].items()}})
+        times = {name: value[name] for name in ("frontiers", "held")}
+        read = {name: {port: Frontier.from_json(told) for port, told in of.items()} for name, of in times.items()}
+        return cls(**{**value, **read})
 
     def add(self, name: str, value: float = 1) -> None:
         """Add to a figure.
@@ -109,7 +114,7 @@ class ProgramContext:
         ports: The schema of each output port.
         read: The ports that somebody reads.
         begin: The frontier of its inputs together as the epoch began.
-        held: That of each output; a port that is missing has said nothing of its time yet.
+        held: The times that it held at each output then; none for a port that is missing.
         state: Its state tables.
         report: What it has to tell of the epoch.
     """
@@ -148,7 +153,9 @@ class WorkerProgram(Protocol):
 
         Returns:
             For each output the times that it holds back: its frontier is that and the inputs'. A port that is missing holds
-            nothing. A frontier never moves back: what was let go before stays let go.
+            nothing. A frontier never moves back: what was let go before stays let go. Times may be of scopes of the program's
+            own (a ``Product`` of the inputs' time and another one): outside, what counts is their outer part; the program is
+            given back what it held as it was.
         """
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:
@@ -172,6 +179,9 @@ def moved(before: Frontier | None, held: Frontier | None, inputs: Frontier) -> F
     (Frontier([5]), Frontier([3]))
     >>> moved(Frontier([4]), Frontier([3]), Frontier([5])), moved(None, Frontier([3]), Frontier())
     (Frontier([4]), Frontier([3]))
+    >>> from dagster_operators.time import Product
+    >>> moved(Frontier([0]), Frontier([Product(3, 7)]), Frontier([5]))
+    Frontier([3])
     """
-    found = inputs if held is None else meet([held, inputs])
+    found = inputs if held is None else meet([held.outside(inputs or before), inputs])
     return found if before is None or before.dominates(found) else before

@@ -7,7 +7,7 @@ from typing import Final
 
 from dagster_operators.errors import TimestampError
 from dagster_operators.time.antichain import MinimalTimes
-from dagster_operators.time.scopes import outermost
+from dagster_operators.time.scopes import depth, left
 from dagster_operators.time.watermark import MAX_WATERMARK
 
 
@@ -35,14 +35,20 @@ class Frontier(MinimalTimes):
         """
         return not self._times
 
-    def outside(self) -> Frontier:
-        """The frontier as it is seen from outside of all scopes.
+    def outside(self, of: MinimalTimes | None = None) -> Frontier:
+        """The frontier as it is seen from outside of scopes.
+
+        Args:
+            of: Times of the scopes that are not left; by default, or if there are none, all scopes are left.
 
         >>> from dagster_operators.time import Product
         >>> Frontier([Product(5, 3), Product(6, 0)]).outside(), Frontier([7]).outside()
         (Frontier([5]), Frontier([7]))
+        >>> Frontier([Product(5, 3)]).outside(of=Frontier([Product(1, 0)]))
+        Frontier([Product(5, 3)])
         """
-        return Frontier(map(outermost, self._times))
+        to = min(map(depth, of or ()), default=0)
+        return Frontier(left(time, to) for time in self._times)
 
     @classmethod
     def from_watermark(cls, watermark: int) -> Frontier:

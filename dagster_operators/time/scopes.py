@@ -71,13 +71,22 @@ class Leave:
         return Path(self, after)
 
 
-def outermost(time: Any) -> Any:
-    """A time as it is seen from outside of all scopes.
+def depth(time: Any) -> int:
+    """How many scopes a time is of.
 
-    >>> outermost(Product(Product(5, 1), 2)), outermost(7)
-    (5, 7)
+    >>> depth(7), depth(Product(Product(5, 1), 2))
+    (0, 2)
     """
-    while isinstance(time, Product):
+    return 1 + depth(time.outer) if isinstance(time, Product) else 0
+
+
+def left(time: Any, to: int) -> Any:
+    """A time as it is seen after leaving scopes, until it is of so many.
+
+    >>> left(Product(Product(5, 1), 2), 1), left(7, 0)
+    (Product(5, 1), 7)
+    """
+    for _ in range(depth(time) - to):
         time = time.outer
     return time
 

@@ -176,7 +176,7 @@ class _Running:
     def __init__(
         self, place: Place, graph: ProgramGraph, member: Member, write: Write, send: Callable[[Edge, pa.RecordBatch], None]
     ) -> None:
-        self.report = Report(dict(member.held))
+        self.report = Report({port: moved(None, held, member.begin) for port, held in member.held.items()})
         self.has_new_rows = False
         self._member = member
         self._ports = tuple(member.ports)
@@ -216,7 +216,7 @@ class _Running:
     def pass_time(self, inputs: Sequence[Frontier]) -> None:
         self.has_new_rows, self._inputs = False, inputs
         together, held = meet(inputs), self._call("on_frontier", inputs, self)
-        before = self.report.frontiers
+        before, self.report.held = self.report.frontiers, {self._port(port): times for port, times in held.items()}
         self.report.frontiers = {port: moved(before.get(port), held.get(port), together) for port in self._ports}
 
     def end(self) -> None:

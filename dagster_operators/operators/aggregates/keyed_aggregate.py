@@ -16,6 +16,7 @@ from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
 from dagster_operators.operators.aggregates.aggregation import Aggregation
+from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext, quoted
 
 if TYPE_CHECKING:
@@ -70,16 +71,7 @@ class AggregateKeys(RelationalOperator[AggregateTypes]):
         state.fold(lambda frame: self._merge(frame, parts))
         if new is None:
             return None
-        return self._finish(new if old is None else new.unionByName(self._of_keys(old, new)), parts)
-
-    def _of_keys(self, old: DataFrame, new: DataFrame) -> DataFrame:
-        if not self.logical.keys:
-            return old
-        from pyspark.sql import functions as F
-
-        keys = new.selectExpr(*map(quoted, self.logical.keys)).alias("new")
-        same = " AND ".join(f"old.{quoted(key)} <=> new.{quoted(key)}" for key in self.logical.keys)
-        return old.alias("old").join(keys, F.expr(same), "left_semi")
+        return self._finish(new if old is None else new.unionByName(with_keys_of(old, new, self.logical.keys)), parts)
 
     def _partials(self, frame: DataFrame, parts: Decomposition) -> DataFrame:
         from pyspark.sql import functions as F

@@ -18,6 +18,7 @@ from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
+from dagster_operators.operators.key_join import join_by_keys
 from dagster_operators.operators.physical import (
     Analysed,
     Analysis,
@@ -170,7 +171,7 @@ class FirstOfKeys(RelationalOperator):
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
-        name, timeless = self.logical.name, self.logical.event_time is None
+        name, keys, timeless = self.logical.name, self.logical.keys, self.logical.event_time is None
         begin = MIN_WATERMARK if timeless else context.watermark_begin(name)
         waiting, seen = context.state(name, "waiting"), context.state(name, "seen")
         if inputs[0] is not None:
@@ -183,7 +184,8 @@ class FirstOfKeys(RelationalOperator):
         if rows is not None:
             seen.append(self._kept(self._unseen(rows, seen.read(lambda _: True))))
             kept = seen.read(lambda file: file.fresh)
-            out = None if kept is None else self._first(self._join(rows, kept, [f"one.{TIME} = other.{TIME}"], "left_semi"))
+            same_time = [f"one.{TIME} = other.{TIME}"]
+            out = None if kept is None else self._first(join_by_keys(rows, kept, keys, "left_semi", conditions=same_time))
         self._forget(seen, end)
         return None if out is None else out.drop(TIME)
 
@@ -219,7 +221,7 @@ class FirstOfKeys(RelationalOperator):
         if seen is None:
             return rows
         near = [] if self.logical.within is None else [f"abs(one.{TIME} - other.{TIME}) < {self.logical.within}L"]
-        return self._join(rows, seen, near, "left_anti")
+        return join_by_keys(rows, seen, self.logical.keys, "left_anti", conditions=near)
 
     def _kept(self, rows: DataFrame) -> DataFrame:
         """The keys and times of the rows that are kept when one walks through the rows of each key by time."""
@@ -245,12 +247,6 @@ class FirstOfKeys(RelationalOperator):
         horizon = end - 2 * self.logical.within
         seen.drop(lambda file: file.high is not None and file.high <= horizon)
         seen.fold(lambda rows: rows.filter(f"{TIME} > {horizon}L"))
-
-    def _join(self, rows: DataFrame, others: DataFrame, conditions: list[str], how: str) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        same = [f"one.{key} <=> other.{key}" for key in self._keys]
-        return rows.alias("one").join(others.alias("other"), F.expr(" AND ".join([*same, *conditions]) or "true"), how)
 
 
 def _begins_before(file: RunFile, watermark: int) -> bool:

@@ -20,6 +20,7 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.row_expressions import columns_of_row
+from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext, quoted
 from dagster_operators.operators.relational.projection import from_columns
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows, parse_order
@@ -158,21 +159,13 @@ class FirstRowsOfKeys(RelationalOperator):
         state.fold(self._reduced)
         if new is None:
             return None
-        return self._finish(new if old is None else new.unionByName(self._of_keys(old, new)))
+        return self._finish(new if old is None else new.unionByName(with_keys_of(old, new, self.keys)))
 
     def _first(self, frame: DataFrame) -> DataFrame:
         return first_rows(frame, self._keys, self.order, self.event_time, self.n)
 
     def _reduced(self, frame: DataFrame) -> DataFrame:
         return self._first(frame).drop(NUMBER)
-
-    def _of_keys(self, old: DataFrame, new: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        if not self._keys:
-            return old
-        keys = new.selectExpr(*self._keys).alias("new")
-        return old.alias("old").join(keys, F.expr(" AND ".join(f"old.{key} <=> new.{key}" for key in self._keys)), "left_semi")
 
     def _finish(self, rows: DataFrame) -> DataFrame:
         rank = [f"CAST({NUMBER} AS INT) AS {quoted(self.rank)}"] if self.rank is not None else []

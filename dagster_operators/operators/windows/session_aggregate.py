@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from typing_extensions import override
 
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
+from dagster_operators.operators.key_join import join_by_keys
 from dagster_operators.operators.physical import (
     Analysed,
     Analysis,
@@ -179,13 +180,8 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
         """The sessions that overlap one of the others of their key."""
         gap = self.logical.window.gap
         overlap = [f"one.{START} < other.{LAST} + {gap}L", f"other.{START} < one.{LAST} + {gap}L"]
-        return self._semi(sessions, others, [*map(quoted, self.logical.keys), START, LAST], overlap, "left_semi")
-
-    def _semi(self, rows: DataFrame, others: DataFrame, columns: list[str], conditions: list[str], how: str) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        same = [f"one.{quoted(key)} <=> other.{quoted(key)}" for key in self.logical.keys]
-        return rows.alias("one").join(others.selectExpr(*columns).alias("other"), F.expr(" AND ".join([*same, *conditions])), how)
+        others = others.selectExpr(*map(quoted, self.logical.keys), START, LAST)
+        return join_by_keys(sessions, others, self.logical.keys, "left_semi", conditions=overlap)
 
     def _open(self, frame: DataFrame, watermark: int) -> DataFrame:
         """The rows of sessions that had not ended at a watermark."""
@@ -196,11 +192,10 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
     def _over(self, frame: DataFrame, watermark: int) -> DataFrame:
         return frame if watermark == MAX_WATERMARK else frame.filter(f"{LAST} <= {watermark - self.logical.window.gap}L")
 
-    def _of(self, sessions: DataFrame, others: DataFrame, how: str) -> DataFrame:
+    def _of(self, sessions: DataFrame, others: DataFrame, how: Literal["left_semi", "left_anti"]) -> DataFrame:
         """The sessions that are, or are not, among others."""
-        return self._semi(
-            sessions, others, self._identity, [f"one.{column} = other.{column}" for column in (START, LAST, VERSION)], how
-        )
+        same = [f"one.{column} = other.{column}" for column in (START, LAST, VERSION)]
+        return join_by_keys(sessions, others.selectExpr(*self._identity), self.logical.keys, how, conditions=same)
 
     def _without(self, sessions: DataFrame, dead: Rows) -> DataFrame:
         """The sessions that were not merged into others."""

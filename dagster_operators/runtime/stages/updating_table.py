@@ -14,6 +14,7 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
+from dagster_operators.operators.key_join import join_by_keys
 from dagster_operators.operators.physical import quoted
 from dagster_operators.runtime.stages.changed_keys import AT_ONCE, ChangedKeys, Held
 from dagster_operators.runtime.stages.runs import runs_of
@@ -142,9 +143,7 @@ def with_keys(old: DataFrame, new: DataFrame, keys: ChangedKeys, how: Literal["l
     wanted = new.selectExpr(*map(quoted, keys.names))
     if keys.are_known and keys.rows <= _BROADCAST:  # else they may be long: the engine knows best
         wanted = F.broadcast(wanted)
-    pairs = [[one_zero_one_nan(f"{side}.{quoted(name)}", keys.kinds[name]) for side in ("old", "new")] for name in keys.names]
-    same = " AND ".join(f"{one} <=> {other}" for one, other in pairs)
-    return old.alias("old").join(wanted.alias("new"), F.expr(same), how)
+    return join_by_keys(old, wanted, keys.names, how, value=lambda column, key: one_zero_one_nan(column, keys.kinds[key]))
 
 
 def _grouped(files: Iterable[FileEntry]) -> Iterator[_Group]:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from dagster_operators.api.history import History
 from dagster_operators.api.snapshot import Snapshot
 from dagster_operators.api.stream import Stream
 from dagster_operators.connectors.connector import Connector
@@ -21,6 +22,7 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.engine import Engine, default_engine
 from dagster_operators.runtime.epochs import Epochs
+from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.planning import MOST_SUBTASKS
 from dagster_operators.runtime.results import EpochResult, result_of, table_names
 from dagster_operators.time.watermark import parse_duration
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from dagster_operators.plans.logical_plan import LogicalPlan
     from dagster_operators.transactions.lease import IsRunAlive
     from dagster_operators.transactions.owner import Owner
-    from dagster_operators.transactions.records import Complete, Repair
+    from dagster_operators.transactions.records import Repair
 
 
 class Pipeline:
@@ -369,9 +371,13 @@ class Pipeline:
         """All tables as of one completed epoch: a consistent cut."""
         return Snapshot(self, self.epochs.coordinator.versions(epoch))
 
-    def history(self) -> list[Complete]:
-        """The completed epochs, oldest first, each with the versions of all tables."""
-        return self.epochs.coordinator.history()
+    def history(self) -> History:
+        """The completed epochs, oldest first, each with the versions of all tables, and what changed between them.
+
+        ``history().diff(3, 7)`` tells what differs between the plans of two epochs, ``history().changes()`` where they changed.
+        """
+        coordinator = self.epochs.coordinator
+        return History(coordinator.history(), KeptPlans(coordinator.root))
 
     def explain(self) -> str:
         """The stages, chains, shuffles, state tables and column lineage, as text; starts no engine."""

@@ -39,17 +39,17 @@ def write_settings(message: Message, settings: Fields) -> None:
     Raises:
         PlanError: The message has no field for a setting, or a value does not fit it.
     """
-    if isinstance(message, values_pb2.Settings):
-        _write_fields(message.fields, settings)
-        return
     known = message.DESCRIPTOR.fields_by_name
-    for name, value in settings.items():
-        if name not in known:
-            raise PlanError(
-                f"the message {message.DESCRIPTOR.full_name} has no field {name!r}", field=name, remedy="add it to the .proto"
-            )
+    for name in sorted(settings):
         try:
-            _write(message, known[name], value)
+            if isinstance(message, values_pb2.Settings):
+                _write_field(message.fields.add(), name, settings[name])
+            elif name in known:
+                _write(message, known[name], settings[name])
+            else:
+                raise PlanError(
+                    f"the message {message.DESCRIPTOR.full_name} has no field {name!r}", field=name, remedy="add it to the .proto"
+                )
         except (TypeError, ValueError) as error:
             raise PlanError(f"the setting {name!r} cannot be written: {error}", field=name, remedy="correct its value") from None
 
@@ -105,14 +105,13 @@ def _write_record(record: values_pb2.Record, value: Encodable) -> None:
             remedy="register its class: catalog.add_value(...)",
         )  # fmt: skip
     record.kind = value.kind
-    _write_fields(record.fields, value.encode())
+    for name, part in sorted(value.encode().items()):
+        _write_field(record.fields.add(), name, part)
 
 
-def _write_fields(into: Any, fields: Fields) -> None:
-    for name in sorted(fields):
-        field = into.add()
-        field.name = name
-        write_value(field.value, fields[name])
+def _write_field(field: values_pb2.Field, name: str, value: Any) -> None:
+    field.name = name
+    write_value(field.value, value)
 
 
 def write_value(message: values_pb2.Value, value: Any) -> None:

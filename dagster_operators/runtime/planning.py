@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.connectors.connector import Connector
@@ -12,6 +13,7 @@ from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.planner.plan import Plan, plan
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.runtime.engine import Engine
+from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.plan_record import plan_record
 from dagster_operators.runtime.stages.stage_work import connector_of
 from dagster_operators.transactions.coordinator import Coordinator
@@ -40,6 +42,7 @@ class Planning:
         self._coordinator = coordinator
         self._parallelism = parallelism
         self._plan: tuple[tuple[str, ...], Plan] | None = None
+        self._kept: tuple[Plan, str] | None = None
         self._schemas: dict[str, str] = {}
         self._connectors: dict[str, Connector] = {}
 
@@ -95,5 +98,8 @@ class Planning:
         return self._connectors.get(operator)
 
     def record(self) -> PlanRecord:
-        """What the ledger keeps of the plan."""
-        return plan_record(self.plan(), self.dataflow, self.input_schemas())
+        """What the ledger keeps of the plan; the logical plan is in the storage root from then on."""
+        made = self.plan()
+        if self._kept is None or self._kept[0] is not made:
+            self._kept = (made, KeptPlans(self._coordinator.root).keep(self.dataflow))
+        return replace(plan_record(made, self.dataflow, self.input_schemas()), logical=self._kept[1])

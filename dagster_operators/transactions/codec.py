@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar
 
-from dagster_operators.errors import LedgerError, TimestampError
+from dagster_operators.errors import LedgerError, LedgerVersionError, TimestampError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.time.frontier import Frontier
 
@@ -116,6 +116,11 @@ def _decode_dataclass(kind: Any, data: Any, place: str) -> Any:
     fields = _fields(kind)
     unknown = sorted(set(data) - set(fields))
     missing = sorted(set(fields) - set(data) - set(_added(kind)))
+    if unknown and not missing:
+        raise LedgerVersionError(
+            f"{place} has the unknown field {unknown[0]!r}: a newer version of dagster_operators wrote it", field=unknown[0],
+            remedy="upgrade dagster_operators",
+        )  # fmt: skip
     if unknown or missing:
         raise LedgerError(f"{place} has unknown fields {unknown} and misses {missing}")
     return kind(**{name: decode(hint, data[name], f"{place}.{name}") for name, hint in fields.items() if name in data})

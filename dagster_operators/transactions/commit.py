@@ -298,6 +298,7 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
         horizon=view.horizon,
         metrics={name: value for manifest in manifests for name, value in manifest.metrics.items()},
         held=_end_held(begin, manifests),
+        logical_plan=plan.logical,
     )
 
 

@@ -57,6 +57,7 @@ class PlanRecord:
         datasets: By dataset name, ``tables/<table>`` or ``state/<operator>.<state>``.
         schemas: The schema of each source and lookup table, pinned once it was inferred, as the JSON of a Spark ``StructType``.
         operators: The names of all operators.
+        logical: What the logical plan that the storage root keeps is called; empty when none was kept.
     """
 
     fingerprint: str
@@ -65,6 +66,7 @@ class PlanRecord:
     datasets: Mapping[str, DatasetRecord] = field(default_factory=dict)
     schemas: Mapping[str, str] = field(default_factory=dict)
     operators: tuple[str, ...] = ()
+    logical: str = added(2, "")
 
     def stage(self, name: str) -> StageRecord:
         """The stage of that name (KeyError when there is none)."""

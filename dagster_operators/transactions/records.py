@@ -119,6 +119,7 @@ class Complete:
         horizon: The oldest epoch that could be read then.
         metrics: Figures that operators report, as ``operator.figure``.
         held: The times that operators hold at their outputs at the end of the epoch, by stream.
+        logical_plan: What the logical plan that the storage root keeps is called; empty when none was kept.
     """
 
     kind: ClassVar[str] = "complete"
@@ -146,6 +147,7 @@ class Complete:
     horizon: int = 1
     metrics: Mapping[str, float] = field(default_factory=dict)
     held: Mapping[str, Frontier] = added(2, {})
+    logical_plan: str = added(2, "")
 
 
 @dataclass(frozen=True)

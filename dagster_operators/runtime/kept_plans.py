@@ -1,0 +1,73 @@
+"""The logical plans that a storage root keeps: one file for each that an epoch was begun with, named by its content."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import LedgerError, PlanError
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.storage.root import Root
+
+if TYPE_CHECKING:
+    from dagster_operators.plans.logical_plan import LogicalPlan
+
+_FOLDER = "plans"
+
+
+class KeptPlans:
+    """The plans of one storage root.
+
+    A plan is written before the begin record that names it, so that whoever reads the record finds it; one that no record names
+    is left by a run that ended between the two.
+
+    Args:
+        root: The storage root.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def keep(self, dataflow: Dataflow) -> str:
+        """Store a pipeline's plan unless it is there, without rows that sources hold themselves.
+
+        Returns:
+            What it is called; nothing if an operator is not registered, so that no plan can hold the pipeline.
+        """
+        from dagster_operators.plans.codec import to_bytes
+        from dagster_operators.plans.logical_plan import LogicalPlan, digest
+
+        try:
+            data = to_bytes(LogicalPlan.of(dataflow).without_rows())
+        except PlanError:
+            return ""
+        name = digest(data)
+        if self._content(name) != data:  # not there, or left by a run that ended while it wrote
+            self._root.write(f"{_FOLDER}/{name}.plan", zlib.compress(data))
+        return name
+
+    def read(self, name: str) -> LogicalPlan:
+        """The plan of that name.
+
+        Raises:
+            LedgerError: It is no longer there, or damaged.
+        """
+        from dagster_operators.plans.codec import from_bytes
+        from dagster_operators.plans.logical_plan import digest
+
+        data = self._content(name)
+        if data is None or digest(data) != name:
+            raise LedgerError(
+                f"the plan is {'no longer there' if data is None else 'damaged'}", file=self._root.join(_FOLDER, f"{name}.plan"),
+                remedy="restore the file from a backup; only what the pipeline was then is unknown without it",
+            )  # fmt: skip
+        return from_bytes(data)
+
+    def _content(self, name: str) -> bytes | None:
+        packed = self._root.read(f"{_FOLDER}/{name}.plan")
+        if packed is None:
+            return None
+        try:
+            return zlib.decompress(packed)
+        except zlib.error:
+            return b""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from dagster_operators.graph.alternatives import PREFERRED, CostModel
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.ports import MAIN, StreamRef
 from dagster_operators.graph.row_expressions import columns_of_row
@@ -96,6 +97,8 @@ class Dataflow:
         self.sinks: dict[str, SinkOutput] = {}
         self.side_streams: dict[StreamRef, str] = {}
         """The streams of ports other than the main one that somebody asked for, with their names."""
+        self.cost_model: CostModel = PREFERRED
+        """Chooses where an operator can be lowered in several ways."""
         self._named: Counter[str] = Counter()
         self._taken: set[str] = set()
         self._tables_taken: set[str] = set()

@@ -143,7 +143,11 @@ class LogicalOperator(ABC):
         return {column: frozenset(origins) for column, origins in pairs.items()}
 
     def lower(self, inputs: Sequence[StreamType]) -> object:  # noqa: ARG002
-        """The physical operator that does the work, for inputs of these types, unless lowering rules are registered.
+        """What does the work, for inputs of these types, unless lowering rules are registered.
+
+        Returns:
+            A physical operator; several as ``Parts``; ``()`` to have the only input handed on; or a sequence of
+            :class:`~dagster_operators.graph.alternatives.Alternative`, the preferred one first.
 
         Raises:
             PipelineError: There is nothing that does the work.

@@ -134,17 +134,14 @@ class StageContext(Protocol):
     def state(self, operator: str, table: str) -> StateRuns:
         """One of the operator's state tables."""
 
-    def is_kept(self, operator: str) -> bool:
-        """Whether the operator's state is the table that its rows go to."""
 
-    def beside_kept(
-        self, operator: str, keys: Sequence[str], rows: DataFrame, reduced: Callable[[DataFrame], DataFrame]
-    ) -> tuple[Rows, Rows]:
-        """The current rows of an operator whose state is its table; all rows of these keys must be put out anew.
+class OwnTable(Protocol):
+    """The table that an operator's rows go to as they are, where it is the operator's state."""
+
+    def beside(self, rows: DataFrame, reduced: Callable[[DataFrame], DataFrame]) -> tuple[Rows, Rows]:
+        """New rows, and the table's current rows of their keys; all rows of these keys must be put out anew.
 
         Args:
-            operator: Its name.
-            keys: The columns by which its rows belong together.
             rows: New rows.
             reduced: Takes out of new rows what the operator will not need, should they be stored.
 
@@ -224,13 +221,7 @@ class PhysicalOperator(ABC, Generic[Facts]):
 
 
 class RelationalOperator(PhysicalOperator[Facts]):
-    """A physical operator of the relational kind: from DataFrames to a DataFrame, compiled by the engine.
-
-    Attributes:
-        output_is_state: Whether its output tells all that its state does, so that a table of these rows takes the state's place.
-    """
-
-    output_is_state: ClassVar[bool] = False
+    """A physical operator of the relational kind: from DataFrames to a DataFrame, compiled by the engine."""
 
     @abstractmethod
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[Facts]) -> Rows:
@@ -240,6 +231,35 @@ class RelationalOperator(PhysicalOperator[Facts]):
             context: What the stage offers.
             inputs: The rows of each input.
             analysed: What the analysis of inputs of these types gave.
+        """
+
+
+class TableOperator(PhysicalOperator[Facts]):
+    """A relational operator whose state is the table that its rows go to.
+
+    Its output must tell all that it has to remember. An alternative with such an operator needs
+    :class:`~dagster_operators.graph.alternatives.RowsGoToTable`.
+    """
+
+    @property
+    @override
+    def exclusive(self) -> bool:
+        return True
+
+    @property
+    @abstractmethod
+    def replaces_by(self) -> tuple[str, ...]:
+        """The columns by which its rows belong together: it puts out all rows of a key that it has new rows of."""
+
+    @abstractmethod
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[Facts], table: OwnTable) -> Rows:
+        """The output rows of this epoch, which take the place of the table's rows of their keys.
+
+        Args:
+            context: What the stage offers.
+            inputs: The rows of each input.
+            analysed: What the analysis of inputs of these types gave.
+            table: The current rows.
         """
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.lineage import TableLineage
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalPlan
-from dagster_operators.planner.plan import kept_in
 from dagster_operators.planner.stages import Stage, cut
 from dagster_operators.time.watermark import format_duration
 
@@ -24,9 +23,8 @@ def explain(dataflow: Dataflow) -> str:
     physical = lower(dataflow)
     stages = cut(physical)
     lines = [f"pipeline {dataflow.name}: {len(stages)} stages, {len(dataflow.tables)} tables"]
-    kept = kept_in(stages, physical)
     for stage in stages:
-        lines += _stage(dataflow, stage, physical, kept)
+        lines += _stage(dataflow, stage, physical)
     lines.append("column lineage")
     lineage = TableLineage(dataflow)
     for table in dataflow.tables.values():
@@ -36,16 +34,21 @@ def explain(dataflow: Dataflow) -> str:
     return "\n".join(lines)
 
 
-def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan, kept: Mapping[str, str]) -> Iterator[str]:
+def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator[str]:
     yield f"stage {stage.name}" + (f" (reads {', '.join(stage.upstream)})" if stage.upstream else "")
     yield f"  chain: {' -> '.join(stage.nodes)}"
     for name in stage.nodes:
         node = physical.nodes[name]
         part = "" if name == node.logical else f"part of {node.logical}: "
         yield f"  {name}: {part}{_operator(dataflow.nodes[node.logical])}"
-        for state in node.operator.states:
-            where = f"its state is {kept[name]}" if name in kept else f"state table state/{name}.{state.name}"
-            yield f"    {' and '.join(dict.fromkeys(str(edge.exchange) for edge in node.inputs))}; {where}"
+        if node.choice is not None:
+            yield f"    takes: {node.choice}"
+        table = physical.own_table(name)
+        homes = (
+            [f"its state is {table}"] if table else [f"state table state/{name}.{state.name}" for state in node.operator.states]
+        )
+        for home in homes:
+            yield f"    {' and '.join(dict.fromkeys(str(edge.exchange) for edge in node.inputs))}; {home}"
     for output in stage.outputs:
         if output.table is None:
             yield f"  writes stream {output.name}, kept until the epoch is complete"

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dagster_operators.catalog.loading import catalog
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, located
+from dagster_operators.graph.alternatives import Alternative, Choice, Place, choose
 from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.graph.exchange import FORWARD
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.physical import HandOn, Part, Parts, PhysicalOperator
+from dagster_operators.operators.physical import HandOn, Part, Parts, PhysicalOperator, TableOperator
 from dagster_operators.planner.physical_plan import Edge, PhysicalNode, PhysicalPlan
 
 
@@ -45,8 +46,8 @@ def _lower(dataflow: Dataflow, node: Node) -> Iterator[PhysicalNode]:
     types = dataflow.input_types(node)
     ports = node.operator.inputs(types)
     edges = tuple(Edge(stream, port.exchange) for stream, port in zip(node.inputs, ports, strict=True))
-    lowered = next(iter(catalog().lower(node.operator, types).values()))  # the rule that its author prefers
-    parts = _parts(dataflow, node, lowered)
+    way, choice = _choose(dataflow, node)
+    parts = _parts(dataflow, node, way.lowered)
     names = {part.name: f"{node.name}_{part.name}" for part in parts[:-1]} | {parts[-1].name: node.name}
     for name in names.values():
         if name != node.name and name in dataflow.nodes:
@@ -63,12 +64,32 @@ def _lower(dataflow: Dataflow, node: Node) -> Iterator[PhysicalNode]:
             for place in part.inputs
         )
         own = fingerprint if part is parts[-1] else f"{fingerprint}/{part.name}"
-        yield PhysicalNode(names[part.name], node.name, part.operator, inputs, node.operator.chain, own)
+        yield PhysicalNode(
+            names[part.name], node.name, part.operator, inputs, node.operator.chain, own, choice if part is parts[-1] else None
+        )
+
+
+def _choose(dataflow: Dataflow, node: Node) -> tuple[Alternative, Choice | None]:
+    """What an operator lowers to, of all that its rules offer."""
+    offered: list[Alternative] = []
+    for rule, lowered in catalog().lower(node.operator, dataflow.input_types(node)).items():
+        several = isinstance(lowered, Sequence) and len(lowered) > 0 and all(isinstance(one, Alternative) for one in lowered)
+        offered += lowered if several else [Alternative(rule, lowered)]
+    table = dataflow.table_of(StreamRef(node.name))
+    with located(pipeline=dataflow.name):
+        return choose(node.operator, Place(table.name if table else None), offered, dataflow.cost_model)
 
 
 def _parts(dataflow: Dataflow, node: Node, lowered: Any) -> Sequence[Part]:
     """What an operator lowers to, checked: its inputs are each read, and its last part puts out its rows."""
     everything = tuple(range(len(node.inputs)))
+    if isinstance(lowered, TableOperator) and dataflow.table_of(StreamRef(node.name)) is None:
+        raise PipelineError(
+            f"the state of {node.operator.label} is the table that its rows go to, and they go to none",
+            pipeline=dataflow.name,
+            operator=node.name,
+            remedy="offer it as an alternative that needs RowsGoToTable(), beside one with a state of its own",
+        )
     if isinstance(lowered, PhysicalOperator):
         return (Part(node.name, lowered, everything),)
     if isinstance(lowered, Parts):
@@ -83,5 +104,6 @@ def _parts(dataflow: Dataflow, node: Node, lowered: Any) -> Sequence[Part]:
         f"{node.operator.label} lowers to something that does not fit it: {lowered!r}",
         pipeline=dataflow.name,
         operator=node.name,
-        remedy="return a physical operator; Parts with names of their own that read each input; or () to hand its one input on",
+        remedy="return a physical operator, Parts with names of their own that read each input, () to hand its one input on, "
+        "or alternatives of these",
     )

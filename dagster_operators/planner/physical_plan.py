@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from dagster_operators.graph.alternatives import Choice
 from dagster_operators.graph.dataflow import SinkOutput, Table
 from dagster_operators.graph.exchange import Exchange
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.physical import PhysicalOperator
+from dagster_operators.operators.physical import PhysicalOperator, TableOperator
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class PhysicalNode:
         inputs: The ways in.
         chain: Whether it may share a stage with the operator before it, as its author said.
         fingerprint: Changes when it would compute something else.
+        choice: Which way of doing its work was taken, where the logical operator has several.
     """
 
     name: str
@@ -45,6 +47,7 @@ class PhysicalNode:
     inputs: tuple[Edge, ...]
     chain: bool
     fingerprint: str
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,12 @@ class PhysicalPlan:
             if not stream.is_main and stream in read:
                 found[stream.operator] = (*found.get(stream.operator, ()), stream)
         return found
+
+    def own_table(self, node: str) -> str | None:
+        """The dataset of the table that is a node's state; None if its state is its own, or it has none."""
+        if not isinstance(self.nodes[node].operator, TableOperator):
+            return None
+        return f"tables/{self.tables[StreamRef(node)].name}"
 
     def ends_at(self, stream: StreamRef) -> bool:
         """Whether a stream goes to a table or a sink."""

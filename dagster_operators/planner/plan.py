@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.physical import Analysed, RelationalOperator, empty
+from dagster_operators.operators.physical import Analysed, empty
 from dagster_operators.planner.analysis import analyse, analyse_checks
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalPlan
@@ -38,7 +38,6 @@ class Plan:
         analysed: What the engine's analysis of each of them gave; what it is handed when it runs.
         schemas: The schema of each stream, as Spark's StructType JSON.
         states: The schema of each state table, by ``operator.table``.
-        kept_in: The operators whose state is the table that their rows go to, and that dataset.
         sources: The names of the source operators in use.
         lookups: The names of the lookup operators in use.
     """
@@ -49,7 +48,6 @@ class Plan:
     analysed: Mapping[str, Analysed[Any]]
     schemas: Mapping[StreamRef, str]
     states: Mapping[str, str]
-    kept_in: Mapping[str, str]
     sources: tuple[str, ...]
     lookups: tuple[str, ...]
 
@@ -62,19 +60,6 @@ class Plan:
     def stage(self, name: str) -> Stage:
         """The stage of that name."""
         return next(stage for stage in self.stages if stage.name == name)
-
-
-def kept_in(stages: Iterable[Stage], physical: PhysicalPlan) -> dict[str, str]:
-    """The operators whose state is the table that their rows go to, and that dataset."""
-    return {
-        output.ref.operator: output.dataset
-        for stage in stages
-        for output in stage.outputs
-        if output.table
-        and output.ref.is_main
-        and isinstance(found := physical.nodes[output.ref.operator].operator, RelationalOperator)
-        and found.output_is_state
-    }
 
 
 def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -> Plan:
@@ -90,7 +75,6 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     """
     physical = lower(dataflow)
     stages = cut(physical)
-    kept = kept_in(stages, physical)
     frames: dict[StreamRef, DataFrame] = {}
     analysed: dict[str, Analysed[Any]] = {}
     states: dict[str, str] = {}
@@ -101,8 +85,7 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
         found = analysed[node.name] = analysis.as_data()
         frames[StreamRef(node.name)] = empty(session, found.output)
         frames |= {stream: analysis.sides[stream.port] for stream in physical.side_streams.get(node.name, ())}
-        if node.name not in kept:
-            states.update({f"{node.name}.{table}": schema for table, schema in found.states.items()})
+        states.update({f"{node.name}.{table}": schema for table, schema in found.states.items()})
     for table in dataflow.tables.values():
         analyse_checks(dataflow, table, frames[table.stream])
     kinds = {
@@ -110,7 +93,7 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
         for kind in ("source", "lookup")
     }
     schemas = {stream: frame.schema.json() for stream, frame in frames.items()}
-    return Plan(dataflow.name, stages, physical, analysed, schemas, states, kept, kinds["source"], kinds["lookup"])
+    return Plan(dataflow.name, stages, physical, analysed, schemas, states, kinds["source"], kinds["lookup"])
 
 
 def without_marks(schema_json: str) -> str:

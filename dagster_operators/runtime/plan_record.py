@@ -35,7 +35,7 @@ def plan_record(made: Plan, dataflow: Dataflow, schemas: Mapping[str, str]) -> P
     sources = {name: connector.fingerprint() for name in read if (connector := connector_of(dataflow, name))}
     return PlanRecord(
         made.fingerprint, stages, sources, dict(_datasets(made, dataflow)),
-        schemas=dict(schemas), operators=tuple(name for stage in made.stages for name in stage.operators),
+        schemas=dict(schemas), operators=tuple(name for stage in made.stages for name in stage.nodes),
     )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def _table(made: Plan, dataflow: Dataflow, output: Output, description: str) -> 
     rows, operator = dataflow.type_of(output.ref), output.ref.operator
     kind: Literal["append", "updating"] = "updating" if rows.updating else "append"
     meaning: dict[str, Any] = {"table": kind, "keys": list(rows.keys or ())}
-    if output.ref.is_main and operator in made.kept_in:
+    if output.ref.is_main and made.physical.own_table(operator):
         meaning |= {STATE_OF: operator, "state": _meaning(dataflow, operator)}
     return DatasetRecord(without_marks(made.schemas[output.ref]), kind, description, json.dumps(meaning))
 
@@ -76,7 +76,7 @@ def _rejects(dataflow: Dataflow, source: str) -> tuple[str, DatasetRecord]:
 def _states(made: Plan, dataflow: Dataflow, name: str) -> Iterator[tuple[str, DatasetRecord]]:
     node = made.physical.nodes[name]
     physical, operator = node.operator, dataflow.nodes[node.logical].operator
-    for state in physical.states if name not in made.kept_in else ():
+    for state in physical.states:
         meaning = _meaning(dataflow, node.logical)
         if evolves := isinstance(physical, BatchOperator):  # its code may change; its state knows what fits
             declared = physical.tables(made.analysed[name].facts)[state.name]

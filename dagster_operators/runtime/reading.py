@@ -43,7 +43,7 @@ class Reading:
         """The rows of one of an operator's state tables as of a completed epoch."""
         made, dataset = self._planning.plan(), f"state/{operator}.{table}"
         if f"{operator}.{table}" not in made.states:
-            kept = made.kept_in.get(operator)
+            kept = made.physical.own_table(operator) if operator in made.physical.nodes else None
             raise PipelineError(
                 f"there is no state table {table!r}",
                 pipeline=self._planning.dataflow.name,

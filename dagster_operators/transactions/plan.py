@@ -56,7 +56,7 @@ class PlanRecord:
         sources: The fingerprint of each source: what gives its offsets their meaning.
         datasets: By dataset name, ``tables/<table>`` or ``state/<operator>.<state>``.
         schemas: The schema of each source and lookup table, pinned once it was inferred, as the JSON of a Spark ``StructType``.
-        operators: The names of all operators.
+        operators: The names of all physical operators, which their states are addressed by.
         logical: What the logical plan that the storage root keeps is called; empty when none was kept.
     """
 

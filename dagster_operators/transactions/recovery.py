@@ -174,13 +174,17 @@ def _check_homes(pipeline: str, stored: Mapping[str, str], wanted: Mapping[str, 
 
 
 def _check_forgotten(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> None:
-    """No operator goes on without what it remembers: rows that wait there would never come out."""
-    remembering = {_operator(dataset) for dataset in plan.datasets}
+    """No operator goes on without what it remembers: rows that wait there would never come out.
+
+    An operator whose state evolves may let go of a table, as long as it keeps another.
+    """
+    remembering = {_operator(dataset): record.evolves for dataset, record in plan.datasets.items()}
     for dataset in view.versions:
-        operator = _operator(dataset)
-        if operator in plan.operators and operator not in remembering and tables[dataset].version > 0:
+        operator = None if dataset in plan.datasets else _operator(dataset)
+        if operator in plan.operators and not remembering.get(operator) and tables[dataset].version > 0:
+            kept = "its state elsewhere" if operator in remembering else "no state any more"
             raise ChangedPipelineError(
-                f"the operator would keep no state any more, and has some in {dataset}",
+                f"the operator would keep {kept}, and has some in {dataset}",
                 pipeline=view.name,
                 operator=operator,
                 remedy="change what comes before it back, or give the operator another name to let go of what it remembers",

@@ -80,6 +80,7 @@ def everything() -> do.Pipeline:
         waiting.window().top(1, by="n"),
         keyed.window(do.Session("1 minute")).aggregate(n="count(*)"),
         keyed.top(2, by="v"),
+        keyed.top(2, by="v").select("k", "rank", "v"),
         keyed.deduplicate(),
         keyed.deduplicate(keep="last"),
         keyed.window(window).join(others.window(window), columns=["v", "w"]),

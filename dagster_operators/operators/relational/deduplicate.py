@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.alternatives import Alternative
 from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
@@ -30,8 +31,8 @@ from dagster_operators.operators.physical import (
     StateRuns,
     quoted,
 )
+from dagster_operators.operators.relational.first_rows import FirstRows, alternatives
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
-from dagster_operators.operators.relational.top_per_key import FirstRowsOfKeys
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration
 
 if TYPE_CHECKING:
@@ -129,10 +130,10 @@ class DeduplicateLast(LogicalOperator):
         return same_columns(inputs[0])
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> FirstRowsOfKeys:
+    def lower(self, inputs: Sequence[StreamType]) -> tuple[Alternative, ...]:
         """The first row of each key from the end of time."""
         order = (OrderItem(quoted(self.event_time or ""), descending=True, nulls_first=False),)
-        return FirstRowsOfKeys(name=self.name, keys=self.keys, order=order, n=1, event_time=self.event_time)
+        return alternatives(self.name, FirstRows(keys=self.keys, order=order, n=1, event_time=self.event_time))
 
 
 _TIMELESS = "give the source event_time=..., and hand that column on unchanged"

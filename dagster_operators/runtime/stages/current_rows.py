@@ -56,7 +56,7 @@ class CurrentRows:
         self._work = work
         self._operator = operator
         self.keys = tuple(keys)
-        self._dataset = work.plan.kept_in[operator]
+        self._dataset = work.stage.main.dataset
         self._asked_for: ChangedKeys | None = None
 
     def beside(self, rows: DataFrame, reduced: Callable[[DataFrame], DataFrame]) -> tuple[Rows, Rows]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import OperatorsError, StageFailedError, StorageError
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.physical import RelationalOperator, Rows, constant
+from dagster_operators.operators.physical import RelationalOperator, Rows, TableOperator, constant
 from dagster_operators.runtime.event_time import at_beginning
 from dagster_operators.runtime.stages.current_rows import CurrentRows
 from dagster_operators.runtime.stages.observed import Observed
@@ -93,17 +93,6 @@ class StageRun:
             self._states[name] = StagedState(self._files, self._work, f"state/{name}", declared.range_column)
         return self._states[name]
 
-    def is_kept(self, operator: str) -> bool:
-        """Whether the operator's state is the table that its rows go to."""
-        return operator in self._work.plan.kept_in
-
-    def beside_kept(
-        self, operator: str, keys: Sequence[str], rows: DataFrame, reduced: Callable[[DataFrame], DataFrame]
-    ) -> tuple[Rows, Rows]:
-        """The new rows, to be used in place of those given, and the current rows with their keys."""
-        self._current[operator] = CurrentRows(self._files, self._work, operator, keys)
-        return self._current[operator].beside(rows, reduced)
-
     def run(self) -> Manifest:
         """Run the stage and describe what it staged.
 
@@ -162,9 +151,12 @@ class StageRun:
         work = self._work
         rows: dict[StreamRef, Rows] = {stream: self._inputs.upstream(stream) for stream in work.stage.inputs}
         for node in (work.plan.physical.nodes[name] for name in work.stage.nodes):
-            if isinstance(node.operator, RelationalOperator):
-                before = [rows[edge.stream] for edge in node.inputs]
-                rows[StreamRef(node.name)] = node.operator.run(self, before, work.plan.analysed[node.name])
+            operator, analysed = node.operator, work.plan.analysed[node.name]
+            if isinstance(operator, RelationalOperator):
+                rows[StreamRef(node.name)] = operator.run(self, [rows[edge.stream] for edge in node.inputs], analysed)
+            elif isinstance(operator, TableOperator):
+                table = self._current[node.name] = CurrentRows(self._files, work, node.name, operator.replaces_by)
+                rows[StreamRef(node.name)] = operator.run(self, [rows[edge.stream] for edge in node.inputs], analysed, table)
         return {**rows, **self._sides}
 
     def _run_batch(self, rows: Mapping[StreamRef, Rows]) -> BatchResult:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
+from dagster_operators.errors import OperatorFailedError, OperatorsError, PipelineError
 from dagster_operators.time.frontier import Frontier, meet
 
 if TYPE_CHECKING:
@@ -137,6 +138,19 @@ class ProgramContext:
         return {"operator": self.operator, "subtask": self.subtask, "epoch": self.epoch}
 
 
+@dataclass(frozen=True)
+class Isolation:
+    """What there is to know about a program that is to have a process of its own.
+
+    Attributes:
+        limit: How many seconds a call of it may take.
+        retry: Whether trying again can help if the process dies.
+    """
+
+    limit: float
+    retry: bool = False
+
+
 class WorkerProgram(Protocol):
     """A program in one subtask of one epoch. It is pickled before it is opened, and each subtask opens a copy of its own."""
 
@@ -159,7 +173,41 @@ class WorkerProgram(Protocol):
         """
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:
-        """Called last; rows put out here still reach the programs behind. State is written after it."""
+        """Called after all that; rows put out here still reach the programs behind. State is written after it."""
+
+    def close(self) -> None:
+        """Called in any case, after an error too, also if ``open`` failed: give back what lies outside of this process."""
+
+
+def port_name(port: str | int, ctx: ProgramContext) -> str:
+    """The name of an output port that is given by name, or by its place among the ports.
+
+    Raises:
+        PipelineError: There is no such port.
+    """
+    ports = tuple(ctx.ports)
+    if isinstance(port, int) and 0 <= port < len(ports):
+        return ports[port]
+    if port in ctx.ports:
+        return str(port)
+    raise PipelineError(f"there is no output {port!r}", operator=ctx.operator, remedy=f"there are: {', '.join(ports)}")
+
+
+def failure(method: str, error: Exception, where: Mapping[str, Any], batch: pa.RecordBatch | None) -> OperatorsError:
+    """What a program raised, as an error that names the operator.
+
+    >>> print(failure("on_end", ValueError("no"), {"operator": "limit"}, None))
+    on_end raised ValueError: no [operator 'limit', hook 'on_end']. To do: correct the operator or its input
+    """
+    if isinstance(error, OperatorsError):
+        return error.at(**where)
+    return OperatorFailedError(
+        f"{method} raised {type(error).__name__}: {error}",
+        **where,
+        hook=method,
+        first_rows=first_rows(batch),
+        remedy="correct the operator or its input",
+    )
 
 
 def first_rows(batch: pa.RecordBatch | None) -> str | None:

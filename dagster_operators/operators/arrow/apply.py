@@ -20,6 +20,8 @@ from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import Fields
 from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, REJECTS_COLUMNS, ArrowOperator, overrides
 from dagster_operators.operators.physical import Analysis, PhysicalOperator, PhysicalState
+from dagster_operators.operators.worker_program import Isolation
+from dagster_operators.time.watermark import parse_duration
 from dagster_operators.types.arrow_schema import arrow_schema, schema_fields, spark_type
 from dagster_operators.types.ddl import parse_ddl
 
@@ -228,6 +230,22 @@ class BatchOperator(PhysicalOperator[PortSchemas]):
         from dagster_operators.operators.arrow.arrow_program import ArrowProgram
 
         return ArrowProgram(self.logical.arrow)
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """How it is to run in a process of its own, if it is.
+
+        Raises:
+            PipelineError: The time limit is no duration.
+        """
+        operator = self.logical.arrow
+        if not operator.isolated:
+            return None
+        try:
+            limit = parse_duration(operator.time_limit) / 1e6
+        except ValueError as error:
+            raise PipelineError(f"time_limit: {error}", operator=self.logical.name, remedy="write '10 minutes', say") from None
+        return Isolation(limit, retry=operator.on_error == "retry")
 
     @property
     def module(self) -> str:

@@ -51,6 +51,9 @@ class ArrowOperator:
             second"``; it is called at the end of the epoch in any case. None: never.
         on_error: What becomes of the epoch when a hook raises, for all exceptions or by type. ``reject`` sends the rows of the
             batch that cannot be processed one by one to ``stream.rejects()``, so such a hook must raise before it changes state.
+        isolated: Whether each subtask runs it in a process of its own, so that a crash in native code (an abort, a signal,
+            no memory left) ends the epoch with an error and nothing else. Rows and state are copied to it and back.
+        time_limit: How long a call of an isolated operator may take; then its process is killed.
         is_committing: Whether :meth:`handle_commit` is to be called once the epoch is decided.
 
     Example:
@@ -72,6 +75,8 @@ class ArrowOperator:
     event_time: str | None = None
     tick_interval: str | None = None
     on_error: OnError | Mapping[type[Exception], OnError] = "fail"
+    isolated: bool = False
+    time_limit: str = "10 minutes"
     is_committing: ClassVar[bool] = False
 
     def output_schema(self, *inputs: pa.Schema) -> Schema | Mapping[str, Schema]:

@@ -73,6 +73,9 @@ class ArrowProgram:
         self._call("handle_checkpoint", self._ctx.epoch, self._context, self._out)
         self._call("on_close", reason, self._context, self._out)
 
+    def close(self) -> None:
+        """Nothing: an operator holds nothing outside of its process."""
+
     def _process(self, port: int, batch: pa.RecordBatch) -> None:
         if not self._rejects:
             self._call("process_batch_index", port, batch, self._context, self._out, batch=batch)

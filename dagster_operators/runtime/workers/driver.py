@@ -18,6 +18,7 @@ from dagster_operators.operators.arrow.apply import BatchOperator, PortSchemas, 
 from dagster_operators.operators.physical import Rows, quoted
 from dagster_operators.operators.worker_program import Report
 from dagster_operators.runtime.stages.stage_work import StageWork
+from dagster_operators.runtime.workers.process_program import ProcessProgram
 from dagster_operators.runtime.workers.program_graph import chain
 from dagster_operators.runtime.workers.task import MARKER, PORT, REPORT_SCHEMA, SUBTASK, Entry, GraphTask, ProgramTask, Routing
 from dagster_operators.state.merge_plan import expired_files, plan_merges
@@ -301,12 +302,19 @@ class _Programs:
     """Gives fresh copies of programs; what of them is defined in the user's modules travels along."""
 
     def __init__(self, operators: Sequence[BatchOperator]) -> None:
-        self._payloads = [pickled(operator.program(), operator.module, operator.logical.name) for operator in operators]
+        self._payloads = list(map(_payload, operators))
 
     def __call__(self) -> list[WorkerProgram]:
         import pickle
 
         return [pickle.loads(payload) for payload in self._payloads]  # noqa: S301 - they came with the query, as Spark's functions do
+
+
+def _payload(operator: BatchOperator) -> bytes:
+    name = operator.logical.name
+    payload = pickled(operator.program(), operator.module, name)
+    isolation = operator.isolation
+    return payload if isolation is None else pickled(ProcessProgram(payload, isolation), None, name)
 
 
 def _shipped(task: GraphTask) -> Any:

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from dagster_operators.errors import OperatorFailedError, OperatorsError, PipelineError
+from dagster_operators.errors import PipelineError
 from dagster_operators.graph.conform import conform
 from dagster_operators.operators.worker_program import (
     ProgramContext,
     Report,
     Rows,
     WorkerProgram,
-    first_rows,
+    failure,
     moved,
+    port_name,
 )
 from dagster_operators.time.frontier import Frontier, meet
 
@@ -127,6 +129,17 @@ class Subtask:
                 self._go_around()
         return self.reports()
 
+    def close(self) -> None:
+        """Close all programs."""
+        for running in self._running.values():
+            running.close()
+
+    def abandon(self) -> None:
+        """Close what is not closed yet, after an error."""
+        for running in self._running.values():
+            with suppress(Exception):
+                running.close()
+
     def reports(self) -> Mapping[str, Report]:
         """What became of each program so far."""
         return {name: running.report for name, running in self._running.items()}
@@ -184,7 +197,7 @@ class _Running:
         self._write = write
         self._send = send
         self._inputs: Sequence[Frontier] = ()
-        self._ended = False
+        self._ended = self._closed = False
         self._context = ProgramContext(
             operator=member.name,
             epoch=place.epoch,
@@ -211,13 +224,18 @@ class _Running:
         try:
             self._member.program.on_batch(index, batch, self)
         except Exception as error:
-            raise self._failed("on_batch", error, batch) from error
+            raise failure("on_batch", error, self._context.where, batch) from error
 
     def pass_time(self, inputs: Sequence[Frontier]) -> None:
         self.has_new_rows, self._inputs = False, inputs
         together, held = meet(inputs), self._call("on_frontier", inputs, self)
         before, self.report.held = self.report.frontiers, {self._port(port): times for port, times in held.items()}
         self.report.frontiers = {port: moved(before.get(port), held.get(port), together) for port in self._ports}
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._call("close")
 
     def end(self) -> None:
         self._call("on_end", "end_of_data" if meet(self._inputs).finished else "stop", self)
@@ -227,7 +245,7 @@ class _Running:
 
     def fit(self, rows: Rows, port: str | int = 0) -> tuple[str, pa.Table]:
         """The port's name, and the rows with exactly its columns."""
-        name = self._port(port)
+        name = port_name(port, self._context)
         return name, conform(rows, self._member.ports[name], operator=self._member.name)
 
     def collect(self, rows: Rows, port: str | int = 0) -> None:
@@ -241,31 +259,8 @@ class _Running:
             for batch in fitted.to_batches():
                 self._send(edge, batch)
 
-    def _port(self, port: str | int) -> str:
-        if isinstance(port, int) and 0 <= port < len(self._ports):
-            return self._ports[port]
-        if port in self._ports:
-            return str(port)
-        raise PipelineError(
-            f"there is no output {port!r}", operator=self._member.name, remedy=f"there are: {', '.join(self._ports)}"
-        )
-
-    # --- errors ------------------------------------------------------------------------------------------------------
-
     def _call(self, method: str, *arguments: Any) -> Any:
         try:
             return getattr(self._member.program, method)(*arguments)
         except Exception as error:
-            raise self._failed(method, error, None) from error
-
-    def _failed(self, method: str, error: Exception, batch: pa.RecordBatch | None) -> OperatorsError:
-        where = self._context.where
-        if isinstance(error, OperatorsError):
-            return error.at(**where)
-        return OperatorFailedError(
-            f"{method} raised {type(error).__name__}: {error}",
-            **where,
-            hook=method,
-            first_rows=first_rows(batch),
-            remedy="correct the operator or its input",
-        )
+            raise failure(method, error, self._context.where, None) from error

@@ -28,10 +28,12 @@ def run_partition(task: GraphTask, partition: int, batches: Iterable[pa.RecordBa
     try:
         if task.routing == "by partition":
             subtasks[partition] = _Worker(task, partition)
+            subtasks[partition].open()
         for batch in batches:
             for subtask, entry, rows in _parts(task, partition, batch):
                 if subtask not in subtasks:
                     subtasks[subtask] = _Worker(task, subtask)
+                    subtasks[subtask].open()
                 if entry != MARKER:
                     subtasks[subtask].process(entry, rows)
         reports = [worker.finish() for worker in subtasks.values()]
@@ -41,6 +43,9 @@ def run_partition(task: GraphTask, partition: int, batches: Iterable[pa.RecordBa
         reports = [
             {"error": StorageError.__name__, "problem": f"a worker cannot read or write: {error}", "remedy": "", "where": {}}
         ]
+    finally:
+        for worker in subtasks.values():
+            worker.abandon()
     if reports:
         yield pa.RecordBatch.from_pydict({"report": [json.dumps(report, default=str) for report in reports]})
 
@@ -92,7 +97,13 @@ class _Worker:
         self._stores = {member.name: self._store(member) for member in task.members}
         members = [self._member(told, program) for told, program in zip(task.members, task.programs(), strict=True)]
         self._subtask = Subtask(Place(task.epoch, subtask, task.parallelism), task.graph(), members, self._write)
+
+    def open(self) -> None:
         self._subtask.open()
+
+    def abandon(self) -> None:
+        """Give back what is held outside of this process, if that was not done yet."""
+        self._subtask.abandon()
 
     def _member(self, told: ProgramTask, program: WorkerProgram) -> Member:
         store, leaving = self._stores[told.name], frozenset(told.places)
@@ -131,6 +142,7 @@ class _Worker:
     def finish(self) -> dict[str, Any]:
         """Close everything; what there is to tell."""
         reports = self._subtask.finish({told.name: told.end for told in self._task.members})
+        self._subtask.close()
         state = {told.name: self._flushed(told) for told in self._task.members if told.tables}
         files = [
             (program, port, encode(entry))

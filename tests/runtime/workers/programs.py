@@ -43,6 +43,9 @@ class Logging:
     def on_end(self, reason, out):
         self.log.append((self.name, "end", reason))
 
+    def close(self):
+        self.closed = True
+
 
 class Running:
     """A subtask of programs.
@@ -53,18 +56,15 @@ class Running:
         inputs: How many inputs a program has, if not one.
         ports: The ports of a program, if not ``main`` alone.
         entries: The inputs that get rows; by default the first one's.
+        states: The state of a program, if it has any.
     """
 
-    def __init__(self, programs, edges, *, inputs=None, ports=None, entries=None, rounds=ROUNDS):
+    def __init__(self, programs, edges, *, inputs=None, ports=None, entries=None, states=None, rounds=ROUNDS):
         self.out = defaultdict(list)
         names = list(programs)
         counts = {name: (inputs or {}).get(name, 1) for name in names}
         self.graph = ProgramGraph(counts, [Edge(*edge) for edge in edges], entries or [(names[0], 0)])
-        members = [
-            Member(name, programs[name], dict.fromkeys((ports or {}).get(name, ["main"]), SCHEMA),
-                   frozenset((ports or {}).get(name, ["main"])), (), StateStore({}), Frontier([0]), {})
-            for name in names
-        ]  # fmt: skip
+        members = [member(name, programs[name], (ports or {}).get(name), (states or {}).get(name)) for name in names]
         self.subtask = Subtask(Place(1, 0, 1), self.graph, members, self._write, rounds=rounds)
         self.subtask.open()
 
@@ -82,3 +82,8 @@ class Running:
 
     def _everywhere(self, watermark):
         return dict.fromkeys(self.graph.inputs, Frontier.from_watermark(watermark))
+
+
+def member(name, program, ports, state):
+    schemas = dict.fromkeys(ports or ["main"], SCHEMA)
+    return Member(name, program, schemas, frozenset(schemas), (), state or StateStore({}), Frontier([0]), {})

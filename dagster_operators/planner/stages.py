@@ -1,22 +1,25 @@
 """Cutting a physical plan into stages.
 
 An operator joins the stage of the operator before it when that operator's main output has no other consumer and goes to no table
-or sink, neither asks for a new stage, and the stage does not get a second operator with state; batch operators follow each other
-in one stage when they have the same key. So a stage is a tree of operators with one main output, and perhaps streams of other
-ports beside it, and every stream that is read twice is computed once. (The rule is Arroyo's and Flink's chaining rule; a union
-may chain too, since a stage here is one Spark job and not one task.)
+or sink, neither asks for a new stage, and the stage does not get a second operator with state. So the relational operators of a
+stage are trees, and every stream that is read twice is computed once. (The rule is Arroyo's and Flink's chaining rule; a union
+may chain too, since a stage here is one Spark job and not one task.) Behind them the stage may have batch operators: a graph of
+any form, as long as no rows need to move between them (``planner/batch_groups.py``).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Check, Dataflow, Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.user_functions import contents_of
+from dagster_operators.planner.batch_groups import stays_in_workers
+from dagster_operators.planner.groups import Groups
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
 
@@ -103,64 +106,43 @@ def cut(plan: PhysicalPlan) -> tuple[Stage, ...]:
     return tuple(_Cut(plan).stages())
 
 
-@dataclass
-class _Group:
-    """The nodes of a stage to be.
-
-    Attributes:
-        members: Their names.
-        exclusive: Whether one of them is the only one of its kind that a stage may have.
-    """
-
-    members: list[str]
-    exclusive: bool
-
-
 class _Cut:
     """One plan on its way into stages."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self._plan = plan
-        self._place = {name: place for place, name in enumerate(plan.nodes)}
-        self._group: dict[str, _Group] = {}
+        self._groups = Groups(plan)
 
     def stages(self) -> Iterator[Stage]:
         for node in self._plan:
             self._join(node)
-        groups = {id(group): group for group in self._group.values()}.values()
-        for group in groups:
-            group.members.sort(key=self._place.__getitem__)
-        # By their last operators: the first one of a stage may come before what a later one reads of another stage.
-        for group in sorted(groups, key=lambda group: self._place[group.members[-1]]):
-            yield self._stage(tuple(group.members))
+        for members in self._groups.members():
+            yield self._stage(members)
 
     def _join(self, node: PhysicalNode) -> None:
         """Put a node into one stage with each node before it that it may share a stage with."""
-        own = self._group[node.name] = _Group([node.name], node.operator.exclusive)
+        groups = self._groups
+        groups.begin(node)
         for stream in dict.fromkeys(edge.stream for edge in node.inputs):
-            before, last = self._group[stream.operator], self._plan.nodes[stream.operator].operator
-            both_in_workers = node.operator.in_workers and last.in_workers
-            if self._chains(node, stream) and (both_in_workers or not (own.exclusive and before.exclusive)):
-                own = self._unite(before, own)
-
-    def _unite(self, first: _Group, second: _Group) -> _Group:
-        large, small = (first, second) if len(first.members) >= len(second.members) else (second, first)
-        large.members += small.members
-        large.exclusive = large.exclusive or small.exclusive
-        self._group.update(dict.fromkeys(small.members, large))
-        return large
+            both_in_workers = node.operator.in_workers and self._plan.nodes[stream.operator].operator.in_workers
+            if stays_in_workers(self._plan, groups, node, stream) if both_in_workers else self._chains(node, stream):
+                groups.unite(node.name, stream.operator)
 
     def _chains(self, node: PhysicalNode, stream: StreamRef) -> bool:
         alone = len(self._plan.consumers[stream]) == 1 and stream.is_main and not self._plan.ends_at(stream)
-        return node.chain and alone and node.operator.chains_after(self._plan.nodes[stream.operator].operator)
+        fits = node.operator.chains_after(self._plan.nodes[stream.operator].operator)
+        own, before = self._groups.of(node.name), self._groups.of(stream.operator)
+        if not (node.chain and alone and fits) or (own.exclusive and before.exclusive):
+            return False
+        return len(own.reads) == 1 or not self._groups.reads_itself(before, own, stream)
 
     def _stage(self, members: tuple[str, ...]) -> Stage:
         plan, own = self._plan, set(members)
         nodes = [plan.nodes[name] for name in members]
         inputs = [[edge.stream for edge in node.inputs] for node in nodes]
         outside = tuple(dict.fromkeys(stream for streams in inputs for stream in streams if stream.operator not in own))
-        upstream = tuple(dict.fromkeys(self._name(self._group[stream.operator]) for stream in outside))
-        written = (StreamRef(members[-1]), *(stream for name in members for stream in plan.side_streams.get(name, ())))
+        upstream = tuple(dict.fromkeys(self._name(stream) for stream in outside))
+        written = (StreamRef(members[-1]), *(stream for name in members for stream in self._leaving(name, members[-1], own)))
         outputs = tuple(Output(stream, plan.name_of(stream), plan.tables.get(stream)) for stream in written)
         tables = [(output.name, sorted(map(_check, output.table.checks.items()))) for output in outputs if output.table]
         sinks = [(sink.name, str(output.ref), sink.config) for output in outputs for sink in plan.sinks.get(output.ref, ())]
@@ -178,8 +160,16 @@ class _Cut:
             fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
         )
 
-    def _name(self, group: _Group) -> str:
-        return self._plan.name_of(StreamRef(group.members[-1]))
+    def _leaving(self, name: str, last: str, own: AbstractSet[str]) -> Iterator[StreamRef]:
+        """The streams of a member that somebody outside reads, but for the main one of the last member."""
+        for stream in (StreamRef(name), *self._plan.side_streams.get(name, ())):
+            read = any(consumer not in own for consumer in self._plan.consumers.get(stream, ()))
+            if (read or self._plan.ends_at(stream)) and stream != StreamRef(last):
+                yield stream
+
+    def _name(self, stream: StreamRef) -> str:
+        """The name of the stage that a stream comes from."""
+        return self._plan.name_of(StreamRef(self._groups.last(stream.operator)))
 
 
 def _check(item: tuple[str, Check]) -> tuple[object, ...]:

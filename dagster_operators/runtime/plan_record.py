@@ -10,7 +10,7 @@ from dagster_operators.connectors.rejects import REJECTS_SCHEMA
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.user_functions import contents_of
-from dagster_operators.operators.arrow.apply import BatchOperator
+from dagster_operators.operators.batch_operator import BatchOperator, keys_of
 from dagster_operators.planner.plan import Plan, without_marks
 from dagster_operators.planner.stages import Output
 from dagster_operators.runtime.stages.stage_work import connector_of
@@ -80,7 +80,7 @@ def _states(made: Plan, dataflow: Dataflow, name: str) -> Iterator[tuple[str, Da
         meaning = _meaning(dataflow, node.logical)
         if evolves := isinstance(physical, BatchOperator):  # its code may change; its state knows what fits
             declared = physical.tables(made.analysed[name].facts)[state.name]
-            keys = list(physical.logical.keys[0])  # rows lie where the stream's key puts them
+            keys = list(keys_of(node.inputs[0].exchange))  # rows lie where the stream's key puts them
             meaning = {"operator": operator.label, "state": declared.kind, "key": list(declared.key), "stream_key": keys}
         schema = without_marks(made.states[f"{name}.{state.name}"])
         fingerprint = json.dumps(meaning, sort_keys=True)

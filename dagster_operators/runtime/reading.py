@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import PipelineError
-from dagster_operators.operators.arrow.apply import BatchOperator
+from dagster_operators.operators.batch_operator import BatchOperator, keys_of
 from dagster_operators.operators.physical import empty
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
 from dagster_operators.runtime.planning import Planning
@@ -50,7 +50,8 @@ class Reading:
                 operator=operator,
                 remedy=f"its state is {kept}: read that" if kept else f"there are: {', '.join(made.states)}",
             )
-        physical = made.physical.nodes[operator].operator
+        node = made.physical.nodes[operator]
+        physical = node.operator
         version = complete.versions.get(dataset, 0)
         if not isinstance(physical, BatchOperator):
             return self.read(dataset, version)
@@ -59,5 +60,6 @@ class Reading:
         end = frontiers.of_input(operator).to_watermark()
         root, cache = self._coordinator.root, state_copies(self._coordinator.view().pipeline)
         declared, place = physical.tables(made.analysed[operator].facts)[table], root.path("").rstrip("/")
-        reader = StateReader(operator, table, declared, physical.logical, files, place, root.files, complete.epoch, end, cache)
+        keys, module = keys_of(node.inputs[0].exchange), physical.module
+        reader = StateReader(operator, table, declared, keys, module, files, place, root.files, complete.epoch, end, cache)
         return reader.rows(self._planning.session, self._planning.parallelism)

@@ -18,11 +18,13 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.graph.conform import conform
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.ports import MAIN
-from dagster_operators.operators.arrow.apply import Apply, declared_state, fresh, ports_of, routing_types
+from dagster_operators.operators.arrow.apply import Apply, fresh
+from dagster_operators.operators.arrow.arrow_batch import ArrowBatch
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.arrow.arrow_program import ArrowProgram
+from dagster_operators.operators.batch_operator import PortSchemas, key_types
 from dagster_operators.operators.worker_program import Report
-from dagster_operators.runtime.workers.program_graph import ProgramGraph
+from dagster_operators.runtime.workers.program_graph import ProgramGraph, Target
 from dagster_operators.runtime.workers.subtask import Member, Place, Subtask
 from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.store import StateStore, next_epoch
@@ -103,8 +105,9 @@ class OperatorHarness:
         each = tuple((tuple(keys),) * len(inputs) if not keys or isinstance(keys[0], str) else map(tuple, keys))
         self._logical = Apply(name=name or operator.name or "operator", arrow=operator, keys=each)  # type: ignore[arg-type]
         self._logical.output([StreamType(tuple(schema.names)) for schema in self.inputs])
-        self.ports = ports_of(self._logical, self.inputs)
-        self._tables = declared_state(self._logical, self.inputs)
+        physical = ArrowBatch(self._logical)
+        self.ports = physical.outputs(self.inputs)
+        self._tables = physical.tables(PortSchemas(self.inputs, self.ports))
         self._out: dict[str, list[pa.Table]] = defaultdict(list)
         self._late = self._rejected = 0
         self.parallelism = parallelism if each[0] else 1
@@ -132,7 +135,7 @@ class OperatorHarness:
         """Move the watermark within the epoch: timers that are due, then ``handle_watermark``; the output's watermark."""
         self.watermark = max(self.watermark, moment(watermark))
         for subtask in self._subtasks:
-            subtask.advance({self._logical.name: Frontier.from_watermark(self.watermark)})
+            subtask.advance(self._frontiers())
         return min(self._report(subtask).watermark for subtask in self._subtasks)
 
     def end_epoch(self, watermark: Moment | None = None) -> Mapping[int, Report]:
@@ -143,7 +146,7 @@ class OperatorHarness:
         """
         if watermark is not None:
             self.watermark = max(self.watermark, moment(watermark))
-        reports, end = {}, {self._logical.name: Frontier.from_watermark(self.watermark)}
+        reports, end = {}, self._frontiers()
         for number, subtask in enumerate(self._subtasks):
             reports[number] = subtask.finish(end)[self._logical.name]
         self._late += sum(report.late for report in reports.values())
@@ -236,8 +239,13 @@ class OperatorHarness:
             subtask.open()
 
     def _graph(self) -> ProgramGraph:
-        name, count = self._logical.name, len(self.inputs)
-        return ProgramGraph({name: count}, (), [(name, index) for index in range(count)])
+        return ProgramGraph({self._logical.name: len(self.inputs)}, (), self._targets())
+
+    def _targets(self) -> list[Target]:
+        return [(self._logical.name, index) for index in range(len(self.inputs))]
+
+    def _frontiers(self) -> dict[Target, Frontier]:
+        return dict.fromkeys(self._targets(), Frontier.from_watermark(self.watermark))
 
     def _member(self, store: StateStore) -> Member:
         logical, program = self._logical, ArrowProgram(fresh(self._logical.arrow))
@@ -256,7 +264,8 @@ class OperatorHarness:
     def _parts(self, table: pa.Table, index: int) -> list[tuple[int, pa.Table]]:
         if self.parallelism == 1 or not table.num_rows:
             return [(0, table)]
-        kinds = [arrow_schema(f"k {kind}").field(0).type for kind in routing_types(self._logical, self.inputs)]
+        named = key_types(self._logical.keys[0], self.inputs[0], self._tables)
+        kinds = [arrow_schema(f"k {kind}").field(0).type for kind in named]
         keys = [table[key].combine_chunks().cast(kind) for key, kind in zip(self._logical.keys[index], kinds, strict=True)]
         targets = subtasks(hash_columns(keys), self.parallelism)
         return [(number, table.filter(pa.array(targets == number))) for number in range(self.parallelism)]

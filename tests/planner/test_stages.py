@@ -43,6 +43,14 @@ def test_a_table_ends_its_stage() -> None:
     assert stages[1].inputs == (StreamRef("filter"),)
 
 
+def test_a_stage_does_not_read_what_it_writes_itself() -> None:
+    pipeline, rows = flow()
+    counts = rows.key_by("k").window(Tumbling("1 s")).aggregate(n="count(*)", name="counts")
+    late = counts.late().select("k", name="late")
+    late.union(counts.select("k", name="on_time"), name="all").to_table("keys")
+    assert chains(pipeline) == {"on_time": ("rows", "counts", "on_time"), "keys": ("late", "all")}
+
+
 def test_two_stateful_operators_do_not_share_a_stage() -> None:
     pipeline, rows = flow()
     first = rows.key_by("k").window(Tumbling("1 s")).aggregate(n="count(*)", name="fine")

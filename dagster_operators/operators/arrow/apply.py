@@ -1,4 +1,4 @@
-"""Apply: an operator of the user's own as a node of the dataflow, and the batch operator it lowers to."""
+"""Apply: an operator of the user's own as a node of the dataflow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.errors import OperatorsError, PipelineError, SchemaError, located
+from dagster_operators.errors import PipelineError, SchemaError, located
 from dagster_operators.functions.content import digest_of
 from dagster_operators.functions.references import ObjectReference
 from dagster_operators.graph.exchange import Forward, Gather, HashBy
@@ -18,18 +18,11 @@ from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamTyp
 from dagster_operators.graph.ports import MAIN, InputPort
 from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import Fields
-from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, REJECTS_COLUMNS, ArrowOperator, overrides
-from dagster_operators.operators.physical import Analysis, PhysicalOperator, PhysicalState
-from dagster_operators.operators.worker_program import Isolation
-from dagster_operators.time.watermark import parse_duration
-from dagster_operators.types.arrow_schema import arrow_schema, schema_fields, spark_type
+from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, ArrowOperator, overrides
 from dagster_operators.types.ddl import parse_ddl
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
-
-    from dagster_operators.operators.worker_program import WorkerProgram
+    from dagster_operators.operators.arrow.arrow_batch import ArrowBatch
 
 TIMERS = "timers_"
 """The state table of an operator's timers; users' own cannot have the name, because theirs may not end with an underscore."""
@@ -175,96 +168,11 @@ class Apply(LogicalOperator):
         return {column: origins or everything for column, origins in same.items()}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> BatchOperator:
+    def lower(self, inputs: Sequence[StreamType]) -> ArrowBatch:
         """Itself, behind a shuffle by key group."""
-        return BatchOperator(self)
+        from dagster_operators.operators.arrow.arrow_batch import ArrowBatch
 
-
-@dataclass(frozen=True)
-class PortSchemas:
-    """The rows that a batch operator takes and puts out, as Arrow.
-
-    Attributes:
-        inputs: The schema of each input.
-        outputs: The schema of each output, by port.
-    """
-
-    inputs: tuple[pa.Schema, ...]
-    outputs: Mapping[str, pa.Schema]
-
-
-@dataclass(frozen=True)
-class BatchOperator(PhysicalOperator[PortSchemas]):
-    """A physical operator of the batch kind: Python over Arrow batches in the engine's workers.
-
-    Attributes:
-        logical: What it was lowered from.
-    """
-
-    in_workers: ClassVar[bool] = True
-    logical: Apply
-
-    @property
-    @override
-    def exclusive(self) -> bool:
-        """Whether its rows are brought together by key, or in one place."""
-        return bool(self.logical.keys[0]) or self.logical.single
-
-    @override
-    def chains_after(self, before: PhysicalOperator[Any]) -> bool:
-        if not before.in_workers:
-            return True
-        if not isinstance(before, BatchOperator) or before.logical.holds_time:
-            return False  # held times count for all subtasks, so they go by the manifest
-        own, other = self.logical, before.logical
-        return other.keys[0] == own.keys[0] and other.single == own.single and len(own.keys) == 1
-
-    @property
-    def states(self) -> tuple[PhysicalState, ...]:  # type: ignore[override]
-        """Those that the operator declares, and that of its timers."""
-        timers = (TIMERS,) if overrides(self.logical.arrow, "handle_timer") else ()
-        return tuple(PhysicalState(name) for name in (*self.logical.arrow.state, *timers))
-
-    def program(self) -> WorkerProgram:
-        """What runs in the workers."""
-        from dagster_operators.operators.arrow.arrow_program import ArrowProgram
-
-        return ArrowProgram(self.logical.arrow)
-
-    @property
-    def isolation(self) -> Isolation | None:
-        """How it is to run in a process of its own, if it is.
-
-        Raises:
-            PipelineError: The time limit is no duration.
-        """
-        operator = self.logical.arrow
-        if not operator.isolated:
-            return None
-        try:
-            limit = parse_duration(operator.time_limit) / 1e6
-        except ValueError as error:
-            raise PipelineError(f"time_limit: {error}", operator=self.logical.name, remedy="write '10 minutes', say") from None
-        return Isolation(limit, retry=operator.on_error == "retry")
-
-    @property
-    def module(self) -> str:
-        """The user's module that the program comes from; what is defined there is sent along."""
-        return type(self.logical.arrow).__module__
-
-    @override
-    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[PortSchemas]:
-        session = inputs[0].sparkSession
-        schemas = tuple(arrow_schema(_ddl(frame)) for frame in inputs)
-        ports = PortSchemas(schemas, ports_of(self.logical, schemas))
-        rows: list[tuple[Any, ...]] = []
-        frames = {port: session.createDataFrame(rows, _as_ddl(schema)) for port, schema in ports.outputs.items()}
-        states = {name: session.createDataFrame(rows, table.stored_ddl) for name, table in self.tables(ports).items()}
-        return Analysis(frames[MAIN], states, frames, facts=ports)
-
-    def tables(self, ports: PortSchemas) -> dict[str, Any]:
-        """Its state tables as declared, that of its timers included."""
-        return declared_state(self.logical, ports.inputs)
+        return ArrowBatch(self)
 
 
 def by_port(declared: Any, operator: str) -> Mapping[str, Any]:
@@ -279,50 +187,6 @@ def by_port(declared: Any, operator: str) -> Mapping[str, Any]:
     return {MAIN: declared[first], **{port: schema for port, schema in declared.items() if port != first}}
 
 
-def ports_of(logical: Apply, inputs: Sequence[pa.Schema]) -> dict[str, pa.Schema]:
-    """The schemas of an operator's ports for inputs of these schemas.
-
-    Raises:
-        SchemaError: ``output_schema`` failed or returned no schema.
-    """
-    try:
-        declared = logical.arrow.output_schema(*inputs)
-    except OperatorsError:
-        raise
-    except Exception as error:
-        raise SchemaError(
-            f"output_schema raised {type(error).__name__}: {error}", operator=logical.name, remedy="correct it"
-        ) from error
-    found = {port: arrow_schema(schema) for port, schema in by_port(declared, logical.name).items()}
-    return {**found, LATE: inputs[0], REJECTS: arrow_schema(REJECTS_COLUMNS)}
-
-
-def routing_types(logical: Apply, inputs: Sequence[pa.Schema]) -> list[str]:
-    """The Spark types that key columns are hashed as: a state table's, where one has the column, else the first input's."""
-    found = []
-    for key in logical.keys[0]:
-        declared = (field.type for table in logical.arrow.state.values() for field in table.fields if field.name == key)
-        found.append(next(declared, None) or spark_type(inputs[0].field(key).type))
-    return found
-
-
-def declared_state(logical: Apply, inputs: Sequence[pa.Schema]) -> dict[str, Any]:
-    """The operator's state tables, with that of its timers; their types are checked.
-
-    Raises:
-        SchemaError: A key's type does not fit its stream's, or cannot be stored.
-    """
-    from dagster_operators.graph.state_tables import TimeState
-
-    found: dict[str, Any] = dict(logical.arrow.state)
-    if overrides(logical.arrow, "handle_timer"):
-        keys = [f"{_quoted(key)} {kind}" for key, kind in zip(logical.keys[0], routing_types(logical, inputs), strict=True)]
-        found[TIMERS] = TimeState(", ".join([*keys, f"{TIME} timestamp"]), TIME, key=logical.keys[0])
-    for table in found.values():
-        table.check_types()
-    return found
-
-
 def fresh(operator: ArrowOperator) -> ArrowOperator:
     """A copy for a subtask of its own."""
     return copy.deepcopy(operator)
@@ -334,18 +198,6 @@ def _with_time(columns: tuple[str, ...] | None, time: str | None) -> StreamType:
 
 def _names(schema: Any) -> tuple[str, ...]:
     return tuple(field.name for field in parse_ddl(schema)) if isinstance(schema, str) else tuple(schema.names)
-
-
-def _ddl(frame: DataFrame) -> str:
-    return ", ".join(f"{_quoted(field.name)} {field.dataType.simpleString()}" for field in frame.schema.fields)
-
-
-def _as_ddl(schema: pa.Schema) -> str:
-    return ", ".join(f"{_quoted(field.name)} {field.type}" for field in schema_fields(schema))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _plain(value: Any) -> Any:

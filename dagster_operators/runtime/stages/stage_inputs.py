@@ -87,6 +87,12 @@ class StageInputs:
         """The watermark of an operator's input at the end of the epoch."""
         return self._end.of_input(self._logical(operator)).to_watermark()
 
+    def frontier_end(self, stream: StreamRef) -> Frontier:
+        """The frontier of a stream at the end of the epoch."""
+        logical = self._logical(stream.operator)
+        # Between the parts of an operator time is that of its inputs.
+        return self._end.of(stream) if logical == stream.operator else self._end.of_input(logical)
+
     def _logical(self, operator: str) -> str:
         return self._work.plan.physical.nodes[operator].logical
 

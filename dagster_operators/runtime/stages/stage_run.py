@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from dagster_operators.errors import OperatorsError, StageFailedError, StorageError
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.physical import RelationalOperator, Rows, TableOperator, constant
-from dagster_operators.runtime.event_time import at_beginning
 from dagster_operators.runtime.stages.current_rows import CurrentRows
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.sinks import write_to_sinks
@@ -20,8 +19,9 @@ from dagster_operators.runtime.stages.stage_outputs import StageOutputs
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.stages.state_runs import StagedState
+from dagster_operators.runtime.workers.batch_result import BatchResult
 from dagster_operators.runtime.workers.committing import commit_data_of
-from dagster_operators.runtime.workers.driver import BatchResult, ChainTimes, run_chain
+from dagster_operators.runtime.workers.driver import ProgramTimes, run_programs
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.manifest import Manifest
 
@@ -164,15 +164,10 @@ class StageRun:
         work, names = self._work, self._batch
         if not names:
             return BatchResult()
-        held = at_beginning(work.attempt.handle.watermarks)
-        times = ChainTimes(
-            {name: self.watermark_begin(name) for name in names},
-            self.watermark_end(names[0]),
-            {name: held(name) for name in names},
-        )
+        begin = {name: self.watermark_begin(name) for name in names}
+        times = ProgramTimes(begin, self._inputs.frontier_end, work.attempt.handle.watermarks)
         with self._step("batch operators"):
-            inputs = [rows[edge.stream] for edge in work.plan.physical.nodes[names[0]].inputs]
-            result = run_chain(work, names, inputs, times, {name: self._places(name) for name in names})
+            result = run_programs(work, names, rows, times, {name: self._places(name) for name in names})
         self._wrote()
         for output in work.stage.outputs:
             if output.ref.operator in names:

@@ -1,32 +1,31 @@
-"""The driver's side of a batch stage: the shuffle by key group, the task for the workers, and what they report."""
+"""The driver's side of a batch stage: the graph of programs, the task for the workers, and what they report."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dagster_operators.errors
-from dagster_operators.connectors.sql_text import literal
-from dagster_operators.errors import OperatorsError, StageFailedError
+from dagster_operators.errors import OperatorsError, PipelineError, StageFailedError
 from dagster_operators.functions.shipping import pickled
-from dagster_operators.graph.key_group import KEY_GROUPS, key_group
-from dagster_operators.graph.ports import MAIN
-from dagster_operators.operators.arrow.apply import BatchOperator, PortSchemas, routing_types
-from dagster_operators.operators.physical import Rows, quoted
-from dagster_operators.operators.worker_program import Report
+from dagster_operators.graph.exchange import Forward, Gather, HashBy
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.batch_operator import BatchOperator, PortSchemas, column_types, key_types, keys_of
+from dagster_operators.operators.physical import Rows
+from dagster_operators.planner.physical_plan import PhysicalNode
 from dagster_operators.runtime.stages.stage_work import StageWork
+from dagster_operators.runtime.workers.batch_result import BatchResult
 from dagster_operators.runtime.workers.process_program import ProcessProgram
-from dagster_operators.runtime.workers.program_graph import chain
-from dagster_operators.runtime.workers.task import MARKER, PORT, REPORT_SCHEMA, SUBTASK, Entry, GraphTask, ProgramTask, Routing
-from dagster_operators.state.merge_plan import expired_files, plan_merges
-from dagster_operators.state.state_file import StateFile
+from dagster_operators.runtime.workers.program_graph import Edge, Target
+from dagster_operators.runtime.workers.program_state import ProgramState
+from dagster_operators.runtime.workers.shuffle import EntryRows, Shuffle
+from dagster_operators.runtime.workers.task import REPORT_SCHEMA, Entry, GraphTask, ProgramTask, Routing
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.transactions.codec import decode
-from dagster_operators.transactions.manifest import Change, FileEntry
-from dagster_operators.types.arrow_schema import spark_type
+from dagster_operators.transactions.manifest import FileEntry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,130 +33,111 @@ if TYPE_CHECKING:
 
     from dagster_operators.operators.worker_program import WorkerProgram
 
-
-@dataclass
-class BatchResult:
-    """What a chain of batch operators did in an epoch.
-
-    Attributes:
-        files: The files of each (operator, port) that somebody reads.
-        states: What the commit is to do to the state tables.
-        watermarks: The output watermark of each operator that holds time.
-        late: Late rows of each operator.
-        rejected: Rejected rows of each operator.
-        metrics: Figures of each operator, as ``operator.figure``.
-        commit_data: For each operator that commits what its subtasks left, by subtask.
-    """
-
-    files: dict[tuple[str, str], list[FileEntry]] = field(default_factory=lambda: defaultdict(list))
-    states: list[Change] = field(default_factory=list)
-    watermarks: dict[str, int] = field(default_factory=dict)
-    late: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    rejected: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    metrics: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    commit_data: dict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+Places = Mapping[str, Mapping[str, tuple[str, str]]]
+"""For each program the ports that somebody reads outside of the graph, with their dataset and the attempt's folder in it."""
 
 
 @dataclass(frozen=True)
-class ChainTimes:
-    """The watermarks that a chain runs under.
+class ProgramTimes:
+    """The times that programs run under.
 
     Attributes:
-        begin: The input watermark of each operator as the epoch began.
-        end: That of the first operator as it ends.
-        held: The output watermark of each operator as the epoch began.
+        begin: The input watermark of each as the epoch began.
+        end: The frontier of a stream from outside as the epoch ends.
+        held: The output watermark, as the epoch began, of each that holds time.
     """
 
     begin: Mapping[str, int]
-    end: int
+    end: Callable[[StreamRef], Frontier]
     held: Mapping[str, int]
 
 
-def run_chain(
-    work: StageWork,
-    names: Sequence[str],
-    inputs: Sequence[Rows],
-    times: ChainTimes,
-    places: Mapping[str, Mapping[str, tuple[str, str]]],
+def run_programs(
+    work: StageWork, names: Sequence[str], rows: Mapping[StreamRef, Rows], times: ProgramTimes, places: Places
 ) -> BatchResult:
-    """Run a chain of batch operators over an epoch's rows.
+    """Run the batch operators of a stage over an epoch's rows.
 
     Args:
         work: The attempt at the stage.
-        names: The operators, each fed by the main output of the one before.
-        inputs: The rows of the first one's inputs.
+        names: The operators, in topological order, all distributed alike.
+        rows: The rows of each stream that they read from outside.
         times: The watermarks.
-        places: For each operator the ports that somebody reads, with their dataset and folder.
+        places: Where rows go that leave them.
 
     Raises:
         OperatorFailedError: User code raised.
         StageFailedError: A subtask gave no report.
+        PipelineError: The engine cannot bring the rows of an input where it wants them.
     """
-    chain = _Chain(work, names, inputs, times, places)
-    if chain.has_nothing_to_do:
-        return BatchResult()
-    return chain.result(chain.run())
+    programs = _Programs(work, names, rows, times, places)
+    return BatchResult() if programs.has_nothing_to_do else programs.result(programs.run())
 
 
-class _Chain:
+class _Programs:
+    """A graph of programs, and how it is run."""
+
     def __init__(
-        self,
-        work: StageWork,
-        names: Sequence[str],
-        inputs: Sequence[Rows],
-        times: ChainTimes,
-        places: Mapping[str, Mapping[str, tuple[str, str]]],
+        self, work: StageWork, names: Sequence[str], rows: Mapping[StreamRef, Rows], times: ProgramTimes, places: Places
     ) -> None:
         self._work = work
-        self._names = names
-        self._operators = [_batch(work.plan.physical.nodes[name].operator) for name in names]
-        self._ports: list[PortSchemas] = [work.plan.analysed[name].facts for name in names]
-        self._tables = {
-            name: operator.tables(ports) for name, operator, ports in zip(names, self._operators, self._ports, strict=True)
+        self._nodes = {name: work.plan.physical.nodes[name] for name in names}
+        self._operators = {name: _batch(node) for name, node in self._nodes.items()}
+        self._ports: dict[str, PortSchemas] = {name: work.plan.analysed[name].facts for name in names}
+        self._states = {
+            name: ProgramState(work, name, operator.tables(self._ports[name]), times.begin[name])
+            for name, operator in self._operators.items()
         }
-        self._first, self._first_inputs = self._operators[0], self._ports[0].inputs
-        self._inputs = inputs
         self._times = times
         self._places = places
-        self._shuffled = bool(self._first.logical.keys[0]) or self._first.logical.single
-        self._parallelism = 1 if self._first.logical.single else work.parallelism
-        self._before = {
-            (name, state.name): [
-                StateFile.of(entry.path, entry.rows, entry.size) for entry in work.before(f"state/{name}.{state.name}")
-            ]
-            for name, operator in zip(names, self._operators, strict=True)
-            for state in operator.states
-        }
-        self._expired = {
-            (name, table): set(expired_files(self._tables[name][table], files, times.begin[name]))
-            for (name, table), files in self._before.items()
-        }
-        self._merges = {
-            (name, table): plan_merges(
-                self._tables[name][table], [file for file in files if file not in self._expired[name, table]]
-            )
-            for (name, table), files in self._before.items()
-        }
+        self._edges, targets = _connected(self._nodes)
+        self._keyed = any(keys for _, keys in targets)
+        self._single = not self._keyed and any(
+            isinstance(edge.exchange, Gather) for node in self._nodes.values() for edge in node.inputs
+        )
+        self._parallelism = 1 if self._single else work.parallelism
+        self._entries = [
+            Entry(self._schema(inputs[0]), tuple(inputs), times.end(stream)) for (stream, _), inputs in targets.items()
+        ]
+        ways = zip(targets, self._entries, strict=True)
+        into = [EntryRows(rows[stream], entry.schema, keys) for (stream, keys), entry in ways]
+        self._empty = all(entry.rows is None for entry in into)
+        self._shuffle = Shuffle(work.session, into, self._kinds(into[0]), self._parallelism)
 
     @property
     def has_nothing_to_do(self) -> bool:
         """Without rows, only operators that keep state or time can have anything to do."""
-        return not self._shuffled and all(rows is None for rows in self._inputs)
+        return not self._moved and self._empty
+
+    @property
+    def _moved(self) -> bool:
+        return self._keyed or self._single
+
+    def _schema(self, target: Target) -> pa.Schema:
+        name, index = target
+        return self._ports[name].inputs[index]
+
+    def _kinds(self, first: EntryRows) -> list[str]:
+        """What keys are hashed as, the same for all: what a state table says, otherwise the type in the first stream."""
+        found = key_types(first.keys, first.schema, {})
+        for name, node in reversed(self._nodes.items()):
+            declared, own = column_types(self._states[name].tables), keys_of(node.inputs[0].exchange)
+            found = [declared.get(key, kind) for key, kind in zip(own, found, strict=True)]
+        return found
 
     def run(self) -> list[dict[str, Any]]:
         """What all subtasks report."""
-        if not self._shuffled:
-            rows = self._inputs[0]
+        if not self._moved:
+            rows = self._shuffle.unmoved()
             return [] if rows is None else self._reports(rows, "none")
         subtasks = range(self._parallelism)
         if self._work.engine == "sail":  # it has no repartitionById; the rows of a subtask meet all the same
-            return self._complete(self._reports(self._marked(subtasks).repartition(len(subtasks), SUBTASK), "by column"))
-        rows = self._placed()
+            return self._complete(self._reports(self._shuffle.by_column(subtasks), "by column"))
+        rows = self._shuffle.by_partition()
         reports = [] if rows is None else self._reports(rows, "by partition")
         # Without rows there may be no partitions, and yet time passes in each subtask.
         silent = set(subtasks) - {report["subtask"] for report in reports}
         if silent:
-            reports += self._reports(self._marked(silent, with_rows=False).repartition(len(silent), SUBTASK), "by column")
+            reports += self._reports(self._shuffle.by_column(silent, with_rows=False), "by column")
         return self._complete(reports)
 
     def _reports(self, rows: DataFrame, routing: Routing) -> list[dict[str, Any]]:
@@ -173,136 +153,80 @@ class _Chain:
             raise StageFailedError(f"subtasks {sorted(missing)} gave no report", remedy="see the engine's log")
         return reports
 
-    # --- the way there -----------------------------------------------------------------------------------------------
-
-    def _placed(self) -> DataFrame | None:
-        """All inputs as one frame, each row in the partition that is its subtask; None without rows."""
-        from pyspark.sql import functions as F
-
-        rows = self._union()
-        if rows is None:
-            return None
-        n = self._parallelism
-        placed = rows.repartition(1) if n == 1 else rows.repartitionById(n, F.col(SUBTASK))
-        # What a row carries through the shuffle, and then value by value into Arrow, is much of what a stage costs.
-        return placed.drop(SUBTASK, PORT) if len(self._inputs) == 1 else placed.drop(SUBTASK)
-
-    def _marked(self, subtasks: Collection[int], *, with_rows: bool = True) -> DataFrame:
-        """A marker for each of the subtasks, so that they run, and the rows of all inputs if wanted; each with its subtask."""
-        types = self._tagged_types(alone=len(self._inputs) == 1)
-        nulls = [f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in types]
-        chosen = ", ".join(map(str, sorted(subtasks)))
-        one = self._work.session.range(0, 1, 1, 1)
-        markers = one.selectExpr(f"explode(array({chosen})) AS {SUBTASK}", f"{MARKER} AS {PORT}", *nulls)
-        rows = self._union() if with_rows else None
-        return markers if rows is None else markers.unionByName(rows)
-
-    def _union(self) -> DataFrame | None:
-        """The rows of all inputs, each with its subtask and input; None without rows."""
-        alone, union = len(self._inputs) == 1, None
-        for index, (rows, keys) in enumerate(zip(self._inputs, self._first.logical.keys, strict=True)):
-            tagged = self._tagged(index, rows, keys, alone=alone)
-            if tagged is not None:
-                union = tagged if union is None else union.unionByName(tagged)
-        return union
-
-    def _tagged_types(self, *, alone: bool) -> list[tuple[str, str]]:
-        if alone:
-            return [(field.name, spark_type(field.type)) for field in self._first_inputs[0]]
-        return [(f"_{index}", _struct(schema)) for index, schema in enumerate(self._first_inputs)]
-
-    def _tagged(self, index: int, rows: Rows, keys: Sequence[str], *, alone: bool) -> DataFrame | None:
-        if rows is None:
-            return None
-        n = self._parallelism
-        kinds = routing_types(self._first.logical, self._first_inputs)
-        group = key_group([f"CAST({quoted(name)} AS {kind})" for name, kind in zip(keys, kinds, strict=True)])
-        subtask = f"CAST({group} * {n} div {KEY_GROUPS} AS INT)" if n > 1 else "0"
-        head = [f"{subtask} AS {SUBTASK}", f"{index} AS {PORT}"]
-        names = self._first_inputs[index].names
-        if alone:
-            return rows.selectExpr(*head, *map(quoted, names))
-        columns = ", ".join(f"{literal(name)}, {quoted(name)}" for name in names)
-        others = [
-            f"CAST(NULL AS {_struct(schema)}) AS _{other}" if other != index else f"named_struct({columns}) AS _{other}"
-            for other, schema in enumerate(self._first_inputs)
-        ]
-        return rows.selectExpr(*head, *others)
-
     def _task(self, routing: Routing) -> GraphTask:
-        work, first = self._work, self._names[0]
+        work = self._work
         return GraphTask(
             epoch=work.attempt.epoch,
             root=work.coordinator.root.path("").rstrip("/"),
             files=work.coordinator.root.files,
-            programs=_Programs(self._operators),
-            members=tuple(map(self._member, self._names, self._operators, self._ports)),
-            edges=chain(self._names, MAIN),
-            entries=tuple(Entry(schema, ((first, index),)) for index, schema in enumerate(self._first_inputs)),
+            programs=_Copies([_payload(name, operator) for name, operator in self._operators.items()]),
+            members=tuple(map(self._member, self._nodes)),
+            edges=tuple(self._edges),
+            entries=tuple(self._entries),
             parallelism=self._parallelism,
             routing=routing,
             cache=work.cache,
         )
 
-    def _member(self, name: str, operator: BatchOperator, ports: PortSchemas) -> ProgramTask:
-        tables = self._tables[name]
+    def _member(self, name: str) -> ProgramTask:
+        state, ports, times = self._states[name], self._ports[name], self._times
+        held = {port: Frontier.from_watermark(times.held[name]) for port in ports.outputs} if name in times.held else {}
         return ProgramTask(
             name=name,
-            keys=operator.logical.keys[0],
+            keys=keys_of(self._nodes[name].inputs[0].exchange),
             inputs=len(ports.inputs),
             ports=ports.outputs,
             places=self._places[name],
-            tables=tables,
-            state_files={table: self._before[name, table] for table in tables},
-            state_directories={table: self._work.directory(f"state/{name}.{table}") for table in tables},
-            merges={table: self._merges[name, table] for table in tables},
-            begin=Frontier.from_watermark(self._times.begin[name]),
-            end=Frontier.from_watermark(self._times.end),
-            held=dict.fromkeys(ports.outputs, Frontier.from_watermark(self._times.held[name])),
+            tables=state.tables,
+            state_files=state.files,
+            state_directories=state.directories,
+            merges=state.merges,
+            begin=Frontier.from_watermark(times.begin[name]),
+            held=held,
         )
 
-    # --- and back ----------------------------------------------------------------------------------------------------
-
-    def result(self, reports: Iterable[Mapping[str, Any]]) -> BatchResult:
+    def result(self, reports: Sequence[Mapping[str, Any]]) -> BatchResult:
+        """What the subtasks did together."""
         found = BatchResult()
-        written: dict[tuple[str, str], list[FileEntry]] = defaultdict(list)
-        ends: dict[str, list[int]] = defaultdict(list)
+        written: dict[str, dict[str, list[FileEntry]]] = defaultdict(lambda: defaultdict(list))
         for report in reports:
-            for operator, port, entry in report["files"]:
-                found.files[operator, port].append(decode(FileEntry, entry))
+            found.add(report)
             for operator, tables in report["state"].items():
                 for table, entries in tables.items():
-                    written[operator, table] += [decode(FileEntry, entry) for entry in entries]
-            for operator, told in ((name, Report.from_json(told)) for name, told in report["programs"].items()):
-                ends[operator].append(told.watermark)
-                found.late[operator] += told.late
-                found.rejected[operator] += told.rejected
-                for figure, value in told.metrics.items():
-                    found.metrics[f"{operator}.{figure}"] += value
-                if told.commit_data is not None:
-                    found.commit_data[operator][str(report["subtask"])] = told.commit_data
-        found.watermarks = {
-            name: min(ends[name])
-            for name, operator in zip(self._names, self._operators, strict=True)
-            if operator.logical.holds_time and ends[name]
-        }
-        found.states = list(self._changes(written))
+                    written[operator][table] += [decode(FileEntry, entry) for entry in entries]
+        found.states = [change for name, state in self._states.items() for change in state.changes(written[name])]
+        found.watermarks = {name: mark for name, mark in found.watermarks.items() if self._operators[name].holds_time}
         return found
 
-    def _changes(self, written: Mapping[tuple[str, str], Sequence[FileEntry]]) -> Iterator[Change]:
-        for operator, table in self._before:
-            gone = {file.path for merge in self._merges[operator, table] for file in merge.files}
-            gone |= {file.path for file in self._expired[operator, table]}
-            adds = tuple(sorted(written.get((operator, table), ()), key=lambda entry: entry.path))
-            if adds or gone:
-                yield Change(f"state/{operator}.{table}", adds, tuple(sorted(gone)))
+
+def _connected(nodes: Mapping[str, PhysicalNode]) -> tuple[list[Edge], dict[tuple[StreamRef, tuple[str, ...]], list[Target]]]:
+    """The edges between programs, and the inputs that get rows from outside, by stream and keys.
+
+    Raises:
+        PipelineError: Rows cannot be brought where an input wants them.
+    """
+    edges: list[Edge] = []
+    targets: dict[tuple[StreamRef, tuple[str, ...]], list[Target]] = defaultdict(list)
+    for name, node in nodes.items():
+        for index, edge in enumerate(node.inputs):
+            if edge.stream.operator in nodes:
+                edges.append(Edge(edge.stream.operator, edge.stream.port, name, index))
+            elif isinstance(edge.exchange, HashBy | Gather | Forward):
+                targets[edge.stream, keys_of(edge.exchange)].append((name, index))
+            else:
+                raise PipelineError(
+                    f"rows cannot come into a program in workers by {edge.exchange}",
+                    operator=name,
+                    remedy="let the input be hashed by keys, gathered, or forwarded",
+                )
+    return edges, targets
 
 
-class _Programs:
+class _Copies:
     """Gives fresh copies of programs; what of them is defined in the user's modules travels along."""
 
-    def __init__(self, operators: Sequence[BatchOperator]) -> None:
-        self._payloads = list(map(_payload, operators))
+    def __init__(self, payloads: Sequence[bytes]) -> None:
+        self._payloads = payloads
 
     def __call__(self) -> list[WorkerProgram]:
         import pickle
@@ -310,10 +234,8 @@ class _Programs:
         return [pickle.loads(payload) for payload in self._payloads]  # noqa: S301 - they came with the query, as Spark's functions do
 
 
-def _payload(operator: BatchOperator) -> bytes:
-    name = operator.logical.name
-    payload = pickled(operator.program(), operator.module, name)
-    isolation = operator.isolation
+def _payload(name: str, operator: BatchOperator) -> bytes:
+    payload, isolation = pickled(operator.program(), operator.module, name), operator.isolation
     return payload if isolation is None else pickled(ProcessProgram(payload, isolation), None, name)
 
 
@@ -337,11 +259,7 @@ def _error(report: Mapping[str, Any]) -> OperatorsError:
     return found
 
 
-def _batch(operator: object) -> BatchOperator:
-    if not isinstance(operator, BatchOperator):
-        raise TypeError(f"not a batch operator: {operator!r}")
-    return operator
-
-
-def _struct(schema: pa.Schema) -> str:
-    return f"struct<{','.join(f'{quoted(field.name)}:{spark_type(field.type)}' for field in schema)}>"
+def _batch(node: PhysicalNode) -> BatchOperator:
+    if not isinstance(node.operator, BatchOperator):
+        raise TypeError(f"not a batch operator: {node.operator!r}")
+    return node.operator

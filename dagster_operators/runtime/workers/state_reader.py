@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.functions.shipping import pickled
 from dagster_operators.graph.state_tables import StateTable
-from dagster_operators.operators.arrow.apply import Apply
 from dagster_operators.state.state_file import StateFile
 from dagster_operators.transactions.manifest import FileEntry
 
@@ -25,7 +24,8 @@ class StateReader:
         operator: The operator's name.
         table: The state table.
         declared: What was declared of it.
-        logical: The operator.
+        keys: What the operator's first input is distributed by.
+        module: The user's module that the operator comes from.
         entries: The table's files.
         root: The storage root's path, as ``files`` takes it.
         files: The file system.
@@ -37,7 +37,8 @@ class StateReader:
     operator: str
     table: str
     declared: StateTable
-    logical: Apply
+    keys: tuple[str, ...]
+    module: str | None
     entries: Sequence[FileEntry]
     root: str
     files: Any
@@ -59,9 +60,9 @@ class StateReader:
             "watermark": self.watermark,
             "operator": self.operator,
             "cache": self.cache,
-            "stream_key": self.logical.keys[0],
+            "stream_key": self.keys,
         }
-        payload = pickled(task, type(self.logical.arrow).__module__, self.operator)
+        payload = pickled(task, self.module, self.operator)
         table = self.table
 
         def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

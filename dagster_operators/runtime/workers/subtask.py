@@ -111,16 +111,16 @@ class Subtask:
         self._running[target[0]].process(target[1], batch)
         self._go_around()
 
-    def advance(self, frontiers: Mapping[str, Frontier]) -> None:
+    def advance(self, frontiers: Mapping[Target, Frontier]) -> None:
         """Let time move on without ending the epoch.
 
         Args:
-            frontiers: For each program the frontier of its inputs from outside.
+            frontiers: The frontier of each input that gets rows from outside.
         """
         for group in self._graph.groups:
             self._pass_time(group, frontiers)
 
-    def finish(self, frontiers: Mapping[str, Frontier]) -> Mapping[str, Report]:
+    def finish(self, frontiers: Mapping[Target, Frontier]) -> Mapping[str, Report]:
         """Let time pass to the end of the epoch and end everything; the state can be written afterwards."""
         for group in self._graph.groups:
             self._pass_time(group, frontiers)
@@ -144,7 +144,7 @@ class Subtask:
         """What became of each program so far."""
         return {name: running.report for name, running in self._running.items()}
 
-    def _pass_time(self, group: Sequence[str], frontiers: Mapping[str, Frontier]) -> None:
+    def _pass_time(self, group: Sequence[str], frontiers: Mapping[Target, Frontier]) -> None:
         waiting = group
         for _ in range(self._rounds):
             for name in waiting:
@@ -156,9 +156,9 @@ class Subtask:
                 return
         raise self._restless(waiting[0])
 
-    def _frontier(self, name: str, index: int, frontiers: Mapping[str, Frontier]) -> Frontier:
+    def _frontier(self, name: str, index: int, frontiers: Mapping[Target, Frontier]) -> Frontier:
         found = [self._running[edge.source].report.frontiers[edge.port] for edge in self._graph.sources(name, index)]
-        outside = [frontiers[name]] if (name, index) in self._graph.entries else []
+        outside = [frontiers[name, index]] if (name, index) in self._graph.entries else []
         return meet([*found, *outside])
 
     def _send(self, edge: Edge, batch: pa.RecordBatch) -> None:
@@ -229,7 +229,7 @@ class _Running:
     def pass_time(self, inputs: Sequence[Frontier]) -> None:
         self.has_new_rows, self._inputs = False, inputs
         together, held = meet(inputs), self._call("on_frontier", inputs, self)
-        before, self.report.held = self.report.frontiers, {self._port(port): times for port, times in held.items()}
+        before, self.report.held = self.report.frontiers, {port_name(port, self._context): times for port, times in held.items()}
         self.report.frontiers = {port: moved(before.get(port), held.get(port), together) for port in self._ports}
 
     def close(self) -> None:

@@ -43,7 +43,6 @@ class ProgramTask:
         state_directories: The attempt's folder in each.
         merges: The compaction that the epoch is to do, by table.
         begin: The frontier of its inputs together as the epoch began.
-        end: That at the end of the epoch, of the inputs that get rows from outside of the graph.
         held: That of each output at the end of the epoch before.
     """
 
@@ -57,7 +56,6 @@ class ProgramTask:
     state_directories: Mapping[str, str]
     merges: Mapping[str, Sequence[Any]]
     begin: Frontier
-    end: Frontier
     held: Mapping[str, Frontier]
 
 
@@ -68,10 +66,12 @@ class Entry:
     Attributes:
         schema: Their schema.
         targets: The inputs that get them.
+        end: Their frontier at the end of the epoch.
     """
 
     schema: pa.Schema
     targets: tuple[Target, ...]
+    end: Frontier
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,8 @@ def _parts(task: GraphTask, partition: int, batch: pa.RecordBatch) -> Iterator[t
         yield partition, 0, _entry(task, batch, 0)
         return
     entries = batch.column(PORT).to_numpy(zero_copy_only=False)
-    placed = task.routing == "by partition"
-    subtasks = np.full_like(entries, partition) if placed else batch.column(SUBTASK).to_numpy(zero_copy_only=False)
+    by_column = task.routing == "by column"
+    subtasks = batch.column(SUBTASK).to_numpy(zero_copy_only=False) if by_column else np.full_like(entries, partition)
     if (subtasks == subtasks[0]).all() and (entries == entries[0]).all():
         yield int(subtasks[0]), int(entries[0]), _entry(task, batch, int(entries[0]))
         return
@@ -141,7 +141,7 @@ class _Worker:
 
     def finish(self) -> dict[str, Any]:
         """Close everything; what there is to tell."""
-        reports = self._subtask.finish({told.name: told.end for told in self._task.members})
+        reports = self._subtask.finish({target: entry.end for entry in self._task.entries for target in entry.targets})
         self._subtask.close()
         state = {told.name: self._flushed(told) for told in self._task.members if told.tables}
         files = [

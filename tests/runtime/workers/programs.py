@@ -81,7 +81,7 @@ class Running:
         return self.subtask.finish(self._everywhere(watermark))
 
     def _everywhere(self, watermark):
-        return dict.fromkeys(self.graph.inputs, Frontier.from_watermark(watermark))
+        return dict.fromkeys(self.graph.entries, Frontier.from_watermark(watermark))
 
 
 def member(name, program, ports, state):

@@ -133,7 +133,7 @@ def test_a_program_holds_times_of_a_partial_order_and_lets_go():
     running = Running({"a": first, "b": Logging("b", [])}, [("a", "main", "b", 0)], ports={"a": ["main", "side"]})
     one = Frontier([Product(1, 5)])
     for inputs, first.held in [((2, 0), one), ((3, 0), one), ((3, 0), None)]:
-        running.subtask.advance({"a": Frontier([Product(*inputs)])})
+        running.subtask.advance({("a", 0): Frontier([Product(*inputs)])})
         told.append(running.subtask.reports()["a"].frontiers)
     assert [set(ports["main"]) for ports in told] == [
         {Product(1, 5), Product(2, 0)}, {Product(1, 5), Product(3, 0)}, {Product(3, 0)}]  # fmt: skip

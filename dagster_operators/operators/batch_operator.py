@@ -1,0 +1,135 @@
+"""What operators of every family that runs in workers lower to: programs over Arrow batches behind the driver's exchange."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.graph.exchange import Exchange, HashBy
+from dagster_operators.graph.ports import MAIN
+from dagster_operators.operators.physical import Analysis, PhysicalOperator, quoted
+from dagster_operators.types.arrow_schema import arrow_schema, schema_fields, spark_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from dagster_operators.graph.state_tables import StateTable
+    from dagster_operators.operators.worker_program import Isolation, WorkerProgram
+
+
+@dataclass(frozen=True)
+class PortSchemas:
+    """The rows that a batch operator takes and puts out, as Arrow.
+
+    Attributes:
+        inputs: The schema of each input.
+        outputs: The schema of each output, by port.
+    """
+
+    inputs: tuple[pa.Schema, ...]
+    outputs: Mapping[str, pa.Schema]
+
+
+@dataclass(frozen=True)
+class BatchOperator(PhysicalOperator[PortSchemas]):
+    """A physical operator of the batch kind: Python over Arrow batches in the engine's workers.
+
+    Which rows meet in a subtask follows from the exchanges of its inputs. Of inputs hashed by keys, all have as many.
+    """
+
+    in_workers: ClassVar[bool] = True
+
+    @property
+    def holds_time(self) -> bool:
+        """Whether it may hold the time of its outputs; then a stage begins behind it, because it counts for all subtasks."""
+        return False
+
+    @property
+    def wants_order(self) -> bool:
+        """Whether it wants its rows in an order, or numbered; then a stage begins with it."""
+        return False
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """How it is to run in a process of its own, if it is."""
+        return None
+
+    @property
+    def module(self) -> str | None:
+        """The user's module that the program comes from; what is defined there is sent along."""
+        return None
+
+    @abstractmethod
+    def program(self) -> WorkerProgram:
+        """What runs in the workers; it is pickled."""
+
+    @abstractmethod
+    def outputs(self, inputs: Sequence[pa.Schema]) -> Mapping[str, pa.Schema]:
+        """The schema of each output port for inputs of these schemas, that of the main one first.
+
+        Raises:
+            SchemaError: The inputs do not fit.
+        """
+
+    def tables(self, ports: PortSchemas) -> Mapping[str, StateTable]:  # noqa: ARG002
+        """Its state tables by name, which are those of ``states``, for inputs of these schemas.
+
+        Raises:
+            SchemaError: Their types do not fit those of the inputs, or cannot be stored.
+        """
+        return {}
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[PortSchemas]:
+        session = inputs[0].sparkSession
+        schemas = tuple(arrow_schema(_ddl(frame)) for frame in inputs)
+        ports = PortSchemas(schemas, self.outputs(schemas))
+        rows: list[tuple[Any, ...]] = []
+        frames = {port: session.createDataFrame(rows, _as_ddl(schema)) for port, schema in ports.outputs.items()}
+        states = {name: session.createDataFrame(rows, table.stored_ddl) for name, table in self.tables(ports).items()}
+        return Analysis(frames[MAIN], states, frames, facts=ports)
+
+
+def keys_of(exchange: Exchange) -> tuple[str, ...]:
+    """The columns that an exchange distributes rows by; none if it is not by keys.
+
+    >>> from dagster_operators.graph.exchange import Gather
+    >>> keys_of(HashBy(("k",))), keys_of(Gather())
+    (('k',), ())
+    """
+    return exchange.keys if isinstance(exchange, HashBy) else ()
+
+
+def key_types(keys: Sequence[str], schema: pa.Schema, tables: Mapping[str, StateTable]) -> list[str]:
+    """The Spark types that key columns are hashed as: a state table's, where one has the column, else the stream's.
+
+    >>> import pyarrow as pa
+    >>> from dagster_operators import KeyedState
+    >>> schema = pa.schema([("k", pa.int32()), ("j", pa.int32())])
+    >>> key_types(["k", "j"], schema, {"totals": KeyedState("k long, total long", key="k")})
+    ['bigint', 'int']
+    """
+    declared = column_types(tables)
+    return [declared.get(key) or spark_type(schema.field(key).type) for key in keys]
+
+
+def column_types(tables: Mapping[str, StateTable]) -> dict[str, str]:
+    """The Spark types of the columns that state tables declare; of several of one name the first counts."""
+    found: dict[str, str] = {}
+    for table in tables.values():
+        for field in table.fields:
+            found.setdefault(field.name, field.type)
+    return found
+
+
+def _ddl(frame: DataFrame) -> str:
+    return ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in frame.schema.fields)
+
+
+def _as_ddl(schema: pa.Schema) -> str:
+    return ", ".join(f"{quoted(field.name)} {field.type}" for field in schema_fields(schema))

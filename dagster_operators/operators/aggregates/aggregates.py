@@ -11,7 +11,7 @@ the cut; sums of floating-point numbers are so up to the rounding that their ord
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,9 +22,10 @@ from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.aggregates.aggregate_calls import Call, Template, find_calls
 from dagster_operators.operators.aggregates.aggregate_functions import CALLABLE, AggregateFunction, PartialColumn, resolve
 from dagster_operators.operators.aggregates.user_aggregates import user_aggregates
+from dagster_operators.operators.physical import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from dagster_operators.operators.aggregates.partial_results import PartialKind, Types
 
@@ -179,6 +180,33 @@ class Decomposition:
                 values.append(value if value.isidentifier() else f"({value})")
             finals[aggregate.name] = aggregate.template.filled(values)
         return finals
+
+    @property
+    def results(self) -> list[str]:
+        """Each aggregate's value under its name, to be selected from partial rows of which each group has one."""
+        return [f"{final} AS {quoted(name)}" for name, final in self.finals.items()]
+
+    def update(self, rows: DataFrame, groups: Sequence[str], *extent: Column) -> DataFrame:
+        """The partial results of rows by group.
+
+        Args:
+            rows: The input rows.
+            groups: What to group by, as SQL names.
+            extent: Further values of each group, before the partial columns.
+        """
+        from pyspark.sql import functions as F
+
+        return rows.groupBy(*groups).agg(*extent, *(F.expr(part.update).alias(part.column) for part in self.partials))
+
+    def merge(self, partials: DataFrame, groups: Sequence[str]) -> DataFrame:
+        """Partial results merged by group."""
+        return partials.groupBy(*groups).agg(*self.merges())
+
+    def merges(self) -> list[Column]:
+        """The aggregates that merge each partial column."""
+        from pyspark.sql import functions as F
+
+        return [F.expr(part.merge).alias(part.column) for part in self.partials]
 
     def typed(self, types: AggregateTypes) -> Decomposition:
         """The same made for these types."""

@@ -55,7 +55,7 @@ class AggregateKeys(RelationalOperator[AggregateTypes]):
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:
         parts = self.logical.parts.for_rows(inputs[0])
-        partials = self._partials(inputs[0], parts)
+        partials = parts.update(inputs[0], self._keys)
         parts = parts.for_partials(partials)
         return Analysis(self._finish(partials, parts), {"partials": partials}, facts=parts.types)
 
@@ -65,26 +65,17 @@ class AggregateKeys(RelationalOperator[AggregateTypes]):
             return None
         parts = self.logical.parts.typed(analysed.facts)
         state = context.state(self.logical.name, "partials")
-        state.append(self._partials(inputs[0], parts))
+        state.append(parts.update(inputs[0], self._keys))
         new = state.read(lambda file: file.fresh)
         old = state.read_with_keys_of_fresh(self.logical.keys)
-        state.fold(lambda frame: self._merge(frame, parts))
+        state.fold(lambda frame: parts.merge(frame, self._keys))
         if new is None:
             return None
         return self._finish(new if old is None else new.unionByName(with_keys_of(old, new, self.logical.keys)), parts)
 
-    def _partials(self, frame: DataFrame, parts: Decomposition) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        values = [F.expr(part.update).alias(part.column) for part in parts.partials]
-        return frame.groupBy(*map(quoted, self.logical.keys)).agg(*values)
-
-    def _merge(self, frame: DataFrame, parts: Decomposition) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        values = [F.expr(part.merge).alias(part.column) for part in parts.partials]
-        return frame.groupBy(*map(quoted, self.logical.keys)).agg(*values)
+    @property
+    def _keys(self) -> list[str]:
+        return list(map(quoted, self.logical.keys))
 
     def _finish(self, frame: DataFrame, parts: Decomposition) -> DataFrame:
-        finals = [f"{final} AS {quoted(name)}" for name, final in parts.finals.items()]
-        return self._merge(frame, parts).selectExpr(*map(quoted, self.logical.keys), *finals)
+        return parts.merge(frame, self._keys).selectExpr(*self._keys, *parts.results)

@@ -75,7 +75,7 @@ class AggregateInputWindows(RelationalOperator[AggregateTypes]):
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:
         parts = self.logical.parts.for_rows(inputs[0])
-        panes = self._grouped(self._waiting.panes(inputs[0]), parts, update=True)
+        panes = parts.update(self._waiting.panes(inputs[0]), [*self._groups, PANE])
         parts = parts.for_partials(panes)
         return Analysis(self._finish(panes, parts), {"panes": panes}, {"late": inputs[0]}, facts=parts.types)
 
@@ -86,21 +86,14 @@ class AggregateInputWindows(RelationalOperator[AggregateTypes]):
         state = context.state(name, "panes")
         if inputs[0] is not None:
             on_time = waiting.on_time(context, name, "late", waiting.panes(inputs[0]), begin)
-            state.append(self._grouped(on_time, parts, update=True))
+            state.append(parts.update(on_time, [*self._groups, PANE]))
         end = context.watermark_end(name)
         closing = waiting.closing(state, begin, end)
-        waiting.tidy(state, end, lambda panes: self._grouped(panes, parts, update=False))
+        waiting.tidy(state, end, lambda panes: parts.merge(panes, [*self._groups, PANE]))
         return None if closing is None else self._finish(closing.selectExpr("*", f"0L AS {PANE}"), parts)
 
-    def _grouped(self, frame: DataFrame, parts: Decomposition, *, update: bool) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        values = [F.expr(part.update if update else part.merge).alias(part.column) for part in parts.partials]
-        return frame.groupBy(*self._groups, PANE).agg(*values)
-
     def _finish(self, panes: DataFrame, parts: Decomposition) -> DataFrame:
-        finals = [f"{final} AS {quoted(name)}" for name, final in parts.finals.items()]
-        return self._grouped(panes, parts, update=False).selectExpr(*self._groups, *finals)
+        return parts.merge(panes, [*self._groups, PANE]).selectExpr(*self._groups, *parts.results)
 
 
 @dataclass(frozen=True)
@@ -119,4 +112,4 @@ class AggregateCompleteWindows(AggregateInputWindows):
             return None
         parts = self.logical.parts.typed(analysed.facts)
         # Merged too, though there is nothing to merge: a function of the user's own may count on it.
-        return self._finish(self._grouped(self._waiting.panes(inputs[0]), parts, update=True), parts)
+        return self._finish(parts.update(self._waiting.panes(inputs[0]), [*self._groups, PANE]), parts)

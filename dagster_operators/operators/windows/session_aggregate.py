@@ -123,7 +123,7 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
             return
         live = self._without(self._open(old, begin), dead)
         if sum(sizes) <= FEW:
-            merged = merge_sessions(live.unionByName(pieces), self.logical.keys, window.gap, _merges(parts))
+            merged = merge_sessions(live.unionByName(pieces), self.logical.keys, window.gap, parts.merges())
             sessions.append(self._stored(merged, parts, "0"))
             sessions.drop(lambda file: not file.fresh)
             tombstones.drop(lambda _: True)
@@ -137,7 +137,7 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
         merging = tombstones.read(lambda file: file.fresh)
         if merging is not None:
             merged = self._of(live.unionByName(new), merging, "left_semi")
-            grown = merge_sessions(merged, self.logical.keys, window.gap, [*_merges(parts), _next_version()])
+            grown = merge_sessions(merged, self.logical.keys, window.gap, [*parts.merges(), _next_version()])
             sessions.append(self._stored(grown, parts, "__next"))
 
     def _timed(self, frame: DataFrame) -> DataFrame:
@@ -159,13 +159,12 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
 
         gap, keys = self.logical.window.gap, self.logical.keys
         extent = [F.expr(f"min({TIME})").alias(START), F.expr(f"max({TIME})").alias(LAST)]
-        values = [F.expr(part.update).alias(part.column) for part in parts.partials]
         panes = rows.withColumn("__pane", F.expr(f"{TIME} - pmod({TIME}, {gap}L)"))
-        return panes.groupBy(*map(quoted, keys), "__pane").agg(*extent, *values).drop("__pane")
+        return parts.update(panes, [*map(quoted, keys), "__pane"], *extent).drop("__pane")
 
     def _pieces(self, panes: DataFrame, parts: Decomposition) -> DataFrame:
         """The sessions that new rows make up among themselves."""
-        return self._stored(merge_sessions(panes, self.logical.keys, self.logical.window.gap, _merges(parts)), parts, "0")
+        return self._stored(merge_sessions(panes, self.logical.keys, self.logical.window.gap, parts.merges()), parts, "0")
 
     def _stored(self, sessions: DataFrame, parts: Decomposition, version: str) -> DataFrame:
         """Sessions as rows of the state."""
@@ -202,16 +201,9 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
         return sessions if dead is None else self._of(sessions, dead, "left_anti")
 
     def _finish(self, sessions: DataFrame, parts: Decomposition) -> DataFrame:
-        finals = [f"{final} AS {quoted(name)}" for name, final in parts.finals.items()]
         start = f"timestamp_micros({START}) AS {WINDOW_START}"
         stop = f"timestamp_micros({LAST} + {self.logical.window.gap}L) AS {WINDOW_END}"
-        return sessions.selectExpr(*map(quoted, self.logical.keys), start, stop, *finals)
-
-
-def _merges(parts: Decomposition) -> list[Column]:
-    from pyspark.sql import functions as F
-
-    return [F.expr(part.merge).alias(part.column) for part in parts.partials]
+        return sessions.selectExpr(*map(quoted, self.logical.keys), start, stop, *parts.results)
 
 
 def _next_version() -> Column:

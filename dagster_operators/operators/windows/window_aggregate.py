@@ -67,7 +67,7 @@ class AggregateWindows(RelationalOperator[AggregateTypes]):
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:
         parts = self.logical.parts.for_rows(inputs[0])
-        panes = self._partials(self._panes(inputs[0]), parts)
+        panes = parts.update(self._panes(inputs[0]), [*self._keys, PANE])
         parts = parts.for_partials(panes)
         output = self._close(panes, parts, MIN_WATERMARK, MAX_WATERMARK)
         return Analysis(output, {"panes": panes}, {"late": inputs[0]}, facts=parts.types)
@@ -78,12 +78,16 @@ class AggregateWindows(RelationalOperator[AggregateTypes]):
         begin = context.watermark_begin(name)
         state = context.state(name, "panes")
         if inputs[0] is not None:
-            state.append(self._partials(self._on_time(context, self._panes(inputs[0]), begin), parts))
+            state.append(parts.update(self._on_time(context, self._panes(inputs[0]), begin), [*self._keys, PANE]))
         end = context.watermark_end(name)
         closing = state.read(partial(self._may_close, begin, end)) if end > begin else None
         state.drop(lambda file: file.high is not None and window.expired(file.high, end))
         state.fold(lambda frame: self._merge_panes(frame, parts, end, context.varying))
         return None if closing is None else self._close(closing, parts, begin, end, context.varying)
+
+    @property
+    def _keys(self) -> list[str]:
+        return list(map(quoted, self.logical.keys))
 
     def _panes(self, frame: DataFrame) -> DataFrame:
         window = self.logical.window
@@ -107,19 +111,10 @@ class AggregateWindows(RelationalOperator[AggregateTypes]):
         context.put_out(self.logical.name, "late", lambda: panes.filter(late).drop(PANE))
         return context.count_late(self.logical.name, panes, late).filter(f"NOT ({late})")
 
-    def _partials(self, panes: DataFrame, parts: Decomposition) -> DataFrame:
-        return self._grouped(panes, parts, PANE, update=True)
-
-    def _grouped(self, frame: DataFrame, parts: Decomposition, time: str, *, update: bool) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        values = [F.expr(part.update if update else part.merge).alias(part.column) for part in parts.partials]
-        return frame.groupBy(*map(quoted, self.logical.keys), time).agg(*values)
-
     def _merge_panes(self, frame: DataFrame, parts: Decomposition, watermark: int, varying: Varying) -> DataFrame:
         if MIN_WATERMARK < watermark < MAX_WATERMARK:
             frame = frame.filter(f"{self._last_start()} + {self.logical.window.size}L > {varying(watermark, PANE)}")
-        return self._grouped(frame, parts, PANE, update=False)
+        return parts.merge(frame, [*self._keys, PANE])
 
     def _may_close(self, begin: int, end: int, file: RunFile) -> bool:
         window = self.logical.window
@@ -127,22 +122,21 @@ class AggregateWindows(RelationalOperator[AggregateTypes]):
         return not expired and (file.low is None or window.first_end(file.low) <= end)
 
     def _close(self, panes: DataFrame, parts: Decomposition, begin: int, end: int, varying: Varying = constant) -> DataFrame:
-        window, keys = self.logical.window, list(map(quoted, self.logical.keys))
+        window = self.logical.window
         if window.slide == window.size:
             windows = panes.withColumnRenamed(PANE, "__window")
         else:
             last, slide = self._last_start(), f"{window.slide}L"
             first = f"{last} - ({last} + {window.size - window.pane}L - {PANE}) div {slide} * {slide}"
             spread = f"explode(sequence({first}, {last}, {slide})) AS __window"
-            windows = panes.selectExpr(*keys, *(quoted(part.column) for part in parts.partials), spread)
+            windows = panes.selectExpr(*self._keys, *(quoted(part.column) for part in parts.partials), spread)
         if begin != MIN_WATERMARK:
             windows = windows.filter(f"__window > {varying(begin - window.size, '__window')}")
         if end != MAX_WATERMARK:
             windows = windows.filter(f"__window <= {varying(end - window.size, '__window')}" if end != MIN_WATERMARK else "false")
-        merged = self._grouped(windows, parts, "__window", update=False)
-        finals = [f"{final} AS {quoted(name)}" for name, final in parts.finals.items()]
+        merged = parts.merge(windows, [*self._keys, "__window"])
         start, stop = (
             f"timestamp_micros(__window) AS {WINDOW_START}",
             f"timestamp_micros(__window + {window.size}L) AS {WINDOW_END}",
         )
-        return merged.selectExpr(*keys, start, stop, *finals)
+        return merged.selectExpr(*self._keys, start, stop, *parts.results)

@@ -15,7 +15,7 @@ from dagster_operators.connectors.row_batch import batch_to_arrow, batch_values,
 from dagster_operators.errors import BadInputError, MissingInputError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.time.watermark import to_micros
-from dagster_operators.types.ddl import parse_ddl
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pandas import DataFrame as PandasDataFrame  # type: ignore[import-untyped]
@@ -150,7 +150,7 @@ class MemorySource(Connector):
         return self.read(session, pin, schema_json)
 
     def _names(self) -> list[str]:
-        return [declared.name for declared in parse_ddl(self.schema)] if self.schema is not None else []
+        return list(Schema.from_ddl(self.schema).names) if self.schema is not None else []
 
     def _batches(self, items: JSON) -> list[tuple[int, Batch]]:
         numbers = items if isinstance(items, list) else []

@@ -24,7 +24,7 @@ from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.graph.values import Fields, check_fields
 from dagster_operators.storage.parquet_writer import ParquetWriter
 from dagster_operators.storage.root import Root
-from dagster_operators.types.arrow_schema import arrow_schema, schema_fields
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -86,11 +86,11 @@ class OperatorSource(Connector):
     @property
     def declared_schema(self) -> str | None:
         """The operator's schema as DDL."""
-        return ", ".join(f"`{field.name}` {field.type}" for field in schema_fields(self._schema))
+        return Schema.of(self.operator.output_schema()).with_nulls().to_ddl(everything=False)
 
     @property
     def _schema(self) -> pa.Schema:
-        return arrow_schema(self.operator.output_schema())
+        return Schema.of(self.operator.output_schema()).to_arrow()
 
     @property
     def _spool(self) -> str:

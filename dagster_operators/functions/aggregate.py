@@ -24,6 +24,7 @@ from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import arity_of, as_array, forms_of, raised, type_of
 from dagster_operators.graph.user_functions import known, register
 from dagster_operators.types.arrow_schema import arrow_type
+from dagster_operators.types.ddl import parse_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,13 +93,13 @@ class UserAggregate(Installable):
         kinds = {"whole": self.returns}
         if self.state is not None:
             kinds = {"update": self.state, "merge": self.state, "finish": self.returns, **kinds}
-        state = None if self.state is None else arrow_type(self.state)
+        state = None if self.state is None else arrow_type(parse_type(self.state))
         forms = forms_of(self._first)
         return [
             EngineFunction(
                 self.part(step),
                 kind,
-                GroupCall(self.name, self.definition, step, state, arrow_type(kind), forms, self.vectorised),
+                GroupCall(self.name, self.definition, step, state, arrow_type(parse_type(kind)), forms, self.vectorised),
                 self.definition.__module__,
             )
             for step, kind in kinds.items()

@@ -22,6 +22,7 @@ from dagster_operators.functions.scalar import ScalarFunction
 from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import as_array, shortened
 from dagster_operators.types.arrow_schema import arrow_type
+from dagster_operators.types.ddl import parse_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +82,7 @@ class AsyncFunction(ScalarFunction):
 
     @override
     def engine_functions(self) -> Sequence[EngineFunction]:
-        call = AsyncCall(self.name, self.function, arrow_type(self.returns), self.calls)
+        call = AsyncCall(self.name, self.function, arrow_type(parse_type(self.returns)), self.calls)
         return [EngineFunction(self.name, self.returns, call, self.function.__module__, once=True)]
 
 

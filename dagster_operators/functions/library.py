@@ -30,6 +30,7 @@ from dagster_operators.functions.values import as_array, type_of
 from dagster_operators.graph.user_functions import register
 from dagster_operators.storage.cache import library_folder
 from dagster_operators.types.arrow_schema import arrow_type
+from dagster_operators.types.ddl import parse_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,7 +112,7 @@ class LibraryFunction(Installable):
     @cached_property
     def _call(self) -> LibraryCall:
         kinds = tuple(map(arrow_type, self.args))
-        return LibraryCall(self.name, self.symbol, kinds, arrow_type(self.returns), self.library)
+        return LibraryCall(self.name, self.symbol, kinds, arrow_type(parse_type(self.returns)), self.library)
 
 
 @dataclass(frozen=True, repr=False)

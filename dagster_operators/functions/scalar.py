@@ -19,6 +19,7 @@ from dagster_operators.functions.values import arity_of, as_array, forms_of, giv
 from dagster_operators.graph.user_functions import register
 from dagster_operators.time.watermark import parse_duration
 from dagster_operators.types.arrow_schema import arrow_type
+from dagster_operators.types.ddl import parse_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +74,7 @@ class ScalarFunction(Installable):
     @override
     def engine_functions(self) -> Sequence[EngineFunction]:
         """The one function that engines know."""
-        call = ArrowCall(self.name, self.function, arrow_type(self.returns), forms_of(self.function))
+        call = ArrowCall(self.name, self.function, arrow_type(parse_type(self.returns)), forms_of(self.function))
         return [EngineFunction(self.name, self.returns, call, self.function.__module__)]
 
 

@@ -18,7 +18,7 @@ from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import as_array, forms_of
 from dagster_operators.graph.user_functions import find, register
 from dagster_operators.types.arrow_schema import arrow_type
-from dagster_operators.types.ddl import parse_ddl
+from dagster_operators.types.ddl import parse_ddl, parse_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ class TableFunction(ScalarFunction):
 
     @override
     def engine_functions(self) -> Sequence[EngineFunction]:
-        call = TableCall(self.name, self.function, arrow_type(self.returns), forms_of(self.function))
+        call = TableCall(self.name, self.function, arrow_type(parse_type(self.returns)), forms_of(self.function))
         return [EngineFunction(self.name, self.returns, call, self.function.__module__)]
 
 

@@ -25,10 +25,10 @@ def type_of(text: str, name: str) -> str:
     ('bigint', 'struct<total:double,n:bigint>')
     """
     try:
-        return parse_ddl(f"value {text}")[0].type
+        return str(parse_ddl(f"value {text}")[0].type)
     except SchemaError as single:
         try:
-            return parse_ddl(f"value struct<{text}>")[0].type
+            return str(parse_ddl(f"value struct<{text}>")[0].type)
         except SchemaError:
             raise SchemaError(
                 f"the function {name!r} has {text!r} for a type: {single.problem}", function=name,

@@ -13,13 +13,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.types.ddl import Field, parse_ddl
 
 if TYPE_CHECKING:
     from sqlglot import Token
     from sqlglot.expressions import Expression
 
-__all__ = ["Called", "Field", "calls_of", "columns_of", "has_window", "is_repeatable", "parse_alias", "parse_ddl", "tokens_of"]
+__all__ = ["Called", "calls_of", "columns_of", "has_window", "is_repeatable", "parse_alias", "tokens_of"]
 
 _PREFIX = "SELECT "
 _CONSTANTS = frozenset({"localtimestamp", "session_user", "grouping__id"})

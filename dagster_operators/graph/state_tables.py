@@ -7,14 +7,17 @@ operator's code finds as ``ctx.state["name"]`` turned into a handle on the rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.time.watermark import format_duration, parse_duration
-from dagster_operators.types.arrow_schema import arrow_type, fields_schema, schema_fields
-from dagster_operators.types.ddl import Field, parse_ddl
+from dagster_operators.types.arrow_schema import arrow_type
+from dagster_operators.types.data_type import DataType, Field, Plain
+from dagster_operators.types.ddl import render_ddl
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +31,7 @@ DELETED: Final = "_deleted"
 ORDINAL: Final = "_ordinal"
 """The stored column of a :class:`ListState` that gives the order of appending."""
 
-_LONGEST_DECIMAL: Final = 18
+_LONG: Final = Plain("bigint")
 
 Migration = Callable[[Any, int], Any]
 """A function ``(table, from_version) -> table`` that brings rows of an older version into the shape of the declared one."""
@@ -59,7 +62,7 @@ class StateTable:
         version: int = 1,
         migrate: Migration | None = None,
     ) -> None:
-        self.fields: tuple[Field, ...] = parse_ddl(schema) if isinstance(schema, str) else schema_fields(schema)
+        self.fields: tuple[Field, ...] = Schema.of(schema).fields
         self.key: tuple[str, ...] = (key,) if isinstance(key, str) else tuple(key)
         self.time = time
         self.version = version
@@ -97,7 +100,7 @@ class StateTable:
         if (self.retention is None) != (self.time is None):
             missing, given = ("retention", "time") if self.retention is None else ("time", "retention")
             raise SchemaError(f"the state has a {given} but no {missing}", remedy="give both, so that rows expire, or neither")
-        if self.time and columns[self.time].type not in ("timestamp", "timestamp_ntz", "bigint"):
+        if self.time and not (columns[self.time].type.is_timestamp or columns[self.time].type == _LONG):
             raise SchemaError(
                 f"the state's time has the type {columns[self.time].type}", column=self.time,
                 remedy="make it a timestamp, a timestamp_ntz, or a bigint of microseconds since 1970",
@@ -123,7 +126,7 @@ class StateTable:
     @cached_property
     def schema(self) -> pa.Schema:
         """The rows that an operator puts and gets, as Arrow."""
-        return fields_schema(self.fields)
+        return Schema(self.fields).to_arrow()
 
     @cached_property
     def stored_fields(self) -> tuple[Field, ...]:
@@ -132,14 +135,14 @@ class StateTable:
         >>> [field.name for field in ListState("k string, v long", "k").stored_fields]
         ['_hash', '_deleted', '_ordinal', 'k', 'v']
         """
-        ordinal = (Field(ORDINAL, "bigint"),) if self.kind == "list" else ()
-        declared = (Field(field.name, field.type, comment=field.comment) for field in self.fields)
-        return (Field(HASH, "bigint"), Field(DELETED, "boolean"), *ordinal, *declared)
+        ordinal = (Field(ORDINAL, _LONG),) if self.kind == "list" else ()
+        declared = (replace(field, nullable=True) for field in self.fields)
+        return (Field(HASH, _LONG), Field(DELETED, Plain("boolean")), *ordinal, *declared)
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
         """``stored_fields`` as Arrow."""
-        return fields_schema(self.stored_fields)
+        return Schema(self.stored_fields).to_arrow()
 
     @cached_property
     def ddl(self) -> str:
@@ -148,12 +151,12 @@ class StateTable:
         >>> KeyedState("`a b` long NOT NULL, c dec(5,2)", "a b").ddl
         '`a b` bigint NOT NULL, `c` decimal(5,2)'
         """
-        return _ddl(self.fields)
+        return render_ddl(self.fields, everything=False)
 
     @cached_property
     def stored_ddl(self) -> str:
         """``stored_fields`` as Spark DDL."""
-        return _ddl(self.stored_fields)
+        return render_ddl(self.stored_fields, everything=False)
 
     def config(self) -> dict[str, Any]:
         """The declaration as JSON values: what explain shows and an operator's fingerprint covers.
@@ -266,7 +269,7 @@ class ListState(StateTable):
     kind = "list"
 
 
-def check_key_type(kind: str, column: str) -> None:
+def check_key_type(kind: DataType, column: str) -> None:
     """Refuse types that keys cannot have: those whose hash or equality is not settled.
 
     Args:
@@ -276,18 +279,9 @@ def check_key_type(kind: str, column: str) -> None:
     Raises:
         SchemaError: The type is an array, map or struct, or a decimal of more than 18 digits.
     """
-    digits = int(kind.removeprefix("decimal(").partition(",")[0]) if kind.startswith("decimal(") else 0
-    if kind.startswith(("array<", "map<", "struct<")) or digits > _LONGEST_DECIMAL:
+    if not kind.is_key:
         raise SchemaError(
             f"a key cannot have the type {kind}",
             column=column,
             remedy="use numbers, strings, binary, dates, timestamps or short decimals (18 digits); cast others to a string",
         )
-
-
-def _ddl(fields: Sequence[Field]) -> str:
-    def column(field: Field) -> str:
-        name = field.name.replace("`", "``")
-        return f"`{name}` {field.type}" + ("" if field.nullable else " NOT NULL")
-
-    return ", ".join(map(column, fields))

@@ -11,8 +11,10 @@ from typing_extensions import override
 
 from dagster_operators.graph.exchange import Exchange, HashBy
 from dagster_operators.graph.ports import MAIN
-from dagster_operators.operators.physical import Analysis, PhysicalOperator, quoted
-from dagster_operators.types.arrow_schema import arrow_schema, schema_fields, spark_type
+from dagster_operators.operators.physical import Analysis, PhysicalOperator, schema_of
+from dagster_operators.types.arrow_schema import spark_type
+from dagster_operators.types.data_type import DataType
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,10 +89,10 @@ class BatchOperator(PhysicalOperator[PortSchemas]):
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[PortSchemas]:
         session = inputs[0].sparkSession
-        schemas = tuple(arrow_schema(_ddl(frame)) for frame in inputs)
+        schemas = tuple(schema_of(frame).with_nulls().to_arrow() for frame in inputs)
         ports = PortSchemas(schemas, self.outputs(schemas))
         rows: list[tuple[Any, ...]] = []
-        frames = {port: session.createDataFrame(rows, _as_ddl(schema)) for port, schema in ports.outputs.items()}
+        frames = {port: session.createDataFrame(rows, _ddl(schema)) for port, schema in ports.outputs.items()}
         states = {name: session.createDataFrame(rows, table.stored_ddl) for name, table in self.tables(ports).items()}
         return Analysis(frames[MAIN], states, frames, facts=ports)
 
@@ -105,31 +107,27 @@ def keys_of(exchange: Exchange) -> tuple[str, ...]:
     return exchange.keys if isinstance(exchange, HashBy) else ()
 
 
-def key_types(keys: Sequence[str], schema: pa.Schema, tables: Mapping[str, StateTable]) -> list[str]:
+def key_types(keys: Sequence[str], schema: pa.Schema, tables: Mapping[str, StateTable]) -> list[DataType]:
     """The Spark types that key columns are hashed as: a state table's, where one has the column, else the stream's.
 
     >>> import pyarrow as pa
     >>> from dagster_operators import KeyedState
     >>> schema = pa.schema([("k", pa.int32()), ("j", pa.int32())])
-    >>> key_types(["k", "j"], schema, {"totals": KeyedState("k long, total long", key="k")})
+    >>> list(map(str, key_types(["k", "j"], schema, {"totals": KeyedState("k long, total long", key="k")})))
     ['bigint', 'int']
     """
     declared = column_types(tables)
     return [declared.get(key) or spark_type(schema.field(key).type) for key in keys]
 
 
-def column_types(tables: Mapping[str, StateTable]) -> dict[str, str]:
+def column_types(tables: Mapping[str, StateTable]) -> dict[str, DataType]:
     """The Spark types of the columns that state tables declare; of several of one name the first counts."""
-    found: dict[str, str] = {}
+    found: dict[str, DataType] = {}
     for table in tables.values():
         for field in table.fields:
             found.setdefault(field.name, field.type)
     return found
 
 
-def _ddl(frame: DataFrame) -> str:
-    return ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in frame.schema.fields)
-
-
-def _as_ddl(schema: pa.Schema) -> str:
-    return ", ".join(f"{quoted(field.name)} {field.type}" for field in schema_fields(schema))
+def _ddl(schema: pa.Schema) -> str:
+    return Schema.from_arrow(schema).with_nulls().to_ddl(everything=False)

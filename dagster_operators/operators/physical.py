@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias
 from typing_extensions import TypeVar, override
 
 from dagster_operators.graph.exchange import Exchange
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,6 +57,11 @@ def empty(session: SparkSession, schema_json: str) -> DataFrame:
     from pyspark.sql.types import StructType
 
     return session.createDataFrame([], StructType.fromJson(json.loads(schema_json)))
+
+
+def schema_of(frame: DataFrame) -> Schema:
+    """The columns of a DataFrame; asks the engine, but runs nothing."""
+    return Schema.from_json(frame.schema.json())
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +11,7 @@ import dagster as dg
 from dagster_operators.orchestration.preview import preview
 from dagster_operators.orchestration.tables import TableAsset
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from dagster_operators.transactions.coordinator import Coordinator
@@ -93,28 +93,11 @@ def _watermark(micros: int) -> dg.MetadataValue[Any]:
 def column_schema(schema_json: str) -> dg.TableSchema:
     """A Spark StructType in JSON as Dagster's table schema.
 
-    >>> field = {"name": "v", "type": {"type": "array", "elementType": "long"}, "nullable": True, "metadata": {}}
-    >>> column_schema(json.dumps({"type": "struct", "fields": [field]})).columns[0].type
+    >>> column_schema(Schema.from_ddl("v array<long>").to_json()).columns[0].type
     'array<long>'
     """
     columns = [
-        dg.TableColumn(
-            field["name"],
-            _type_name(field["type"]),
-            field.get("metadata", {}).get("comment"),
-            dg.TableColumnConstraints(nullable=field["nullable"]),
-        )
-        for field in json.loads(schema_json)["fields"]
+        dg.TableColumn(field.name, field.type.spelt_as_json, field.comment, dg.TableColumnConstraints(nullable=field.nullable))
+        for field in Schema.from_json(schema_json)
     ]
     return dg.TableSchema(columns)
-
-
-def _type_name(kind: Any) -> str:
-    if isinstance(kind, str):
-        return kind
-    if kind["type"] == "array":
-        return f"array<{_type_name(kind['elementType'])}>"
-    if kind["type"] == "map":
-        return f"map<{_type_name(kind['keyType'])},{_type_name(kind['valueType'])}>"
-    fields = ",".join(f"{field['name']}:{_type_name(field['type'])}" for field in kind["fields"])
-    return f"struct<{fields}>"

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.errors import OperatorsError, SchemaError
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow, Node, Table
-from dagster_operators.operators.physical import Analysis
+from dagster_operators.operators.physical import Analysis, schema_of
 from dagster_operators.planner.physical_plan import PhysicalNode
+from dagster_operators.types.data_type import Plain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,8 +57,8 @@ def analyse_checks(dataflow: Dataflow, table: Table, output: DataFrame) -> None:
     rows = output.drop(DELETED)
     for name, check in table.checks.items():
         try:
-            kind = rows.selectExpr(f"{check.expression} AS passed").schema.fields[0].dataType.simpleString()
-            reason = None if kind == "boolean" else f"it is a {kind}, not true or false"
+            kind = schema_of(rows.selectExpr(f"{check.expression} AS passed")).fields[0].type
+            reason = None if kind == Plain("boolean") else f"it is a {kind}, not true or false"
         except Exception as error:
             if not _is_about_the_query(error):
                 raise
@@ -84,7 +85,7 @@ def _reason(error: Exception) -> str:
 
 
 def _columns(frame: DataFrame) -> str:
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields)
+    return ", ".join(f"{field.name} {field.type}" for field in schema_of(frame))
 
 
 def _check_names(dataflow: Dataflow, operator: str, output: DataFrame) -> None:
@@ -104,7 +105,7 @@ def _check_time(dataflow: Dataflow, node: Node, output: DataFrame) -> None:
     time = node.type.event_time
     if time is None:
         return
-    kinds = {field.name: field.dataType.simpleString() for field in output.schema.fields}
+    kinds = schema_of(output).types
     is_source = not node.inputs
     if time not in kinds:
         raise SchemaError(
@@ -114,7 +115,7 @@ def _check_time(dataflow: Dataflow, node: Node, output: DataFrame) -> None:
             column=time,
             remedy=f"{'use one of' if is_source else 'keep it; the columns are'}: {', '.join(kinds)}",
         )
-    if not kinds[time].startswith("timestamp"):
+    if not kinds[time].is_timestamp:
         raise SchemaError(
             f"the event time {time!r} is a {kinds[time]}, not a timestamp",
             pipeline=dataflow.name,

@@ -7,7 +7,6 @@ epoch begins, and the error names the operator.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,11 +19,10 @@ from dagster_operators.planner.analysis import analyse, analyse_checks
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalPlan
 from dagster_operators.planner.stages import Stage, cut
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_MAY_BE_NULL = frozenset({"nullable", "containsNull", "valueContainsNull"})
 
 
 @dataclass(frozen=True)
@@ -97,17 +95,5 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
 
 
 def without_marks(schema_json: str) -> str:
-    """A table's schema: the stream's, without the mark of deleted rows, and nulls allowed everywhere.
-
-    What an engine thinks may be null changes with the engine and the plan; what is stored must not.
-    """
-    fields = [_nullable(field) for field in json.loads(schema_json)["fields"] if field["name"] != DELETED]
-    return json.dumps({"type": "struct", "fields": fields})
-
-
-def _nullable(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_nullable(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {key: True if key in _MAY_BE_NULL else _nullable(item) for key, item in value.items()}
+    """A table's schema: the stream's, without the mark of deleted rows, and nulls allowed everywhere."""
+    return Schema.from_json(schema_json).without({DELETED}).with_nulls().to_json()

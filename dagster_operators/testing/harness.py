@@ -30,7 +30,8 @@ from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.store import StateStore, next_epoch
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, to_micros
-from dagster_operators.types.arrow_schema import arrow_schema
+from dagster_operators.types.arrow_schema import arrow_type
+from dagster_operators.types.schema import Schema
 
 Rows: TypeAlias = "Sequence[Mapping[str, Any]] | pa.RecordBatch | pa.Table"
 """Rows as dictionaries or Arrow; times may be datetimes or ISO texts."""
@@ -101,7 +102,7 @@ class OperatorHarness:
         parallelism: int = 1,
         name: str | None = None,
     ) -> None:
-        self.inputs = tuple(arrow_schema(schema) for schema in inputs)
+        self.inputs = tuple(Schema.of(schema).to_arrow() for schema in inputs)
         each = tuple((tuple(keys),) * len(inputs) if not keys or isinstance(keys[0], str) else map(tuple, keys))
         self._logical = Apply(name=name or operator.name or "operator", arrow=operator, keys=each)  # type: ignore[arg-type]
         self._logical.output([StreamType(tuple(schema.names)) for schema in self.inputs])
@@ -265,7 +266,7 @@ class OperatorHarness:
         if self.parallelism == 1 or not table.num_rows:
             return [(0, table)]
         named = key_types(self._logical.keys[0], self.inputs[0], self._tables)
-        kinds = [arrow_schema(f"k {kind}").field(0).type for kind in named]
+        kinds = map(arrow_type, named)
         keys = [table[key].combine_chunks().cast(kind) for key, kind in zip(self._logical.keys[index], kinds, strict=True)]
         targets = subtasks(hash_columns(keys), self.parallelism)
         return [(number, table.filter(pa.array(targets == number))) for number in range(self.parallelism)]

@@ -13,6 +13,8 @@ from dagster_operators.errors import StorageError
 from dagster_operators.storage.delta_commit import GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
 from dagster_operators.transactions.effects import CommitTable, Conflict, CreateTable, RestoreTable, TableStatus
 from dagster_operators.transactions.manifest import FileEntry
+from dagster_operators.types.data_type import WHOLE_NUMBERS_IN_JSON
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 PIPELINE_PROPERTY: Final = "dagster_operators.pipeline"
 """The table property that says which pipeline's a table is."""
 
-WHOLE_NUMBERS: Final = ("long", "integer", "short", "byte")
 """The types of columns whose bounds are known of every file."""
 
 
@@ -86,7 +87,8 @@ class Tables:
             return status
         description, properties = effect.record.description, {PIPELINE_PROPERTY: effect.pipeline}
         try:
-            self._log(effect.dataset).create(_nullable(effect.record.schema_json), description=description, properties=properties)
+            schema = Schema.from_json(effect.record.schema_json).with_nulls().to_json()
+            self._log(effect.dataset).create(schema, description=description, properties=properties)
         except (DeltaError, OSError) as error:
             raise self._failed(effect.dataset, "a table cannot be created", error) from None
         # Another run of ours, or someone else, may have been first: the caller looks at it.
@@ -214,31 +216,7 @@ def columns_of(schema_json: str) -> tuple[tuple[str, str], ...]:
     >>> columns_of('{"type": "struct", "fields": [{"name": "k", "type": "long", "nullable": false, "metadata": {}}]}')
     (('k', 'long'),)
     """
-    fields = json.loads(_nullable(schema_json))["fields"]
-    return tuple((field["name"], _type_text(field["type"])) for field in fields)
-
-
-def _type_text(kind: Any) -> str:
-    if isinstance(kind, str):
-        return kind
-    plain = {name: value for name, value in kind.items() if name != "metadata"}
-    if "fields" in plain:
-        inner = ",".join(f"{field['name']}:{_type_text(field['type'])}" for field in plain["fields"])
-        return f"struct<{inner}>"
-    inner = ",".join(_type_text(plain[name]) for name in ("elementType", "keyType", "valueType") if name in plain)
-    return f"{plain['type']}<{inner}>"
-
-
-def _nullable(schema_json: str) -> str:
-    """The schema with nulls allowed everywhere: Spark's idea of what may be null changes with the plan, the table's must not."""
-
-    def loosen(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            always = {"nullable": True, "containsNull": True, "valueContainsNull": True}
-            return {name: always.get(name, loosen(item)) for name, item in value.items()}
-        return [loosen(item) for item in value] if isinstance(value, list) else value
-
-    return json.dumps(loosen(json.loads(schema_json)))
+    return tuple((field.name, field.type.spelt_as_json) for field in Schema.from_json(schema_json))
 
 
 def _stats(file: FileEntry) -> str:
@@ -252,7 +230,7 @@ def _by_path(files: Mapping[str, FileEntry]) -> list[FileEntry]:
 def _as_read(file: FileEntry, status: TableStatus) -> FileEntry:
     """A file as it was staged, as it would be read back from the log."""
     stats = json.loads(_stats(file))
-    whole = {name for name, kind in status.columns if kind in WHOLE_NUMBERS}
+    whole = {name for name, kind in status.columns if kind in WHOLE_NUMBERS_IN_JSON}
     bounds = {
         kind: {name: value for name, value in (stats.get(f"{kind}Values") or {}).items() if name in whole and value is not None}
         for kind in ("min", "max")

@@ -1,4 +1,4 @@
-"""Schemas between the DDL that Spark reads and Arrow, without Spark.
+"""Spark's types and Arrow's, without Spark.
 
 The mapping is that of Spark's own conversion to Arrow: a ``timestamp`` has microseconds in UTC, a ``timestamp_ntz``
 microseconds without a zone, and ``char`` and ``varchar`` are strings.
@@ -10,109 +10,83 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.types.ddl import Field, parse_ddl
+from dagster_operators.types.data_type import Array, DataType, Decimal, Field, Map, Plain, Struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def arrow_schema(schema: str | pa.Schema) -> pa.Schema:
-    """A schema as Arrow, in the types that Spark sends and takes.
+def arrow_field(field: Field) -> pa.Field:
+    """A column as Arrow has it.
 
-    Args:
-        schema: Spark DDL, or an Arrow schema, which comes back with Spark's own units (timestamps in microseconds).
-
-    Raises:
-        SchemaError: The text is no schema, or a type has no counterpart.
-
-    >>> arrow_schema("k string NOT NULL, t timestamp, n array<decimal(5,2)>")
-    k: string not null
-    t: timestamp[us, tz=UTC]
-    n: list<element: decimal128(5, 2)>
-      child 0, element: decimal128(5, 2)
+    >>> arrow_field(Field("k", Plain("string"), nullable=False))
+    pyarrow.Field<k: string not null>
     """
-    fields = parse_ddl(schema) if isinstance(schema, str) else schema_fields(schema)
-    return fields_schema(fields)
-
-
-def fields_schema(fields: tuple[Field, ...]) -> pa.Schema:
-    """The Arrow schema of parsed columns."""
     import pyarrow as pa
 
-    return pa.schema([pa.field(field.name, arrow_type(field.type), field.nullable) for field in fields])
-
-
-def schema_fields(schema: pa.Schema) -> tuple[Field, ...]:
-    """An Arrow schema as the columns that :func:`~dagster_operators.types.ddl.parse_ddl` gives for its DDL.
-
-    >>> import pyarrow as pa
-    >>> schema_fields(pa.schema({"t": pa.timestamp("ns", "UTC"), "s": pa.large_string()}))
-    (Field(name='t', type='timestamp', nullable=True, comment=None), Field(name='s', type='string', nullable=True, comment=None))
-    """
-    names: set[str] = set()
-    for field in schema:
-        if field.name.lower() in names:
-            raise SchemaError(f"the schema declares {field.name!r} twice", column=field.name)
-        names.add(field.name.lower())
-    return tuple(Field(field.name, spark_type(field.type), field.nullable) for field in schema)
+    return pa.field(field.name, arrow_type(field.type), field.nullable)
 
 
 @cache
-def arrow_type(spark: str) -> pa.DataType:
-    """The Arrow type of a Spark type in the spelling of ``simpleString``.
+def arrow_type(kind: DataType) -> pa.DataType:
+    """The Arrow type of a Spark type.
 
     Raises:
         SchemaError: Arrow has no such type (``void``, ``variant``).
 
-    >>> arrow_type("map<string,bigint>")
+    >>> arrow_type(Map(Plain("string"), Plain("bigint")))
     MapType(map<string, int64>)
     """
     import pyarrow as pa
 
-    plain = {
+    match kind:
+        case Plain(name) if name in _plain():
+            return _plain()[name]
+        case Plain(name) if name.startswith(("char(", "varchar(")):
+            return pa.string()
+        case Decimal():
+            return pa.decimal128(kind.precision, kind.scale)
+        case Array():
+            return pa.list_(pa.field("element", arrow_type(kind.element), kind.nullable))
+        case Map():
+            value = pa.field("value", arrow_type(kind.value), kind.nullable)
+            return pa.map_(pa.field("key", arrow_type(kind.key), nullable=False), value)
+        case Struct():
+            return pa.struct(list(map(arrow_field, kind.fields)))
+        case _:
+            raise SchemaError(f"the type {kind} cannot be carried by Arrow batches", remedy="cast the column to another type")
+
+
+@cache
+def _plain() -> dict[str, pa.DataType]:
+    import pyarrow as pa
+
+    return {
         "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
         "float": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
         "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
     }  # fmt: skip
-    if spark in plain:
-        return plain[spark]
-    kind, _, inside = spark.replace("(", "<", 1).partition("<")
-    inside = inside[:-1]
-    match kind:
-        case "decimal":
-            precision, scale = inside.split(",")
-            return pa.decimal128(int(precision), int(scale))
-        case "char" | "varchar":
-            return pa.string()
-        case "array":
-            return pa.list_(pa.field("element", arrow_type(inside)))
-        case "struct":
-            return pa.struct([pa.field(part.name, arrow_type(part.type)) for part in parse_ddl(inside)] if inside else [])
-        case "map":
-            parts = [part.type for part in parse_ddl(_numbered(inside))]
-            return pa.map_(arrow_type(parts[0]), arrow_type(parts[1]))
-        case _:
-            raise SchemaError(f"the type {spark} cannot be carried by Arrow batches", remedy="cast the column to another type")
 
 
-def _numbered(types: str) -> str:
-    """``"int,array<int>"`` as the DDL ``"a int, b array<int>"``: the two types inside of a map."""
-    depth = 0
-    for position, character in enumerate(types):
-        depth += (character in "<(") - (character in ">)")
-        if character == "," and depth == 0:
-            return f"a {types[:position]}, b {types[position + 1 :]}"
-    raise SchemaError(f"not the types of a map: {types}")
+def spark_field(field: pa.Field) -> Field:
+    """A column of Arrow as Spark has it.
+
+    >>> import pyarrow as pa
+    >>> found = spark_field(pa.field("t", pa.timestamp("ns", "UTC")))
+    >>> found.name, str(found.type), found.nullable
+    ('t', 'timestamp', True)
+    """
+    return Field(field.name, spark_type(field.type), field.nullable)
 
 
-def spark_type(arrow: Any) -> str:  # noqa: PLR0911
-    """The Spark type of an Arrow type, in the spelling of ``simpleString``.
+def spark_type(arrow: Any) -> DataType:  # noqa: PLR0911
+    """The Spark type of an Arrow type.
 
     Raises:
         SchemaError: Spark has no such type.
 
     >>> import pyarrow as pa
-    >>> spark_type(pa.struct({"a": pa.list_(pa.int32()), "b": pa.dictionary(pa.int8(), pa.string())}))
+    >>> str(spark_type(pa.struct({"a": pa.list_(pa.int32()), "b": pa.dictionary(pa.int8(), pa.string())})))
     'struct<a:array<int>,b:string>'
     """
     import pyarrow.types as kinds
@@ -125,22 +99,17 @@ def spark_type(arrow: Any) -> str:  # noqa: PLR0911
     }  # fmt: skip
     for test, name in plain.items():
         if test(arrow):
-            return name
+            return Plain(name)
     if kinds.is_timestamp(arrow):
-        return "timestamp" if arrow.tz else "timestamp_ntz"
+        return Plain("timestamp" if arrow.tz else "timestamp_ntz")
     if kinds.is_decimal128(arrow):
-        return f"decimal({arrow.precision},{arrow.scale})"
+        return Decimal(arrow.precision, arrow.scale)
     if kinds.is_dictionary(arrow):
         return spark_type(arrow.value_type)
     if kinds.is_list(arrow) or kinds.is_large_list(arrow) or kinds.is_fixed_size_list(arrow):
-        return f"array<{spark_type(arrow.value_type)}>"
+        return Array(spark_type(arrow.value_type), arrow.value_field.nullable)
     if kinds.is_map(arrow):
-        return f"map<{spark_type(arrow.key_type)},{spark_type(arrow.item_type)}>"
+        return Map(spark_type(arrow.key_type), spark_type(arrow.item_type), arrow.item_field.nullable)
     if kinds.is_struct(arrow):
-        parts = (f"{_quoted(part.name)}:{spark_type(part.type)}" for part in arrow)
-        return f"struct<{','.join(parts)}>"
+        return Struct(tuple(map(spark_field, arrow)))
     raise SchemaError(f"Spark has no type for Arrow's {arrow}", remedy="cast the column to another type")
-
-
-def _quoted(name: str) -> str:
-    return name if name.replace("_", "a").isalnum() else "`" + name.replace("`", "``") + "`"

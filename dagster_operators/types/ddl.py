@@ -1,15 +1,16 @@
-"""Schemas as Spark writes them in DDL: ``k string, total long, s struct<a: int>``, read without Spark.
+"""Schemas as Spark writes them in DDL: ``k string, total long, s struct<a: int>``, read and written without Spark.
 
-The grammar is that of ``StructType.fromDDL``. Types come back in the spelling of ``DataType.simpleString``, so that two
-spellings of one type (``long`` and ``bigint``) compare equal.
+The grammar is that of ``StructType.fromDDL``.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from dagster_operators.errors import SchemaError
+from dagster_operators.types.data_type import Array, DataType, Decimal, Field, Map, Plain, Spelling, Struct
+from dagster_operators.types.names import quoted, quoted_if_needed
 
 _TOKEN = re.compile(
     r"""\s* (?: (?P<quoted> `(?:[^`]|``)*` )
@@ -28,23 +29,6 @@ _PLAIN = frozenset({
     "timestamp_ntz", "void", "variant",
 })  # fmt: skip
 _MAX_PRECISION = 38
-
-
-@dataclass(frozen=True)
-class Field:
-    """One column of a schema.
-
-    Attributes:
-        name: The column's name, without backticks.
-        type: Its Spark type in the spelling of ``simpleString``, such as ``bigint`` or ``array<decimal(10,2)>``.
-        nullable: False where the DDL says NOT NULL.
-        comment: The text of COMMENT.
-    """
-
-    name: str
-    type: str
-    nullable: bool = True
-    comment: str | None = None
 
 
 def parse_ddl(ddl: str) -> tuple[Field, ...]:
@@ -70,8 +54,42 @@ def parse_ddl(ddl: str) -> tuple[Field, ...]:
     return fields
 
 
-def _quoted(name: str) -> str:
-    return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
+def parse_type(text: str) -> DataType:
+    """The type that a text names.
+
+    Raises:
+        SchemaError: It names none; says where.
+
+    >>> str(parse_type("array<long>"))
+    'array<bigint>'
+    """
+    reader = _Reader(text)
+    found = reader.type()
+    reader.expect_end()
+    return found
+
+
+def render_ddl(fields: Sequence[Field], *, everything: bool = True) -> str:
+    """Columns as DDL.
+
+    Args:
+        fields: The columns.
+        everything: Also comments, and what is said of nested fields.
+
+    >>> render_ddl(parse_ddl("k string NOT NULL, s struct<a: int NOT NULL> COMMENT 'pair'"))
+    "`k` string NOT NULL, `s` struct<a:int NOT NULL> COMMENT 'pair'"
+    """
+    if everything:
+        return ", ".join(f"{quoted(field.name)} {field.type.text(_FULL)}{_said(field)}" for field in fields)
+    return ", ".join(f"{quoted(field.name)} {field.type}{'' if field.nullable else ' NOT NULL'}" for field in fields)
+
+
+def _said(field: Field) -> str:
+    comment = "" if field.comment is None else " COMMENT '" + re.sub(r"(['\\])", r"\\\1", field.comment) + "'"
+    return ("" if field.nullable else " NOT NULL") + comment
+
+
+_FULL = Spelling(quoted_if_needed, said=_said)
 
 
 def _unescaped(literal: str) -> str:
@@ -147,10 +165,10 @@ class _Reader:
         self.take(":")
         kind = self.type()
         nullable = not self.take("not", "null")
-        comment = _unescaped(self.token(("string",), "a comment in quotes")) if self.take("comment") else None
-        return Field(name, kind, nullable, comment)
+        said = {"comment": _unescaped(self.token(("string",), "a comment in quotes"))} if self.take("comment") else {}
+        return Field(name, kind, nullable, said)
 
-    def type(self) -> str:
+    def type(self) -> DataType:
         written = self.token(("word",), "a type").lower()
         kind = _SPELLINGS.get(written, written)
         match kind:
@@ -158,14 +176,14 @@ class _Reader:
                 self.expect("<")
                 inner = self.type()
                 self.expect(">")
-                return f"array<{inner}>"
+                return Array(inner)
             case "map":
                 self.expect("<")
                 key = self.type()
                 self.expect(",")
                 value = self.type()
                 self.expect(">")
-                return f"map<{key},{value}>"
+                return Map(key, value)
             case "struct":
                 return self.struct()
             case "decimal":
@@ -174,22 +192,22 @@ class _Reader:
                 self.expect("(")
                 length = self.number()
                 self.expect(")")
-                return f"{kind}({length})"
+                return Plain(f"{kind}({length})")
             case _ if kind in _PLAIN:
-                return kind
+                return Plain(kind)
             case _:
                 self.next -= 1
                 raise self.error(f"no type is called {written!r}")
 
-    def struct(self) -> str:
+    def struct(self) -> Struct:
         self.expect("<")
         if self.take(">"):
-            return "struct<>"
+            return Struct(())
         fields = self.fields()
         self.expect(">")
-        return f"struct<{','.join(f'{_quoted(field.name)}:{field.type}' for field in fields)}>"
+        return Struct(fields)
 
-    def decimal(self) -> str:
+    def decimal(self) -> Decimal:
         precision, scale = 10, 0
         if self.take("("):
             precision = self.number()
@@ -197,4 +215,4 @@ class _Reader:
             if not 0 <= scale <= precision <= _MAX_PRECISION:
                 raise self.error(f"a decimal has at most {_MAX_PRECISION} digits, and no more of them after the point")
             self.expect(")")
-        return f"decimal({precision},{scale})"
+        return Decimal(precision, scale)

@@ -6,11 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.expressions import Field, columns_of, parse_alias, parse_ddl
+from dagster_operators.graph.expressions import columns_of, parse_alias
 
 
 @pytest.mark.parametrize(
@@ -107,76 +105,3 @@ def test_several_columns_have_no_one_alias() -> None:
 def test_importing_costs_no_sqlglot() -> None:
     code = "import sys, dagster_operators.graph.expressions; sys.exit('sqlglot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("ddl", "fields"),
-    [
-        ("k string, total long", [Field("k", "string"), Field("total", "bigint")]),
-        (
-            "t timestamp, n TIMESTAMP_NTZ, l timestamp_ltz",
-            [Field("t", "timestamp"), Field("n", "timestamp_ntz"), Field("l", "timestamp")],
-        ),
-        ("a: int, b:short", [Field("a", "int"), Field("b", "smallint")]),
-        (
-            "a decimal, b decimal(5), c numeric(10, 2)",
-            [Field("a", "decimal(10,0)"), Field("b", "decimal(5,0)"), Field("c", "decimal(10,2)")],
-        ),
-        ("s struct<a:int, b: array<map<string,double>>>", [Field("s", "struct<a:int,b:array<map<string,double>>>")]),
-        ("s struct<`a b` : int not null comment 'x'>", [Field("s", "struct<`a b`:int>")]),
-        ("e struct<>", [Field("e", "struct<>")]),
-        ("`my col` string NOT NULL COMMENT 'it\\'s'", [Field("my col", "string", nullable=False, comment="it's")]),
-        (
-            "date date, comment string, v varchar(3)",
-            [Field("date", "date"), Field("comment", "string"), Field("v", "varchar(3)")],
-        ),
-        ("größe real", [Field("größe", "float")]),
-    ],
-)
-def test_ddl(ddl: str, fields: list[Field]) -> None:
-    assert parse_ddl(ddl) == tuple(fields)
-
-
-@pytest.mark.parametrize(
-    ("ddl", "position"),
-    [
-        ("", 1),
-        ("k", 2),
-        ("k strin", 3),
-        ("k string,", 10),
-        ("k array<int", 12),
-        ("k string v long", 10),
-        ("k string; v", 9),
-        ("k decimal(39)", 13),
-    ],
-)
-def test_not_a_schema(ddl: str, position: int) -> None:
-    with pytest.raises(SchemaError) as caught:
-        parse_ddl(ddl)
-    assert (caught.value.expression, caught.value.position) == (ddl, position)
-
-
-def test_a_column_is_declared_once() -> None:
-    with pytest.raises(SchemaError, match="'K' twice"):
-        parse_ddl("k string, K long")
-
-
-_TYPES = st.recursive(
-    st.sampled_from(
-        ["int", "bigint", "string", "double", "timestamp", "timestamp_ntz", "date", "binary", "boolean", "decimal(10,2)"]
-    ),
-    lambda inner: st.one_of(
-        inner.map("array<{}>".format),
-        st.tuples(inner, inner).map(lambda pair: f"map<{pair[0]},{pair[1]}>"),
-        st.lists(inner, min_size=1, max_size=3).map(
-            lambda types: f"struct<{','.join(f'f{i}:{t}' for i, t in enumerate(types))}>"
-        ),
-    ),
-    max_leaves=8,
-)
-
-
-@given(st.lists(_TYPES, min_size=1, max_size=5))
-def test_types_in_sparks_spelling_read_back_as_themselves(types: list[str]) -> None:
-    fields = parse_ddl(", ".join(f"`c {i}` {kind}" for i, kind in enumerate(types)))
-    assert [field.type for field in fields] == types

@@ -26,6 +26,7 @@ from dagster_operators.state.key_hash import (
     normal_key,
     subtasks,
 )
+from dagster_operators.types.ddl import parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,7 +125,7 @@ def test_subtasks_share_the_hashes(parallelism: int) -> None:
 @pytest.mark.parametrize("kind", ["array<int>", "struct<a:int>", "decimal(19,0)", "map<string,string>"])
 def test_other_types_are_refused(kind: str) -> None:
     with pytest.raises(SchemaError, match="a key cannot have the type") as caught:
-        check_key_type(kind, "k")
+        check_key_type(parse_type(kind), "k")
     assert caught.value.column == "k"
 
 

@@ -22,7 +22,7 @@ from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.aggregates.aggregate_calls import Call, Template, find_calls
 from dagster_operators.operators.aggregates.aggregate_functions import CALLABLE, AggregateFunction, PartialColumn, resolve
 from dagster_operators.operators.aggregates.user_aggregates import user_aggregates
-from dagster_operators.operators.physical import quoted
+from dagster_operators.operators.physical import quoted, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -219,14 +219,12 @@ class Decomposition:
         if not arguments:
             return self
         analysed = rows.selectExpr(*(f"{text} AS argument_{number}" for number, text in enumerate(arguments)))
-        types = [column.dataType.simpleString() for column in analysed.schema]
+        types = [str(column.type) for column in schema_of(analysed)]
         return self.typed(replace(self.types, rows=dict(zip(arguments, types, strict=True))))
 
     def for_partials(self, partials: DataFrame) -> Decomposition:
         """The same with merges and finals made for the types of these partial rows."""
-        return self.typed(
-            replace(self.types, partials={column.name: column.dataType.simpleString() for column in partials.schema})
-        )
+        return self.typed(replace(self.types, partials={column.name: str(column.type) for column in schema_of(partials)}))
 
     @cached_property
     def _slots(self) -> dict[str, tuple[PartialKind, Call]]:

@@ -19,7 +19,7 @@ from dagster_operators.graph.ports import MAIN, InputPort
 from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import Fields
 from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, ArrowOperator, overrides
-from dagster_operators.types.ddl import parse_ddl
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from dagster_operators.operators.arrow.arrow_batch import ArrowBatch
@@ -197,7 +197,7 @@ def _with_time(columns: tuple[str, ...] | None, time: str | None) -> StreamType:
 
 
 def _names(schema: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in parse_ddl(schema)) if isinstance(schema, str) else tuple(schema.names)
+    return Schema.from_ddl(schema).names if isinstance(schema, str) else tuple(schema.names)
 
 
 def _plain(value: Any) -> Any:

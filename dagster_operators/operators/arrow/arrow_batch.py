@@ -16,7 +16,7 @@ from dagster_operators.operators.batch_operator import BatchOperator, PortSchema
 from dagster_operators.operators.physical import PhysicalState, quoted
 from dagster_operators.operators.worker_program import Isolation
 from dagster_operators.time.watermark import parse_duration
-from dagster_operators.types.arrow_schema import arrow_schema
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,8 +87,8 @@ class ArrowBatch(BatchOperator):
             raise SchemaError(
                 f"output_schema raised {type(error).__name__}: {error}", operator=name, remedy="correct it"
             ) from error
-        found = {port: arrow_schema(schema) for port, schema in by_port(declared, name).items()}
-        return {**found, LATE: inputs[0], REJECTS: arrow_schema(REJECTS_COLUMNS)}
+        found = {port: Schema.of(schema).to_arrow() for port, schema in by_port(declared, name).items()}
+        return {**found, LATE: inputs[0], REJECTS: Schema.of(REJECTS_COLUMNS).to_arrow()}
 
     @override
     def tables(self, ports: PortSchemas) -> dict[str, StateTable]:

@@ -10,7 +10,7 @@ from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
-from dagster_operators.operators.physical import quoted
+from dagster_operators.operators.physical import quoted, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,8 +23,6 @@ HowInWindows = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 ONE_SIDED = frozenset({"semi", "anti"})
 """Joins that hand on no column of the right side."""
-
-_NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double", "decimal"})
 
 
 @dataclass(frozen=True)
@@ -144,19 +142,14 @@ def check_sides(
 def check_key_kinds(columns: JoinColumns, left: DataFrame, right: DataFrame) -> None:
     """Raise for a pair of keys of different kinds: an engine would cast one, and fail or match nothing while an epoch runs."""
     for one, other in columns.keys:
-        kinds = [_kind(left, one), _kind(right, other)]
+        found = (schema_of(left).find(one), schema_of(right).find(other))
+        kinds = [None if field is None else field.type.kind for field in found]
         if kinds[0] != kinds[1]:
             raise SchemaError(
                 f"the key {one!r} is a {kinds[0]} on the left side, and {other!r} a {kinds[1]} on the right",
                 column=one,
                 remedy="cast one of them: key_by('CAST(... AS ...) AS name')",
             )
-
-
-def _kind(frame: DataFrame, column: str) -> str | None:
-    kinds = {field.name.lower(): field.dataType.typeName() for field in frame.schema.fields}
-    found = kinds.get(column.lower())
-    return "number" if found in _NUMBERS else found
 
 
 def side_rows(frame: DataFrame, side: str, keys: Sequence[str], values: Sequence[str], extra: Sequence[str] = ()) -> DataFrame:

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from typing_extensions import override
 
 from dagster_operators.errors import PipelineError, SchemaError
-from dagster_operators.graph.expressions import columns_of, parse_ddl
+from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, StreamType, same_columns
-from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, quoted, schema_of
 from dagster_operators.operators.relational.projection import named
 from dagster_operators.operators.relational.source import ConnectorOperator
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double", "decimal"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,7 @@ class Lookup(ConnectorOperator):
 
     def _added(self) -> list[str] | None:
         declared = self.connector.declared_schema
-        known = None if declared is None else StreamType(tuple(field.name for field in parse_ddl(declared)))
+        known = None if declared is None else StreamType(Schema.from_ddl(declared).names)
         if known is not None:
             self.require(known, [right for _, right in self.on], "the lookup table")
         if self.columns is not None:
@@ -110,8 +109,9 @@ class JoinPinned(RelationalOperator):
     def _check_keys(self, rows: DataFrame, table: DataFrame) -> None:
         """A key of another kind would be cast, and fail or match nothing while the epoch runs."""
         for left, right in self.logical.on:
-            kinds = [_kind(frame, column) for frame, column in ((rows, left), (table, right))]
-            if None not in kinds and kinds[0] != kinds[1]:
+            found = [schema_of(frame).find(column) for frame, column in ((rows, left), (table, right))]
+            kinds = [field.type.kind for field in found if field is not None]
+            if len(set(kinds)) > 1:
                 raise SchemaError(
                     f"the key {left!r} is a {kinds[0]}, and {right!r} of the lookup table is a {kinds[1]}",
                     column=left,
@@ -133,12 +133,3 @@ class JoinPinned(RelationalOperator):
         same = " AND ".join(f"{quoted(left)} = `__key_{position}`" for position, (left, _) in enumerate(lookup.on))
         joined = rows.join(right, F.expr(same), lookup.how)
         return joined.drop(*(f"__key_{position}" for position in range(len(lookup.on))))
-
-
-def _kind(frame: DataFrame, column: str) -> str | None:
-    """The type of a column, numbers being one kind; None if there is no such column."""
-    kinds = [field.dataType for field in frame.schema.fields if field.name.lower() == column.lower()]
-    if not kinds:
-        return None
-    name = kinds[0].typeName()
-    return "number" if name in _NUMBERS else name

@@ -25,6 +25,7 @@ from dagster_operators.operators.aggregates.aggregate_calls import Call, find_ca
 from dagster_operators.operators.physical import Stateless, quoted
 from dagster_operators.operators.relational.projection import from_columns, named
 from dagster_operators.types.arrow_schema import arrow_type
+from dagster_operators.types.ddl import parse_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,7 +116,9 @@ class AnswerRows(Stateless):
         arguments = [f"{text} AS {_ARGUMENT}{number}" for number, text in enumerate(call.arguments)]
         answers = frame.selectExpr(f"CAST(NULL AS {function.returns}) AS {quoted(name)}").schema.fields
         pump = Pump(
-            AsyncCall(function.name, function.function, arrow_type(function.returns), function.calls), name, len(arguments)
+            AsyncCall(function.name, function.function, arrow_type(parse_type(function.returns)), function.calls),
+            name,
+            len(arguments),
         )
         shipped = EngineFunction(function.name, function.returns, pump, function.function.__module__).shipped()
         return frame.selectExpr("*", *arguments).mapInArrow(shipped, StructType([*frame.schema.fields, *answers]))

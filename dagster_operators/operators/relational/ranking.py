@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import parse_alias, tokens_of
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
-from dagster_operators.operators.physical import quoted
+from dagster_operators.operators.physical import quoted, schema_of
+from dagster_operators.types.data_type import DataType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,7 +25,6 @@ NUMBER = "__number"
 """The column with a row's place in its group, from 1."""
 
 _DIRECTION = re.compile(r"(?is)^(?P<what>.*?)(?:\s+(?P<way>ASC|DESC))?(?:\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*$")
-_UNORDERED = ("map", "variant")
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ def first_rows(
     Returns:
         These rows with the column :data:`NUMBER`.
     """
-    kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    kinds = schema_of(frame).types
     rest = sorted(kinds, key=lambda name: name != event_time)  # the event time first, the others as they are
     items = [*map(str, order), *(() if ties else (_comparable(name, kinds[name]) for name in rest))]
-    types = {quoted(name): kind for name, kind in kinds.items()}
+    types = {quoted(name): str(kind) for name, kind in kinds.items()}
     same = [one_zero_one_nan(group, types.get(group)) for group in groups]
     partition = f"PARTITION BY {', '.join(same)} " if groups else ""
     place = "rank" if ties else "row_number"
@@ -110,8 +110,6 @@ def first_rows(
     return ranked.filter(f"{NUMBER} <= {n}")
 
 
-def _comparable(column: str, kind: str) -> str:
+def _comparable(column: str, kind: DataType) -> str:
     """A column as something that has an order; maps have none but as text."""
-    if any(word in kind for word in _UNORDERED):
-        return f"to_json(named_struct('value', {quoted(column)}))"
-    return quoted(column)
+    return quoted(column) if kind.has_order else f"to_json(named_struct('value', {quoted(column)}))"

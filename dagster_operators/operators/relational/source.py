@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.expressions import parse_ddl
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,7 +81,7 @@ class Source(ConnectorOperator):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         declared = self.connector.declared_schema
-        columns = None if declared is None else tuple(field.name for field in parse_ddl(declared))
+        columns = None if declared is None else Schema.from_ddl(declared).names
         stream = StreamType(columns)
         time = self.event_time
         if time is not None:
@@ -92,10 +92,10 @@ class Source(ConnectorOperator):
         return StreamType(columns, time)
 
     def _check_time(self, declared: str) -> None:
-        kind = next(field.type for field in parse_ddl(declared) if field.name.lower() == (self.event_time or "").lower())
-        if not kind.lower().startswith("timestamp"):
+        found = Schema.from_ddl(declared).find(self.event_time or "")
+        if found is not None and not found.type.is_timestamp:
             raise SchemaError(
-                f"the event time {self.event_time!r} is a {kind}, not a timestamp", operator=self.name, source=self.name,
+                f"the event time {self.event_time!r} is a {found.type}, not a timestamp", operator=self.name, source=self.name,
                 column=self.event_time, remedy="declare it as timestamp in the schema, or leave event_time out",
             )  # fmt: skip
 

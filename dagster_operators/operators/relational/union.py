@@ -13,7 +13,7 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
-from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, quoted, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -83,12 +83,12 @@ class UnionByName(RelationalOperator[tuple[str, ...]]):
         return Analysis(_union(inputs, columns), facts=columns)
 
     def _check_types(self, first: DataFrame, other: DataFrame) -> None:
-        kinds = {field.name.lower(): field.dataType.simpleString() for field in other.schema.fields}
-        for field in first.schema.fields:
-            left, right = field.dataType.simpleString(), kinds[field.name.lower()]
-            if left != right:
+        others = schema_of(other)
+        for field in schema_of(first):
+            found = others.find(field.name)
+            if found is not None and str(found.type) != str(field.type):
                 raise SchemaError(
-                    f"column {field.name!r} is {left} in one stream of the union and {right} in another",
+                    f"column {field.name!r} is {field.type} in one stream of the union and {found.type} in another",
                     column=field.name,
                     remedy="cast it on one side, before the union",
                 )

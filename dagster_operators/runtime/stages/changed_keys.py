@@ -16,9 +16,10 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.runtime.stages.staged_rows import arrow_schema, is_flat, read_batches
+from dagster_operators.runtime.stages.staged_rows import arrow_schema, read_batches
 from dagster_operators.storage.parquet_stats import bounds
-from dagster_operators.transactions.tables import WHOLE_NUMBERS
+from dagster_operators.types.data_type import DataType
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +68,7 @@ class ChangedKeys:
         self._dataset = dataset
         self._entries = entries
         self.names = tuple(keys)
-        fields = {field["name"]: field for field in json.loads(schema_json)["fields"]}
+        fields = {field.name: field for field in Schema.from_json(schema_json)}
         self._fields = [fields[key] for key in self.names]
 
     @property
@@ -76,9 +77,9 @@ class ChangedKeys:
         return sum(entry.rows for entry in self._entries)
 
     @property
-    def kinds(self) -> Mapping[str, Any]:
-        """The types of the key columns, as in a ``StructType`` in JSON."""
-        return {field["name"]: field["type"] for field in self._fields}
+    def kinds(self) -> Mapping[str, DataType]:
+        """The types of the key columns."""
+        return {field.name: field.type for field in self._fields}
 
     def held_by(self, dataset: str, files: Sequence[FileEntry]) -> dict[str, Held]:
         """What each file of a dataset, by its path, holds of these keys."""
@@ -114,8 +115,8 @@ class ChangedKeys:
         stats = [json.loads(entry.stats or "{}") for entry in self._entries]
         found = {}
         for field in self._fields:
-            name = field["name"]
-            if field["type"] not in WHOLE_NUMBERS or any(one.get("nullCount", {}).get(name) != 0 for one in stats):
+            name = field.name
+            if not field.type.is_whole_number or any(one.get("nullCount", {}).get(name) != 0 for one in stats):
                 continue
             ends = [(one.get("minValues", {}).get(name), one.get("maxValues", {}).get(name)) for one in stats]
             if ends and all(low is not None and high is not None for low, high in ends):
@@ -125,10 +126,10 @@ class ChangedKeys:
     @cached_property
     def _schema(self) -> pa.Schema | None:
         """The key columns; None if a key cannot be hashed here as the engine compares it."""
-        collated = any(_COLLATION in (field.get("metadata") or {}) for field in self._fields)
-        if collated or any("." in key for key in self.names) or not is_flat(self._fields):
+        collated = any(_COLLATION in field.metadata for field in self._fields)
+        if collated or any("." in key for key in self.names) or not all(field.type.is_simple for field in self._fields):
             return None
-        return arrow_schema(json.dumps({"type": "struct", "fields": self._fields}))
+        return arrow_schema(Schema(tuple(self._fields)).to_json())
 
     @cached_property
     def _sorted(self) -> _Sorted | None:

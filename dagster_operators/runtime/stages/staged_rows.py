@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from dagster_operators.storage.parquet_writer import ParquetWriter
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -14,11 +15,6 @@ if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
 
 _GROUP_BYTES = 16 * 1024 * 1024
-
-_PLAIN = frozenset({
-    "string", "binary", "boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz",
-})  # fmt: skip
-_MAY_BE_NULL = frozenset({"nullable", "containsNull", "valueContainsNull"})
 
 
 def arrow_schema(schema_json: str) -> pa.Schema:
@@ -29,19 +25,8 @@ def arrow_schema(schema_json: str) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    def nullable(part: dict[str, Any]) -> dict[str, Any]:
-        return {name: True if name in _MAY_BE_NULL else value for name, value in part.items()}
-
-    return to_arrow_schema(StructType.fromJson(json.loads(schema_json, object_hook=nullable)), timezone="UTC")
-
-
-def is_flat(fields: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether all columns, as in a ``StructType`` in JSON, are of plain types, which are stored alike whoever writes them.
-
-    >>> is_flat([{"name": "k", "type": "decimal(10,2)"}]), is_flat([{"name": "k", "type": {"type": "array"}}])
-    (True, False)
-    """
-    return all(isinstance(kind := field["type"], str) and (kind in _PLAIN or kind.startswith("decimal(")) for field in fields)
+    loose = Schema.from_json(schema_json).with_nulls().to_json()
+    return to_arrow_schema(StructType.fromJson(json.loads(loose)), timezone="UTC")
 
 
 def read_batches(root: Root, dataset: str, paths: Sequence[str], schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:

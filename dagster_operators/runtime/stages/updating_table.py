@@ -7,7 +7,6 @@ tier of them that has grown long is joined for its own sake, as the state's runs
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import cache, cached_property, partial
@@ -20,9 +19,10 @@ from dagster_operators.runtime.stages.changed_keys import AT_ONCE, ChangedKeys, 
 from dagster_operators.runtime.stages.runs import runs_of
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
-from dagster_operators.runtime.stages.staged_rows import arrow_schema, is_flat, read_batches
+from dagster_operators.runtime.stages.staged_rows import arrow_schema, read_batches
 from dagster_operators.state.compaction import choose_fold
 from dagster_operators.transactions.manifest import KEPT_FOLDER, FileEntry
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,7 +112,8 @@ class UpdatingTable:
 
     def _is_plain(self, group: _Group) -> bool:
         """Whether this process writes them as any engine does."""
-        return all(file.is_ours for file in group) and is_flat(json.loads(self._schema)["fields"])
+        simple = all(field.type.is_simple for field in Schema.from_json(self._schema))
+        return simple and all(file.is_ours for file in group)
 
     def _folder(self, number: int) -> str:
         return f"{self._directory}/{KEPT_FOLDER}/{number}"
@@ -143,7 +144,7 @@ def with_keys(old: DataFrame, new: DataFrame, keys: ChangedKeys, how: Literal["l
     wanted = new.selectExpr(*map(quoted, keys.names))
     if keys.are_known and keys.rows <= _BROADCAST:  # else they may be long: the engine knows best
         wanted = F.broadcast(wanted)
-    return join_by_keys(old, wanted, keys.names, how, value=lambda column, key: one_zero_one_nan(column, keys.kinds[key]))
+    return join_by_keys(old, wanted, keys.names, how, value=lambda column, key: one_zero_one_nan(column, str(keys.kinds[key])))
 
 
 def _grouped(files: Iterable[FileEntry]) -> Iterator[_Group]:

@@ -26,6 +26,7 @@ from dagster_operators.runtime.workers.task import REPORT_SCHEMA, Entry, GraphTa
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.transactions.codec import decode
 from dagster_operators.transactions.manifest import FileEntry
+from dagster_operators.types.data_type import DataType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,7 +117,7 @@ class _Programs:
         name, index = target
         return self._ports[name].inputs[index]
 
-    def _kinds(self, first: EntryRows) -> list[str]:
+    def _kinds(self, first: EntryRows) -> list[DataType]:
         """What keys are hashed as, the same for all: what a state table says, otherwise the type in the first stream."""
         found = key_types(first.keys, first.schema, {})
         for name, node in reversed(self._nodes.items()):

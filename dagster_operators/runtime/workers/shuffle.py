@@ -11,6 +11,7 @@ from dagster_operators.graph.key_group import KEY_GROUPS, key_group
 from dagster_operators.operators.physical import Rows, quoted
 from dagster_operators.runtime.workers.task import MARKER, PORT, SUBTASK
 from dagster_operators.types.arrow_schema import spark_type
+from dagster_operators.types.data_type import DataType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +43,7 @@ class Shuffle:
         parallelism: How many subtasks there are.
     """
 
-    def __init__(self, session: SparkSession, entries: Sequence[EntryRows], kinds: Sequence[str], parallelism: int) -> None:
+    def __init__(self, session: SparkSession, entries: Sequence[EntryRows], kinds: Sequence[DataType], parallelism: int) -> None:
         self._session = session
         self._entries = entries
         self._kinds = kinds
@@ -86,7 +87,7 @@ class Shuffle:
 
     def _columns(self) -> list[tuple[str, str]]:
         if self._alone:
-            return [(field.name, spark_type(field.type)) for field in self._entries[0].schema]
+            return [(field.name, str(spark_type(field.type))) for field in self._entries[0].schema]
         return [(f"_{number}", _struct(entry.schema)) for number, entry in enumerate(self._entries)]
 
     def _tagged(self) -> Iterator[DataFrame]:

@@ -38,8 +38,7 @@ from dagster_operators.operators.physical import (
     quoted,
 )
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
-from dagster_operators.operators.windows.window_aggregate import PANE
-from dagster_operators.operators.windows.window_rows import InputWindow, WindowRows, rows_of
+from dagster_operators.operators.windows.window_rows import PANE, InputWindow, WindowRows, rows_of
 from dagster_operators.operators.windows.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 

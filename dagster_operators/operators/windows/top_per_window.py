@@ -21,8 +21,7 @@ from dagster_operators.operators.physical import Analysed, Analysis, PhysicalSta
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows, parse_order
 from dagster_operators.operators.relational.top_per_key import check_rank, check_top, ordered_by
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
-from dagster_operators.operators.windows.window_aggregate import PANE
-from dagster_operators.operators.windows.window_rows import InputWindow, WindowRows, rows_of
+from dagster_operators.operators.windows.window_rows import PANE, InputWindow, WindowRows, rows_of
 from dagster_operators.operators.windows.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 

@@ -16,14 +16,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.graph.values import Fields, check_fields
-from dagster_operators.operators.physical import RunFile, StageContext, StateRuns, quoted
+from dagster_operators.operators.physical import RunFile, StageContext, StateRuns, Varying, constant, quoted
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
-from dagster_operators.operators.windows.window_aggregate import PANE
 from dagster_operators.operators.windows.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+PANE = "__pane"
+"""The column with the start of the pane, microseconds since 1970."""
+
+START = "__window"
+"""The column with the start of the window, microseconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +88,12 @@ class WindowRows(ABC):
 
     def closing(self, state: StateRuns, begin: int, end: int) -> DataFrame | None:
         """The rows of the windows that an epoch closes, one for each of their windows, which it adds; None if there are none."""
-        if end <= begin:
-            return None
-        rows = state.read(lambda file: self.may_close(file, begin, end))
+        rows = self.panes_closing(state, begin, end)
         return None if rows is None else self.windows(rows, begin, end)
+
+    def panes_closing(self, state: StateRuns, begin: int, end: int) -> DataFrame | None:
+        """At least the rows of the windows that an epoch closes, by pane; None if there are none."""
+        return state.read(lambda file: self.may_close(file, begin, end)) if end > begin else None
 
     def tidy(self, state: StateRuns, end: int, merge: Callable[[DataFrame], DataFrame] = lambda rows: rows) -> None:
         """Let go of rows that no open window needs; ``merge`` says which of the others are needed where runs are folded."""
@@ -122,9 +129,11 @@ class PlacedRows(WindowRows):
 
     Attributes:
         window: The windows.
+        number: How a number that differs from epoch to epoch is written.
     """
 
     window: Window
+    number: Varying = constant
 
     @override
     def panes(self, frame: DataFrame) -> DataFrame:
@@ -141,7 +150,7 @@ class PlacedRows(WindowRows):
 
     @override
     def still_open(self, watermark: int) -> str:
-        return f"{self._last_start} > {watermark - self.window.size}L"
+        return f"{self._last_start} > {self.number(watermark - self.window.size, PANE)}"
 
     @override
     def is_over(self, pane: int, watermark: int) -> bool:
@@ -154,21 +163,27 @@ class PlacedRows(WindowRows):
 
     @override
     def windows(self, panes: DataFrame, begin: int, end: int) -> DataFrame:
+        return self.starts(panes, begin, end).selectExpr("*", *self.bounds).drop(START)
+
+    def starts(self, panes: DataFrame, begin: int, end: int) -> DataFrame:
+        """The rows with :data:`START` in place of the pane, one for each of their windows that closes."""
         window, last, slide = self.window, self._last_start, f"{self.window.slide}L"
         if window.slide == window.size:
-            placed = panes.withColumnRenamed(PANE, "__window")
+            placed = panes.withColumnRenamed(PANE, START)
         else:
             first = f"{last} - ({last} + {window.size - window.pane}L - {PANE}) div {slide} * {slide}"
-            placed = panes.selectExpr("*", f"explode(sequence({first}, {last}, {slide})) AS __window").drop(PANE)
+            placed = panes.selectExpr("*", f"explode(sequence({first}, {last}, {slide})) AS {START}").drop(PANE)
         if begin != MIN_WATERMARK:
-            placed = placed.filter(f"__window > {begin - window.size}L")
+            placed = placed.filter(f"{START} > {self.number(begin - window.size, START)}")
         if end != MAX_WATERMARK:
-            placed = placed.filter(f"__window <= {end - window.size}L" if end != MIN_WATERMARK else "false")
-        bounds = [
-            f"timestamp_micros(__window) AS {WINDOW_START}",
-            f"timestamp_micros(__window + {window.size}L) AS {WINDOW_END}",
-        ]
-        return placed.selectExpr("*", *bounds).drop("__window")
+            placed = placed.filter(f"{START} <= {self.number(end - window.size, START)}" if end != MIN_WATERMARK else "false")
+        return placed
+
+    @property
+    def bounds(self) -> list[str]:
+        """The columns with the start and the end of a window, to be selected from rows with :data:`START`."""
+        stop = f"{START} + {self.window.size}L"
+        return [f"timestamp_micros({START}) AS {WINDOW_START}", f"timestamp_micros({stop}) AS {WINDOW_END}"]
 
 
 @dataclass(frozen=True)

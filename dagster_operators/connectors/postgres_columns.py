@@ -28,7 +28,7 @@ _NOT_FROM_TEXT: Final = (
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of the table.
 
     Attributes:
@@ -57,14 +57,14 @@ WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 
 
-def columns_of_table(connection: psycopg.Connection, oid: int) -> list[Column]:
+def columns_of_table(connection: psycopg.Connection, oid: int) -> list[TableColumn]:
     """The columns of a table."""
-    return [Column(*row) for row in connection.execute(_COLUMNS, (oid,))]
+    return [TableColumn(*row) for row in connection.execute(_COLUMNS, (oid,))]
 
 
 def match(
-    wanted: Sequence[str] | Mapping[str, str] | None, schema: pa.Schema, table: Sequence[Column], marks: Sequence[str] = ()
-) -> dict[str, Column]:
+    wanted: Sequence[str] | Mapping[str, str] | None, schema: pa.Schema, table: Sequence[TableColumn], marks: Sequence[str] = ()
+) -> dict[str, TableColumn]:
     """The table's column for each of the stream's columns, checked as far as types tell.
 
     Args:
@@ -78,14 +78,14 @@ def match(
 
     >>> import pyarrow as pa
     >>> schema = pa.schema({"Origin": pa.string(), "delay": pa.int32()})
-    >>> table = [Column("origin", "text", "text"), Column("minutes", "bigint", "int8")]
+    >>> table = [TableColumn("origin", "text", "text"), TableColumn("minutes", "bigint", "int8")]
     >>> {name: column.name for name, column in match({"Origin": "origin", "delay": "minutes"}, schema, table).items()}
     {'Origin': 'origin', 'delay': 'minutes'}
     """
     have = [name for name in schema.names if name not in marks]
     names = {name: name for name in have} if wanted is None else wanted
     pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
-    matched: dict[str, Column] = {}
+    matched: dict[str, TableColumn] = {}
     for source, target in pairs.items():
         found = _same(source, have)
         if found is None:
@@ -121,7 +121,7 @@ def _same(name: str, names: Sequence[str]) -> str | None:
     return close[0] if len(close) == 1 else None
 
 
-def _check_type(column: Column, kind: pa.DataType, name: str) -> None:
+def _check_type(column: TableColumn, kind: pa.DataType, name: str) -> None:
     if column.generated:
         raise SchemaError(
             f"the server computes the table's column {column.name!r} itself", column=name, remedy="leave it out with columns="
@@ -134,7 +134,7 @@ def _check_type(column: Column, kind: pa.DataType, name: str) -> None:
         )
 
 
-def _fits(column: Column, kind: pa.DataType) -> bool:  # noqa: PLR0911 - one for each family of types
+def _fits(column: TableColumn, kind: pa.DataType) -> bool:  # noqa: PLR0911 - one for each family of types
     import pyarrow.types as pt
 
     base = column.base
@@ -157,12 +157,12 @@ def _fits(column: Column, kind: pa.DataType) -> bool:  # noqa: PLR0911 - one for
     return base == "bytea" and bool(pt.is_binary(kind))
 
 
-def to_csv(batch: pa.RecordBatch, columns: Mapping[str, Column], marks: Sequence[str] = ()) -> bytes:
+def to_csv(batch: pa.RecordBatch, columns: Mapping[str, TableColumn], marks: Sequence[str] = ()) -> bytes:
     """The rows as CSV without a header: null is nothing at all, everything else is quoted.
 
     >>> import pyarrow as pa
     >>> batch = pa.RecordBatch.from_pydict({"s": ["a,b", "", None], "n": [1, None, 3]})
-    >>> print(to_csv(batch, {"s": Column("s", "text", "text"), "n": Column("n", "bigint", "int8")}).decode(), end="")
+    >>> print(to_csv(batch, {"s": TableColumn("s", "text", "text"), "n": TableColumn("n", "bigint", "int8")}).decode(), end="")
     "a,b","1"
     "",
     ,"3"

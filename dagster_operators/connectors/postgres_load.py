@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dagster_operators.connectors.postgres_columns import Column, columns_of_table, match, to_csv
+from dagster_operators.connectors.postgres_columns import TableColumn, columns_of_table, match, to_csv
 from dagster_operators.connectors.postgres_session import explained
 from dagster_operators.connectors.sink import SinkRows
 from dagster_operators.errors import SinkError
@@ -71,7 +71,7 @@ def load(
     _merge(connection, table, rows, matched=matched, keys=[given[name.lower()] for name in wanted], attempt=attempt)
 
 
-def _copy(connection: psycopg.Connection, table: str, rows: SinkRows, matched: Mapping[str, Column]) -> None:
+def _copy(connection: psycopg.Connection, table: str, rows: SinkRows, matched: Mapping[str, TableColumn]) -> None:
     import psycopg
 
     marks = (rows.deleted,) if rows.deleted else ()
@@ -88,13 +88,13 @@ def _copy(connection: psycopg.Connection, table: str, rows: SinkRows, matched: M
         raise told from error
 
 
-def _row_at(rows: SinkRows, matched: Mapping[str, Column], line: int) -> int:
+def _row_at(rows: SinkRows, matched: Mapping[str, TableColumn], line: int) -> int:
     r"""The number of the row that ends at or after a line of what COPY was given: text may have lines of its own.
 
     >>> import pyarrow as pa
     >>> batch = pa.RecordBatch.from_pydict({"s": ["one", "two\nlines", "three"]})
     >>> rows = SinkRows(batch.schema, lambda: [batch], 3)
-    >>> [_row_at(rows, {"s": Column("s", "text", "text")}, line) for line in (1, 2, 3, 4)]
+    >>> [_row_at(rows, {"s": TableColumn("s", "text", "text")}, line) for line in (1, 2, 3, 4)]
     [1, 2, 2, 3]
     """
     number = end = 0
@@ -112,7 +112,7 @@ def _merge(
     table: TableName,
     rows: SinkRows,
     *,
-    matched: Mapping[str, Column],
+    matched: Mapping[str, TableColumn],
     keys: Sequence[str],
     attempt: str,
 ) -> None:

@@ -24,8 +24,7 @@ class Sized(Protocol):
         """How many rows."""
 
 
-Run = TypeVar("Run", bound=Sized)
-"""Any record of a run."""
+R = TypeVar("R", bound=Sized)
 
 
 def tier(rows: int) -> int:
@@ -41,17 +40,17 @@ def tier(rows: int) -> int:
     return level
 
 
-def choose_fold(runs: Iterable[Run]) -> list[Run]:
+def choose_fold(runs: Iterable[R]) -> list[R]:
     """The runs to fold into one, or none.
 
     Args:
         runs: All runs of the state.
 
-    >>> from types import SimpleNamespace as Run
-    >>> len(choose_fold([Run(rows=10)] * 7)), len(choose_fold([Run(rows=10)] * 8 + [Run(rows=5000)]))
+    >>> from types import SimpleNamespace as run
+    >>> len(choose_fold([run(rows=10)] * 7)), len(choose_fold([run(rows=10)] * 8 + [run(rows=5000)]))
     (0, 8)
     """
-    tiers: dict[int, list[Run]] = defaultdict(list)
+    tiers: dict[int, list[R]] = defaultdict(list)
     for run in runs:
         tiers[max(tier(run.rows), 1)].append(run)
     for level in sorted(tiers):

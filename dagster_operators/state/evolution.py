@@ -9,74 +9,74 @@ import pyarrow as pa
 
 from dagster_operators.errors import ChangedPipelineError
 from dagster_operators.graph.state_tables import DELETED, HASH, ORDINAL
-from dagster_operators.state.place import Place
+from dagster_operators.state.table_part import TablePart
 
 _INTERNAL = (HASH, DELETED, ORDINAL)
 _FUNCTION = "the function that migrates its state"
 _KEEP_KEY = "keep the key; for another key declare a state table of another name"
 
 
-def evolved(stored: Any, place: Place, version: int) -> Any:
+def evolved(stored: Any, part: TablePart, version: int) -> Any:
     """The rows of a file as the declaration has them.
 
     Args:
         stored: A record batch with the columns of the file.
-        place: The table.
+        part: The table.
         version: Of the declaration that the file was written for.
 
     Raises:
         ChangedPipelineError: The rows do not fit and cannot be migrated.
     """
-    declared = place.declaration
+    declared = part.declaration
     wanted = declared.stored_schema
     if version == declared.version:
         if stored.schema.equals(wanted):
             return stored
-        return _with_new_columns(stored, place, wanted)
+        return _with_new_columns(stored, part, wanted)
     if version > declared.version:
         raise _misfit(
-            place, f"its state was stored by version {version} of its declaration, this is version {declared.version}",
+            part, f"its state was stored by version {version} of its declaration, this is version {declared.version}",
             f"run the newer code, or declare version {version + 1} with a function that migrates from {version}",
         )  # fmt: skip
     if declared.migrate is None:
         raise _misfit(
-            place, f"its state was stored by version {version} of its declaration, and version {declared.version} has no migrate",
+            part, f"its state was stored by version {version} of its declaration, and version {declared.version} has no migrate",
             f"declare migrate, a function (table, from_version) -> table that knows version {version}, or reset this operator",
         )  # fmt: skip
-    return _migrated(stored, place, wanted, version)
+    return _migrated(stored, part, wanted, version)
 
 
-def _with_new_columns(stored: Any, place: Place, wanted: pa.Schema) -> Any:
+def _with_new_columns(stored: Any, part: TablePart, wanted: pa.Schema) -> Any:
     columns = []
     names = stored.schema.names
     for position, field in enumerate(wanted):
         if position < len(names) and names[position] == field.name:
             if stored.schema.field(position).type != field.type:
                 before = stored.schema.field(position).type
-                raise _misfit(place, f"its state was stored with column {field.name!r} as {before}, now it is {field.type}")
+                raise _misfit(part, f"its state was stored with column {field.name!r} as {before}, now it is {field.type}")
             columns.append(stored.column(position))
-        elif position >= len(names) and place.declaration.fields[position - len(wanted)].nullable:
+        elif position >= len(names) and part.declaration.fields[position - len(wanted)].nullable:
             columns.append(pa.nulls(stored.num_rows, field.type))
         elif position >= len(names):
-            raise _misfit(place, f"its state was stored without column {field.name!r}, which cannot be null")
+            raise _misfit(part, f"its state was stored without column {field.name!r}, which cannot be null")
         else:
-            raise _misfit(place, f"its state was stored with column {names[position]!r} where {field.name!r} is now")
+            raise _misfit(part, f"its state was stored with column {names[position]!r} where {field.name!r} is now")
     if len(names) > len(wanted):
-        raise _misfit(place, f"its state was stored with column {names[len(wanted)]!r}, which is not declared any more")
+        raise _misfit(part, f"its state was stored with column {names[len(wanted)]!r}, which is not declared any more")
     return pa.record_batch(columns, schema=wanted)
 
 
-def _migrated(stored: Any, place: Place, wanted: pa.Schema, version: int) -> Any:
+def _migrated(stored: Any, part: TablePart, wanted: pa.Schema, version: int) -> Any:
     """The rows as the operator's own function makes them. Rows that say that something is gone only keep their key."""
     live = np.flatnonzero(~stored.column(DELETED).to_numpy(zero_copy_only=False))
     internal = {name: stored.column(name) for name in _INTERNAL if name in stored.schema.names}
     rows = pa.Table.from_batches([stored]).drop_columns(list(internal))
-    result = _call_migrate(rows.take(pa.array(live)), place, version) if len(live) else place.schema.empty_table()
-    columns = dict(zip(place.schema.names, place.columns(result, place.schema.names), strict=True))
-    for name in place.key:
-        before = place.columns(rows, [name])[0]
+    result = _call_migrate(rows.take(pa.array(live)), part, version) if len(live) else part.schema.empty_table()
+    columns = dict(zip(part.schema.names, part.columns(result, part.schema.names), strict=True))
+    for name in part.key:
+        before = part.columns(rows, [name])[0]
         if len(live) and not columns[name].equals(before.take(pa.array(live))):
-            raise _misfit(place, f"{_FUNCTION} changed the key column {name!r}", _KEEP_KEY)
+            raise _misfit(part, f"{_FUNCTION} changed the key column {name!r}", _KEEP_KEY)
         internal[name] = before
     spread = np.full(stored.num_rows, -1)
     spread[live] = np.arange(len(live))
@@ -86,23 +86,23 @@ def _migrated(stored: Any, place: Place, wanted: pa.Schema, version: int) -> Any
     )
 
 
-def _call_migrate(rows: pa.Table, place: Place, version: int) -> pa.Table:
-    migrate = place.declaration.migrate
+def _call_migrate(rows: pa.Table, part: TablePart, version: int) -> pa.Table:
+    migrate = part.declaration.migrate
     result = migrate(rows, version) if migrate else rows
     if not isinstance(result, pa.Table) or result.num_rows != rows.num_rows:
         what = f"{result.num_rows} rows" if isinstance(result, pa.Table) else f"a {type(result).__name__}"
-        raise _misfit(place, f"{_FUNCTION} gave {what} for {rows.num_rows} rows", "let it return a pyarrow.Table, row for row")
-    missing = [name for name in place.key if name not in rows.column_names]
+        raise _misfit(part, f"{_FUNCTION} gave {what} for {rows.num_rows} rows", "let it return a pyarrow.Table, row for row")
+    missing = [name for name in part.key if name not in rows.column_names]
     if missing:
-        raise _misfit(place, f"its state was stored without the key column {missing[0]!r}", _KEEP_KEY)
+        raise _misfit(part, f"its state was stored without the key column {missing[0]!r}", _KEEP_KEY)
     return result
 
 
-def _misfit(place: Place, problem: str, remedy: str = "") -> ChangedPipelineError:
+def _misfit(part: TablePart, problem: str, remedy: str = "") -> ChangedPipelineError:
     return ChangedPipelineError(
         f"the operator's code does not fit its stored state: {problem}",
-        operator=place.owner.operator,
-        table=place.name,
+        operator=part.owner.operator,
+        table=part.name,
         remedy=remedy
         or "raise the declaration's version and give it a migrate function, go back to the code that fits, or reset this "
         "operator; only new nullable columns at the end need nothing",

@@ -29,7 +29,7 @@ class Handle(ABC):
 
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
-        self._place = layers.place
+        self._part = layers.part
 
     @abstractmethod
     def written(self) -> Run:
@@ -72,24 +72,24 @@ class Handle(ABC):
         Raises:
             SchemaError: There is no such column, or the bounds are of another type.
         """
-        return pa.Table.from_batches(list(self.scan_batches(range, column=column)), self._place.schema)
+        return pa.Table.from_batches(list(self.scan_batches(range, column=column)), self._part.schema)
 
     def scan_batches(self, range: tuple[Any, Any] | None = None, *, column: str | None = None) -> Iterator[Any]:  # noqa: A002
         """The rows of ``scan`` in pieces of at most a million rows, so that memory stays bounded."""
-        wanted = Range.of(self._place, range, column)
+        wanted = Range.of(self._part, range, column)
         for run in self.live():
-            yield in_range(declared(run, self._place.schema), wanted)
+            yield in_range(declared(run, self._part.schema), wanted)
 
     def export(self) -> pa.Table:
         """All rows with the stored columns, for :meth:`load` at any parallelism."""
-        schema = self._place.declaration.stored_schema
+        schema = self._part.declaration.stored_schema
         return pa.Table.from_batches([stored_batch(run, schema) for run in self.live()], schema)
 
     def load(self, tables: Sequence[pa.Table]) -> None:
         """Take over this subtask's share of what handles of the same table exported."""
         stored = pa.concat_tables(tables).combine_chunks()
         hashes = stored.column(HASH).to_numpy()
-        mine = np.flatnonzero((hashes >= self._place.low) & (hashes <= self._place.high))
+        mine = np.flatnonzero((hashes >= self._part.low) & (hashes <= self._part.high))
         order = mine[self.load_order(stored.take(pa.array(mine)), hashes[mine])]
         batches = stored.take(pa.array(order)).combine_chunks().to_batches()
         if batches:

@@ -48,7 +48,7 @@ class ListHandle(Handle):
         Raises:
             SchemaError: A column is missing or does not fit.
         """
-        columns = dict(zip(self._place.schema.names, self._place.columns(rows, self._place.schema.names), strict=True))
+        columns = dict(zip(self._part.schema.names, self._part.columns(rows, self._part.schema.names), strict=True))
         self._add(columns, deleted=False)
 
     def delete(self, keys: Any) -> None:
@@ -57,19 +57,19 @@ class ListHandle(Handle):
         Args:
             keys: A record batch or table with the key's columns; others are ignored.
         """
-        given = dict(zip(self._place.key, self._place.columns(keys, self._place.key), strict=True))
+        given = dict(zip(self._part.key, self._part.columns(keys, self._part.key), strict=True))
         count = len(next(iter(given.values())))
-        nothing = {name: pa.nulls(count, self._place.schema.field(name).type) for name in self._place.values}
+        nothing = {name: pa.nulls(count, self._part.schema.field(name).type) for name in self._part.values}
         self._add(given | nothing, deleted=True)
 
     def _add(self, columns: dict[str, Any], *, deleted: bool) -> None:
-        keys = [columns[name] for name in self._place.key]
+        keys = [columns[name] for name in self._part.key]
         count = len(keys[0])
         if not count:
             return
-        ordinals = (self._place.owner.epoch << 32) + np.arange(self._count, self._count + count)
+        ordinals = (self._part.owner.epoch << 32) + np.arange(self._count, self._count + count)
         self._count += count
-        hashes = self._place.hash(keys)
+        hashes = self._part.hash(keys)
         order = np.argsort(hashes, kind="stable")
         everything = {DELETED: pa.repeat(deleted, count), ORDINAL: pa.array(ordinals), **columns}
         self._runs.append(Run(hashes, pa.record_batch(everything), np.ones(count, bool) if deleted else None).take(order))
@@ -87,30 +87,30 @@ class ListHandle(Handle):
         Raises:
             SchemaError: A key column is missing, has another type, or a key belongs to another subtask.
         """
-        wanted = self._keys(self._place.columns(keys, self._place.key))
-        found = [self._part(run, wanted) for run in self._newest_first()]
+        wanted = self._keys(self._part.columns(keys, self._part.key))
+        found = [self._found(run, wanted) for run in self._newest_first()]
         found = [part for part in found if len(part)]
         if not found:
-            return self._place.schema.empty_table()
+            return self._part.schema.empty_table()
         rows = joined(found[::-1])
         rows = rows.take(self._live(rows))
         order = pa.array(np.lexsort((rows.hashes, _ordinals(rows))))
-        return pa.table([column.take(order) for column in rows.columns(self._place.schema.names)], schema=self._place.schema)
+        return pa.table([column.take(order) for column in rows.columns(self._part.schema.names)], schema=self._part.schema)
 
     def _keys(self, columns: list[Any]) -> Run:
         """Keys, each once, sorted by hash."""
-        run = Run(self._place.hash(columns), pa.record_batch(columns, names=list(self._place.key)))
+        run = Run(self._part.hash(columns), pa.record_batch(columns, names=list(self._part.key)))
         run = run.take(np.argsort(run.hashes, kind="stable"))
-        return run.take(first_of_each_key(run, self._place.key))
+        return run.take(first_of_each_key(run, self._part.key))
 
-    def _part(self, run: Run, wanted: Run) -> Run:
-        rows, _ = rows_of_keys(run, wanted, self._place.key)
+    def _found(self, run: Run, wanted: Run) -> Run:
+        rows, _ = rows_of_keys(run, wanted, self._part.key)
         return run.take(rows)
 
     def _live(self, run: Run) -> np.ndarray:
         """The rows of a run that are neither deleted nor expired."""
-        times = times_of(self._place, run.table)
-        live = np.ones(len(run), bool) if times is None else times >= self._place.cutoff
+        times = times_of(self._part, run.table)
+        live = np.ones(len(run), bool) if times is None else times >= self._part.cutoff
         if run.deleted is not None and run.deleted.any():
             live &= ~self._hidden(run)
         return np.flatnonzero(live)
@@ -119,11 +119,11 @@ class ListHandle(Handle):
         """Deletions, and the rows that come before a deletion of their key."""
         deletions = _deletions(run)
         gone = run.take(deletions)
-        keys = gone.take(first_of_each_key(gone, self._place.key))
+        keys = gone.take(first_of_each_key(gone, self._part.key))
         latest = np.full(len(keys), -1, np.int64)
-        _, which = rows_of_keys(gone, keys, self._place.key)
+        _, which = rows_of_keys(gone, keys, self._part.key)
         np.maximum.at(latest, which, _ordinals(gone))
-        rows, which = rows_of_keys(run, keys, self._place.key)
+        rows, which = rows_of_keys(run, keys, self._part.key)
         hidden = np.zeros(len(run), bool)
         hidden[rows] = _ordinals(run)[rows] <= latest[which]
         return hidden
@@ -133,10 +133,10 @@ class ListHandle(Handle):
 
     def written(self) -> Run:
         """What this epoch appended and deleted since the last spill."""
-        own = self._place.owner
+        own = self._part.owner
         if not self._runs:
             columns = {DELETED: pa.array([], pa.bool_()), ORDINAL: pa.array([], pa.int64())}
-            empty = {field.name: pa.array([], field.type) for field in self._place.schema}
+            empty = {field.name: pa.array([], field.type) for field in self._part.schema}
             return Run(np.zeros(0, np.int64), pa.record_batch(columns | empty))
         return joined(self._runs).at((own.epoch, own.epoch), own.subtask)
 
@@ -160,7 +160,7 @@ class ListHandle(Handle):
         deletions = _deletions(run)[::-1]
         backwards = run.take(deletions)
         order = np.argsort(backwards.hashes, kind="stable")
-        last: np.ndarray = deletions[order[first_of_each_key(backwards.take(order), self._place.key)]]
+        last: np.ndarray = deletions[order[first_of_each_key(backwards.take(order), self._part.key)]]
         return last
 
     def load_order(self, stored: pa.Table, hashes: np.ndarray) -> np.ndarray:

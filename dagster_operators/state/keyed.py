@@ -38,7 +38,7 @@ class KeyedHandle(Handle):
 
     def __init__(self, layers: Layers) -> None:
         super().__init__(layers)
-        self._table = KeyTable(self._place.schema, self._place.declaration.key)
+        self._table = KeyTable(self._part.schema, self._part.declaration.key)
         self._sought: _Sought | None = None
 
     def get(self, keys: Any) -> pa.Table:
@@ -50,15 +50,15 @@ class KeyedHandle(Handle):
         Raises:
             SchemaError: A key column is missing, has another type, or a key belongs to another subtask.
         """
-        columns = self._place.columns(keys, self._place.key)
-        found, _ = self._lookup(columns, self._place.values)
-        values = dict(zip(self._place.key, columns, strict=True)) | found
-        names = self._place.schema.names
+        columns = self._part.columns(keys, self._part.key)
+        found, _ = self._lookup(columns, self._part.values)
+        values = dict(zip(self._part.key, columns, strict=True)) | found
+        names = self._part.schema.names
         return pa.table([values[name] for name in names], names=names)
 
     def contains(self, keys: Any) -> np.ndarray:
         """Which of the keys have a row, as a numpy array of booleans."""
-        _, there = self._lookup(self._place.columns(keys, self._place.key), ())
+        _, there = self._lookup(self._part.columns(keys, self._part.key), ())
         return there
 
     def put(self, rows: Any) -> None:
@@ -70,7 +70,7 @@ class KeyedHandle(Handle):
         Raises:
             SchemaError: A column is missing or does not fit.
         """
-        columns = self._place.columns(rows, self._place.schema.names)
+        columns = self._part.columns(rows, self._part.schema.names)
         if len(columns[0]):
             hashes, known = self._hash(self._keys_of(columns))
             self._table.put(hashes, columns, known)
@@ -78,12 +78,12 @@ class KeyedHandle(Handle):
 
     def delete(self, keys: Any) -> None:
         """Remove the rows of keys; those that have none are no matter."""
-        given = dict(zip(self._place.key, self._place.columns(keys, self._place.key), strict=True))
+        given = dict(zip(self._part.key, self._part.columns(keys, self._part.key), strict=True))
         rows = len(next(iter(given.values())))
         if rows:
-            columns = [given.get(field.name) for field in self._place.schema]
-            filled = [pa.nulls(rows, f.type) if c is None else c for f, c in zip(self._place.schema, columns, strict=True)]
-            self._table.delete(self._place.hash(list(given.values())), filled)
+            columns = [given.get(field.name) for field in self._part.schema]
+            filled = [pa.nulls(rows, f.type) if c is None else c for f, c in zip(self._part.schema, columns, strict=True)]
+            self._table.delete(self._part.hash(list(given.values())), filled)
             self.spill_if_large(self._table.nbytes)
 
     def merged(self, runs: Sequence[Run], *, oldest: bool) -> Iterator[Run]:
@@ -92,30 +92,28 @@ class KeyedHandle(Handle):
             parts = [part for run in runs if len(part := run.between(first, last))]
             if parts:
                 together = joined(parts)
-                kept = first_of_each_key(together, self._place.key)
+                kept = first_of_each_key(together, self._part.key)
                 if oldest:
                     kept = kept[self._live(together, kept)]
                 yield together if len(kept) == len(together) else together.take(kept)
 
     def _live(self, run: Run, rows: np.ndarray) -> np.ndarray:
         live = np.ones(len(rows), bool) if run.deleted is None else ~run.deleted[rows]
-        times = times_of(self._place, run.table)
-        return live if times is None else live & (times[rows] >= self._place.cutoff)
+        times = times_of(self._part, run.table)
+        return live if times is None else live & (times[rows] >= self._part.cutoff)
 
     def written(self) -> Run:
         """What this epoch wrote since the last spill, as a run."""
         order = np.argsort(self._table.hashes, kind="stable")
         deleted = self._table.deleted[order]
-        columns = {name: self._table.take(order, name) for name in self._place.schema.names}
+        columns = {name: self._table.take(order, name) for name in self._part.schema.names}
         table = pa.record_batch({DELETED: pa.array(deleted), **columns})
-        epoch = self._place.owner.epoch
-        return Run(
-            self._table.hashes[order], table, deleted if deleted.any() else None, (epoch, epoch), self._place.owner.subtask
-        )
+        epoch = self._part.owner.epoch
+        return Run(self._table.hashes[order], table, deleted if deleted.any() else None, (epoch, epoch), self._part.owner.subtask)
 
     def forget_written(self) -> None:
         """Begin anew, because what was written is stored elsewhere."""
-        self._table = KeyTable(self._place.schema, self._place.declaration.key)
+        self._table = KeyTable(self._part.schema, self._part.declaration.key)
         self._sought = None
 
     def _hash(self, keys: list[Any]) -> tuple[np.ndarray, np.ndarray | None]:
@@ -125,12 +123,12 @@ class KeyedHandle(Handle):
         """
         sought = self._sought
         if sought is None or not sought.is_for(keys):
-            return self._place.hash(keys), None
-        hashes = sought.hashes if sought.is_text else self._place.hash(keys)
+            return self._part.hash(keys), None
+        hashes = sought.hashes if sought.is_text else self._part.hash(keys)
         return hashes, sought.rows if np.array_equal(hashes, sought.hashes) else None
 
     def _keys_of(self, columns: list[Any]) -> list[Any]:
-        return [column for name, column in zip(self._place.schema.names, columns, strict=True) if name in self._place.key]
+        return [column for name, column in zip(self._part.schema.names, columns, strict=True) if name in self._part.key]
 
     def _lookup(self, keys: list[Any], names: Sequence[str]) -> tuple[dict[str, Any], np.ndarray]:
         """The values of keys in some columns, null where there is no row, and which keys have a row."""
@@ -149,18 +147,18 @@ class KeyedHandle(Handle):
         for name in names:
             pieces = [find.column(name) for find in finds]
             if not pieces:
-                values[name] = pa.nulls(len(hashes), self._place.schema.field(name).type)
+                values[name] = pa.nulls(len(hashes), self._part.schema.field(name).type)
             else:
                 together = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
                 values[name] = together if in_order else together.take(indices)
         return values, there
 
     def _drop_expired(self, at: np.ndarray, finds: list[_Find]) -> None:
-        time = self._place.declaration.time
+        time = self._part.declaration.time
         if time is None or not finds:
             return
         column = pa.concat_arrays([find.column(time) for find in finds])
-        expired = (to_numpy(column) < self._place.cutoff) & pc.is_valid(column).to_numpy(zero_copy_only=False)
+        expired = (to_numpy(column) < self._part.cutoff) & pc.is_valid(column).to_numpy(zero_copy_only=False)
         at[(at >= 0) & expired[at]] = -1
 
     def _find(self, hashes: np.ndarray, keys: list[Any]) -> list[_Find]:
@@ -178,7 +176,7 @@ class KeyedHandle(Handle):
             return finds
         left = left[np.argsort(hashes[left])]
         for run in runs:
-            rows = run.find(hashes[left], keys, self._place.key, left)
+            rows = run.find(hashes[left], keys, self._part.key, left)
             here = rows >= 0
             found, rows = left[here], rows[here]
             if run.deleted is not None:

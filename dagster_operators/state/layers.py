@@ -7,10 +7,10 @@ import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dagster_operators.state.place import Place
 from dagster_operators.state.run import Run
 from dagster_operators.state.run_files import RunFiles, stored_batch
 from dagster_operators.state.state_file import StateFile, newest_first
+from dagster_operators.state.table_part import TablePart
 from dagster_operators.storage.cache import make_private
 from dagster_operators.storage.mapped_file import read_mapped, write_mapped
 
@@ -19,7 +19,7 @@ class Layers:
     """The runs of one state table, newest first.
 
     Args:
-        place: Whose table it is.
+        part: Whose table it is.
         files: The table's files as of the previous epoch, in any order.
         run_files: Reads them.
         memory_limit: How many bytes an epoch's writes may take before they are spilled.
@@ -27,9 +27,9 @@ class Layers:
     """
 
     def __init__(
-        self, place: Place, files: Sequence[StateFile], run_files: RunFiles, memory_limit: int, spill_folder: str | None
+        self, part: TablePart, files: Sequence[StateFile], run_files: RunFiles, memory_limit: int, spill_folder: str | None
     ) -> None:
-        self.place = place
+        self.part = part
         self.memory_limit = memory_limit
         self.spilled: list[Run] = []
         self.loaded: list[Run] = []
@@ -40,7 +40,7 @@ class Layers:
 
     def mine(self, files: Iterable[StateFile]) -> list[StateFile]:
         """The files that may hold rows of this subtask, newest first."""
-        return newest_first(file for file in files if file.low_hash <= self.place.high and file.high_hash >= self.place.low)
+        return newest_first(file for file in files if file.low_hash <= self.part.high and file.high_hash >= self.part.low)
 
     def open(self, file: StateFile) -> Run:
         """A file's rows that belong to this subtask."""
@@ -64,7 +64,7 @@ class Layers:
         make_private(Path(folder))
         path = Path(folder) / f"dagster_operators-{uuid.uuid4().hex}.spill"
         try:
-            write_mapped(path, stored_batch(run, self.place.declaration.stored_schema))
+            write_mapped(path, stored_batch(run, self.part.declaration.stored_schema))
             stored = read_mapped(path, check=False)
         finally:
             path.unlink(missing_ok=True)  # the map keeps its content

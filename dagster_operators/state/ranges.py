@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from dagster_operators.state.columns import to_numpy
-from dagster_operators.state.place import Place
+from dagster_operators.state.table_part import TablePart
 from dagster_operators.time.watermark import MAX_WATERMARK, to_micros
 
 
@@ -31,7 +31,7 @@ class Range:
     high: Any
 
     @classmethod
-    def of(cls, place: Place, bounds: tuple[Any, Any] | None, column: str | None) -> Range | None:
+    def of(cls, part: TablePart, bounds: tuple[Any, Any] | None, column: str | None) -> Range | None:
         """The range that an operator asked for; None for all rows.
 
         Raises:
@@ -39,14 +39,14 @@ class Range:
         """
         if bounds is None:
             return None
-        name = column or place.declaration.time or place.declaration.key[0]
-        if name not in place.schema.names:
-            raise place.error(f"the state has no column {name!r}", name, f"use one of: {', '.join(place.schema.names)}")
-        kind = place.schema.field(name).type
+        name = column or part.declaration.time or part.declaration.key[0]
+        if name not in part.schema.names:
+            raise part.error(f"the state has no column {name!r}", name, f"use one of: {', '.join(part.schema.names)}")
+        kind = part.schema.field(name).type
         try:
             low, high = (None if bound is None else _scalar(bound, kind) for bound in bounds)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            raise place.error(
+            raise part.error(
                 f"a bound of the range does not fit {kind}: {error}", name, "give bounds of the column's type"
             ) from error
         return cls(name, low, high)
@@ -78,11 +78,11 @@ def in_range(table: Any, wanted: Range | None) -> Any:
     return table.filter(rows)
 
 
-def times_of(place: Place, table: Any) -> np.ndarray | None:
+def times_of(part: TablePart, table: Any) -> np.ndarray | None:
     """The time of each row in microseconds, the latest time for rows without one; None when the state has no time."""
-    if place.declaration.time is None:
+    if part.declaration.time is None:
         return None
-    return column_times(table.column(place.declaration.time))
+    return column_times(table.column(part.declaration.time))
 
 
 def column_times(column: Any) -> np.ndarray:

@@ -13,10 +13,10 @@ from dagster_operators.errors import StorageError
 from dagster_operators.graph.state_tables import HASH
 from dagster_operators.state.evolution import evolved
 from dagster_operators.state.local_copies import LocalCopies
-from dagster_operators.state.place import Place
 from dagster_operators.state.ranges import column_times
 from dagster_operators.state.run import Run
 from dagster_operators.state.state_file import StateFile, new_file
+from dagster_operators.state.table_part import TablePart
 from dagster_operators.storage.parquet_writer import ROW_GROUP, write_table
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
@@ -25,15 +25,15 @@ class RunFiles:
     """Reads and writes the files of one table.
 
     Args:
-        place: Whose table it is.
+        part: Whose table it is.
         folder: The table's folder, as the file system takes it; None when there is none to write to.
         filesystem: A pyarrow file system.
         directory: The folder of this attempt, relative to the table's.
         copies: The local copies, if there are any.
     """
 
-    def __init__(self, place: Place, folder: str | None, filesystem: Any, directory: str, copies: LocalCopies | None) -> None:
-        self._place = place
+    def __init__(self, part: TablePart, folder: str | None, filesystem: Any, directory: str, copies: LocalCopies | None) -> None:
+        self._part = part
         self._folder = folder
         self._filesystem = filesystem
         self._directory = directory
@@ -52,8 +52,8 @@ class RunFiles:
             if self._copies:
                 self._copies.write(file.name, stored)
                 stored = self._copies.read(file.name) or stored
-        run = Run.of(evolved(stored, self._place, file.version), file.epochs, file.subtask)
-        return run.between(self._place.low, self._place.high)
+        run = Run.of(evolved(stored, self._part, file.version), file.epochs, file.subtask)
+        return run.between(self._part.low, self._part.high)
 
     def _decode(self, file: StateFile) -> Any:
         path = f"{self._folder}/{file.path}"
@@ -61,7 +61,7 @@ class RunFiles:
             with self._filesystem.open_input_file(path) as source:
                 table = pq.ParquetFile(source, pre_buffer=True).read(use_threads=False)
         except (OSError, pa.ArrowInvalid) as error:
-            where = {"operator": self._place.owner.operator, "table": self._place.name, "file": path}
+            where = {"operator": self._part.owner.operator, "table": self._part.name, "file": path}
             raise StorageError(f"a file of the operator's state cannot be read: {error}", **where) from error
         batches = table.combine_chunks().to_batches()
         return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
@@ -75,17 +75,17 @@ class RunFiles:
         return [self._write(run, epochs, level) for run in runs if len(run)]
 
     def _write(self, run: Run, epochs: tuple[int, int], level: int) -> StateFile:
-        batch = stored_batch(run, self._place.declaration.stored_schema)
+        batch = stored_batch(run, self._part.declaration.stored_schema)
         file = new_file(
-            self._directory, len(run), epochs=epochs, level=level, subtask=self._place.owner.subtask,
-            version=self._place.declaration.version, deletes=run.deleted is not None and bool(run.deleted.any()),
+            self._directory, len(run), epochs=epochs, level=level, subtask=self._part.owner.subtask,
+            version=self._part.declaration.version, deletes=run.deleted is not None and bool(run.deleted.any()),
             hashes=(int(run.hashes[0]), int(run.hashes[-1])), times=self._times(run),
         )  # fmt: skip
         path = f"{self._folder}/{file.path}"
         try:
             size = write_table(self._filesystem, path, pa.Table.from_batches([batch]), row_group_size=ROW_GROUP)
         except OSError as error:
-            where = {"operator": self._place.owner.operator, "table": self._place.name, "file": path}
+            where = {"operator": self._part.owner.operator, "table": self._part.name, "file": path}
             raise StorageError(f"a file of the operator's state cannot be written: {error}", **where) from error
         if self._copies:
             self._copies.write(file.name, batch)
@@ -93,7 +93,7 @@ class RunFiles:
 
     def _times(self, run: Run) -> tuple[int, int] | None:
         """The bounds of the rows' times; those that say that something is gone count in a TimeState only, where they have one."""
-        declaration = self._place.declaration
+        declaration = self._part.declaration
         if declaration.time is None:
             return None
         times = column_times(run.table.column(declaration.time))

@@ -32,8 +32,8 @@ class GlobalHandle(KeyedHandle):
 
     def export(self) -> pa.Table:
         """What there was before this epoch, from the first subtask, and this one's own writes, marked as such."""
-        schema = self._place.declaration.stored_schema
-        own = self._place.owner.subtask
+        schema = self._part.declaration.stored_schema
+        own = self._part.owner.subtask
         settled: Iterator[Run] = self.merged([*self._layers.loaded, *self._layers.stored], oldest=True) if own == 0 else iter(())
         tables = [(_ALL, stored_batch(run, schema)) for run in settled]
         tables += [(own, stored_batch(run, schema)) for run in self.changes()]

@@ -17,10 +17,10 @@ from dagster_operators.state.keyed import KeyedHandle
 from dagster_operators.state.layers import Layers
 from dagster_operators.state.local_copies import LocalCopies, boot_id, forget_unused
 from dagster_operators.state.merge_plan import Merge
-from dagster_operators.state.place import Hasher, Place, Subtask
 from dagster_operators.state.run_files import RunFiles
 from dagster_operators.state.shared import GlobalHandle
 from dagster_operators.state.state_file import StateFile
+from dagster_operators.state.table_part import Hasher, StateOwner, TablePart
 from dagster_operators.state.timed import TimeHandle
 from dagster_operators.time.watermark import MIN_WATERMARK
 
@@ -92,7 +92,7 @@ class StateStore(Mapping[str, Any]):
             )  # fmt: skip
         self._tables = dict(tables)
         self._files = {name: list((files or {}).get(name, ())) for name in tables}
-        self._owner = Subtask(operator, epoch, subtask, parallelism, watermark, tuple(stream_key), hasher)
+        self._owner = StateOwner(operator, epoch, subtask, parallelism, watermark, tuple(stream_key), hasher)
         self._root = root
         self._filesystem = filesystem or fs.LocalFileSystem()
         self._directory = directory or {}
@@ -128,12 +128,12 @@ class StateStore(Mapping[str, Any]):
 
     def _open(self, name: str) -> Handle:
         declaration = self._tables[name]
-        place = Place(name, declaration, self._owner)
+        part = TablePart(name, declaration, self._owner)
         copies = self._copies(name)
         folder = None if self._root is None else f"{self._root}/{self._owner.operator}.{name}"
-        run_files = RunFiles(place, folder, self._filesystem, self._directory.get(name, ""), copies)
+        run_files = RunFiles(part, folder, self._filesystem, self._directory.get(name, ""), copies)
         self._run_files[name] = run_files
-        return _HANDLES[declaration.kind](Layers(place, self._files[name], run_files, self._memory_limit, self._cache))
+        return _HANDLES[declaration.kind](Layers(part, self._files[name], run_files, self._memory_limit, self._cache))
 
     def _copies(self, name: str) -> LocalCopies | None:
         if self._cache is None:

@@ -43,13 +43,13 @@ class TimeHandle(Handle):
 
     def __init__(self, layers: Layers) -> None:
         super().__init__(layers)
-        self._time = str(self._place.declaration.time)
+        self._time = str(self._part.declaration.time)
         self._appended: list[Run] = []  # not sorted, in the order of appending
         self._count = 0
         self._floor = MIN_WATERMARK
         self._spill_floors: list[int] = []
-        by = self._place.owner.stream_key
-        self._by = self._place.key or (by if by and set(by) <= set(self._place.schema.names) else ())
+        by = self._part.owner.stream_key
+        self._by = self._part.key or (by if by and set(by) <= set(self._part.schema.names) else ())
 
     def append(self, rows: Any) -> None:
         """Add rows.
@@ -60,10 +60,10 @@ class TimeHandle(Handle):
         Raises:
             SchemaError: A column is missing or does not fit, or a row has no time.
         """
-        columns = dict(zip(self._place.schema.names, self._place.columns(rows, self._place.schema.names), strict=True))
+        columns = dict(zip(self._part.schema.names, self._part.columns(rows, self._part.schema.names), strict=True))
         time = columns[self._time]
         if time.null_count:
-            raise self._place.error("a row without a time cannot be added", self._time, "give it one, or leave the row out")
+            raise self._part.error("a row without a time cannot be added", self._time, "give it one, or leave the row out")
         if not len(time):
             return
         hashes = self._hash(columns, len(time))
@@ -77,12 +77,12 @@ class TimeHandle(Handle):
     def _hash(self, columns: dict[str, Any], count: int) -> np.ndarray:
         """By the key, or by what the stream is distributed by; rows without either stay with the subtask, in their order."""
         if self._by:
-            return self._place.hash([columns[name] for name in self._by], self._by)
+            return self._part.hash([columns[name] for name in self._by], self._by)
         numbers = np.arange(self._count, self._count + count)
         self._count += count
-        low, high = group_bounds(self._place.owner.subtask, self._place.owner.parallelism)
+        low, high = group_bounds(self._part.owner.subtask, self._part.owner.parallelism)
         groups = low + (numbers // _BLOCK) % (high - low)
-        return ((groups - KEY_GROUPS // 2) << 57) + ((self._place.owner.epoch & 0xFFFFFF) << 32) + numbers
+        return ((groups - KEY_GROUPS // 2) << 57) + ((self._part.owner.epoch & 0xFFFFFF) << 32) + numbers
 
     def range(self, start: int | datetime | None, end: int | datetime | None, keys: Any = None) -> pa.Table:
         """The rows with a time from ``start`` up to but not including ``end``, by time, of one time by hash, then as appended.
@@ -97,13 +97,13 @@ class TimeHandle(Handle):
         wanted = self._wanted(keys)
         found = [part for run, floors in self._relevant(low, high) if len(part := self._selected(run, floors, low, high, wanted))]
         if not found:
-            return self._place.schema.empty_table()
+            return self._part.schema.empty_table()
         rows = found[0]
         for run in found[1:]:
             rows = _after(rows, run)
         order = np.lexsort((rows.hashes, column_times(rows.table.column(self._time))))
-        columns = [column.take(pa.array(order)) for column in rows.columns(self._place.schema.names)]
-        return pa.table(columns, schema=self._place.schema)
+        columns = [column.take(pa.array(order)) for column in rows.columns(self._part.schema.names)]
+        return pa.table(columns, schema=self._part.schema)
 
     def scan(self, range: tuple[Any, Any] | None = None, *, column: str | None = None) -> pa.Table:  # noqa: A002
         """All rows by time, or those of a range of time (or of the values of another column, then in no order)."""
@@ -125,7 +125,7 @@ class TimeHandle(Handle):
 
     def written(self) -> Run:
         """What this epoch appended and deleted since the last spill."""
-        own = self._place.owner
+        own = self._part.owner
         rows = [_sorted(run) for run in self._appended]
         markers = (
             [self._markers(range(*group_bounds(own.subtask, own.parallelism)), self._floor)]
@@ -145,9 +145,9 @@ class TimeHandle(Handle):
         """Rows that say that what is older and before a time is gone, one for each key group."""
         hashes = np.array([lowest_hash(group) for group in groups], np.int64)
         count = len(hashes)
-        kind = self._place.schema.field(self._time).type
+        kind = self._part.schema.field(self._time).type
         times = pa.array(np.full(count, floors, np.int64)).cast(kind)
-        columns = {field.name: times if field.name == self._time else pa.nulls(count, field.type) for field in self._place.schema}
+        columns = {field.name: times if field.name == self._time else pa.nulls(count, field.type) for field in self._part.schema}
         return Run(hashes, pa.record_batch({DELETED: pa.repeat(True, count), **columns}), np.ones(count, bool))  # noqa: FBT003
 
     def changes(self) -> Iterator[Run]:
@@ -207,7 +207,7 @@ class TimeHandle(Handle):
         """The runs that may hold rows of a range of time, oldest first, with the deletions that apply to them."""
         nothing = np.full(KEY_GROUPS, MIN_WATERMARK)
         own = np.full(KEY_GROUPS, self._floor)
-        cutoff = self._place.cutoff
+        cutoff = self._part.cutoff
         newest = [(run, nothing) for run in reversed(self._appended)]
         newest += [(run, np.full(KEY_GROUPS, floor)) for run, floor in zip(self._layers.spilled, self._spill_floors, strict=True)]
         files = [
@@ -224,7 +224,7 @@ class TimeHandle(Handle):
         if not len(run):
             return run
         times = column_times(run.table.column(self._time))
-        rows = times >= max(low, self._place.cutoff)
+        rows = times >= max(low, self._part.cutoff)
         if (floors > MIN_WATERMARK).any():
             rows &= times >= floors[key_groups(run.hashes)]
         if high is not None:
@@ -235,7 +235,7 @@ class TimeHandle(Handle):
             return run
         kept = np.flatnonzero(rows)
         if wanted is not None:
-            among, _ = rows_of_keys(run, wanted, self._place.key)
+            among, _ = rows_of_keys(run, wanted, self._part.key)
             kept = np.sort(among[rows[among]])
         return replace(run.take(kept), deleted=None)
 
@@ -243,10 +243,10 @@ class TimeHandle(Handle):
         """The keys that a range is narrowed to, sorted by their hash."""
         if keys is None:
             return None
-        if not self._place.key:
-            raise self._place.error("the state has no key to narrow a range to", None, "declare one: TimeState(..., key=...)")
-        columns = self._place.columns(keys, self._place.key)
-        return _sorted(Run(self._place.hash(columns), pa.record_batch(columns, names=list(self._place.key))))
+        if not self._part.key:
+            raise self._part.error("the state has no key to narrow a range to", None, "declare one: TimeState(..., key=...)")
+        columns = self._part.columns(keys, self._part.key)
+        return _sorted(Run(self._part.hash(columns), pa.record_batch(columns, names=list(self._part.key))))
 
 
 def _sorted(run: Run) -> Run:

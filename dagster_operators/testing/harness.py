@@ -25,7 +25,7 @@ from dagster_operators.operators.arrow.arrow_program import ArrowProgram
 from dagster_operators.operators.batch_operator import PortSchemas, key_types
 from dagster_operators.operators.worker_program import Report
 from dagster_operators.runtime.workers.program_graph import ProgramGraph, Target
-from dagster_operators.runtime.workers.subtask import Member, Place, Subtask
+from dagster_operators.runtime.workers.subtask import Member, Subtask, SubtaskId
 from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.store import StateStore, next_epoch
 from dagster_operators.time.frontier import Frontier
@@ -235,7 +235,7 @@ class OperatorHarness:
         self._subtasks = []
         self._stores = next_epoch(self._stores, epoch=epoch, watermark=self.watermark)
         for number, store in enumerate(self._stores):
-            subtask = Subtask(Place(epoch, number, self.parallelism), self._graph(), [self._member(store)], self._collect)
+            subtask = Subtask(SubtaskId(epoch, number, self.parallelism), self._graph(), [self._member(store)], self._collect)
             self._subtasks.append(subtask)
             subtask.open()
 

@@ -37,7 +37,7 @@ class _Known:
 
 
 @dataclass(frozen=True)
-class _Snapshot:
+class _Version:
     """A version of a table."""
 
     version: int
@@ -54,7 +54,7 @@ class Tables:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._known: dict[str, _Known] = {}
-        self._snapshots: dict[str, _Snapshot] = {}
+        self._versions: dict[str, _Version] = {}
         self._logs: dict[str, TableLog] = {}
         self._turns: dict[str, threading.RLock] = {}
 
@@ -104,7 +104,7 @@ class Tables:
             return Conflict()
         known, removes = self._known[effect.dataset], effect.change.removes
         if removes and known.files is None:
-            known.files = self._snapshot(effect.dataset, effect.base).files
+            known.files = self._version_at(effect.dataset, effect.base).files
         before = known.files or {}
         entry = LogEntry(
             tuple(LoggedFile(file.path, file.size, _stats(file)) for file in effect.change.adds),
@@ -149,9 +149,9 @@ class Tables:
         with self._turn(dataset):
             known = self._known.get(dataset)
             if known is None or known.status.version != version:
-                return _by_path(self._snapshot(dataset, version).files)
+                return _by_path(self._version_at(dataset, version).files)
             if known.files is None:
-                known.files = self._snapshot(dataset, version).files
+                known.files = self._version_at(dataset, version).files
             return _by_path(known.files)
 
     def schema(self, dataset: str, version: int) -> str:
@@ -159,12 +159,12 @@ class Tables:
         with self._turn(dataset):
             known = self._known.get(dataset)
             return (
-                known.schema_json if known and known.status.version == version else self._snapshot(dataset, version).schema_json
+                known.schema_json if known and known.status.version == version else self._version_at(dataset, version).schema_json
             )
 
-    def _snapshot(self, dataset: str, version: int) -> _Snapshot:
+    def _version_at(self, dataset: str, version: int) -> _Version:
         """A version as it is read from the log; that of each table which was asked for last is kept."""
-        found = self._snapshots.get(dataset)
+        found = self._versions.get(dataset)
         if found is None or found.version != version:
             with self._root.guard(dataset, f"version {version} of a table cannot be read"):
                 table = self._log(dataset).at(version)
@@ -173,7 +173,7 @@ class Tables:
                 row["path"]: FileEntry(row["path"], row["size_bytes"], row["num_records"] or 0, _bounds(row))
                 for row in actions.to_struct_array().to_pylist()
             }
-            found = self._snapshots[dataset] = _Snapshot(version, schema_json, files)
+            found = self._versions[dataset] = _Version(version, schema_json, files)
         return found
 
     def _load(self, dataset: str, pipeline: str) -> _Known:
@@ -188,7 +188,7 @@ class Tables:
                 columns_of(schema_json),
             )
             plain = is_plain(table)
-        self._snapshots.pop(dataset, None)  # it may be another table now
+        self._versions.pop(dataset, None)  # it may be another table now
         known = self._known[dataset] = _Known(status, log.stamp(status.version), schema_json, plain)
         return known
 

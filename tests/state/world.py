@@ -12,9 +12,9 @@ import pyarrow as pa
 from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.merge_plan import expired_files, plan_merges
-from dagster_operators.state.place import Hasher
 from dagster_operators.state.state_file import StateFile
 from dagster_operators.state.store import StateStore
+from dagster_operators.state.table_part import Hasher
 from dagster_operators.time.watermark import MIN_WATERMARK
 
 

@@ -10,7 +10,7 @@ from dagster_operators.transactions.manifest import FileEntry
 
 
 @dataclass(frozen=True)
-class Run:
+class StoredRun:
     """The files of one folder."""
 
     entries: tuple[FileEntry, ...]
@@ -21,7 +21,7 @@ class Run:
         return sum(entry.rows for entry in self.entries)
 
 
-def runs_of(files: Iterable[FileEntry]) -> list[Run]:
+def runs_of(files: Iterable[FileEntry]) -> list[StoredRun]:
     """Files by the write that left them.
 
     >>> [len(run.entries) for run in runs_of([FileEntry("e1/a/1", 9, 1), FileEntry("e1/a/2", 9, 1), FileEntry("e1/b/1", 9, 1)])]
@@ -30,4 +30,4 @@ def runs_of(files: Iterable[FileEntry]) -> list[Run]:
     runs: dict[str, list[FileEntry]] = defaultdict(list)
     for file in files:
         runs[file.path.rpartition("/")[0]].append(file)
-    return [Run(tuple(entries)) for entries in runs.values()]
+    return [StoredRun(tuple(entries)) for entries in runs.values()]

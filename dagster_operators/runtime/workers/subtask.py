@@ -41,8 +41,8 @@ ROUNDS: Final = 10_000
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a subtask stands.
+class SubtaskId:
+    """Which subtask it is, in which epoch.
 
     Attributes:
         epoch: The epoch's number.
@@ -84,7 +84,7 @@ class Subtask:
     """Runs a graph of programs.
 
     Args:
-        place: Where it stands.
+        own: Which subtask it is.
         graph: Who reads whom.
         members: The programs, in the graph's order.
         write: Takes the rows that leave the graph.
@@ -92,13 +92,13 @@ class Subtask:
     """
 
     def __init__(
-        self, place: Place, graph: ProgramGraph, members: Sequence[Member], write: Write, *, rounds: int = ROUNDS
+        self, own: SubtaskId, graph: ProgramGraph, members: Sequence[Member], write: Write, *, rounds: int = ROUNDS
     ) -> None:
         self._graph = graph
         self._rounds = rounds
         self._circling: deque[tuple[Edge, pa.RecordBatch, int]] = deque()
         self._round = 0
-        self._running = {member.name: _Running(place, graph, member, write, self._send) for member in members}
+        self._running = {member.name: _Running(own, graph, member, write, self._send) for member in members}
 
     def open(self) -> None:
         """Open all programs."""
@@ -187,7 +187,7 @@ class _Running:
     """A program at work: the :class:`~dagster_operators.operators.worker_program.ProgramOutput` that it is handed."""
 
     def __init__(
-        self, place: Place, graph: ProgramGraph, member: Member, write: Write, send: Callable[[Edge, pa.RecordBatch], None]
+        self, own: SubtaskId, graph: ProgramGraph, member: Member, write: Write, send: Callable[[Edge, pa.RecordBatch], None]
     ) -> None:
         self.report = Report({port: moved(None, held, member.begin) for port, held in member.held.items()})
         self.has_new_rows = False
@@ -200,9 +200,9 @@ class _Running:
         self._ended = self._closed = False
         self._context = ProgramContext(
             operator=member.name,
-            epoch=place.epoch,
-            subtask=place.subtask,
-            parallelism=place.parallelism,
+            epoch=own.epoch,
+            subtask=own.subtask,
+            parallelism=own.parallelism,
             keys=member.keys,
             ports=member.ports,
             read=member.leaving | graph.ports_read(member.name),

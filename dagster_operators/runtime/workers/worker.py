@@ -15,7 +15,7 @@ import pyarrow as pa
 from dagster_operators.errors import OperatorsError, StorageError
 from dagster_operators.operators.worker_program import WorkerProgram
 from dagster_operators.runtime.workers.port_writer import PortWriter
-from dagster_operators.runtime.workers.subtask import Member, Place, Subtask
+from dagster_operators.runtime.workers.subtask import Member, Subtask, SubtaskId
 from dagster_operators.runtime.workers.task import MARKER, PORT, SUBTASK, GraphTask, ProgramTask
 from dagster_operators.state.store import StateStore
 from dagster_operators.transactions.codec import encode
@@ -96,7 +96,7 @@ class _Worker:
         self._writers: dict[tuple[str, str], PortWriter] = {}
         self._stores = {member.name: self._store(member) for member in task.members}
         members = [self._member(told, program) for told, program in zip(task.members, task.programs(), strict=True)]
-        self._subtask = Subtask(Place(task.epoch, subtask, task.parallelism), task.graph(), members, self._write)
+        self._subtask = Subtask(SubtaskId(task.epoch, subtask, task.parallelism), task.graph(), members, self._write)
 
     def open(self) -> None:
         self._subtask.open()

@@ -7,7 +7,7 @@ from collections import defaultdict
 import pyarrow as pa
 
 from dagster_operators.runtime.workers.program_graph import Edge, ProgramGraph
-from dagster_operators.runtime.workers.subtask import ROUNDS, Member, Place, Subtask
+from dagster_operators.runtime.workers.subtask import ROUNDS, Member, Subtask, SubtaskId
 from dagster_operators.state.store import StateStore
 from dagster_operators.time import Frontier
 
@@ -65,7 +65,7 @@ class Running:
         counts = {name: (inputs or {}).get(name, 1) for name in names}
         self.graph = ProgramGraph(counts, [Edge(*edge) for edge in edges], entries or [(names[0], 0)])
         members = [member(name, programs[name], (ports or {}).get(name), (states or {}).get(name)) for name in names]
-        self.subtask = Subtask(Place(1, 0, 1), self.graph, members, self._write, rounds=rounds)
+        self.subtask = Subtask(SubtaskId(1, 0, 1), self.graph, members, self._write, rounds=rounds)
         self.subtask.open()
 
     def _write(self, name, port, rows):

@@ -19,7 +19,7 @@ Hasher = Callable[[Sequence[Any]], np.ndarray]
 
 
 @dataclass
-class Subtask:
+class StateOwner:
     """Which subtask of which operator this is, and what time it is there.
 
     Attributes:
@@ -41,7 +41,7 @@ class Subtask:
     hasher: Hasher
 
 
-class Place:
+class TablePart:
     """One state table in one subtask: its columns, its hashes, and which rows are expired.
 
     Args:
@@ -50,7 +50,7 @@ class Place:
         owner: The subtask.
     """
 
-    def __init__(self, name: str, declaration: StateTable, owner: Subtask) -> None:
+    def __init__(self, name: str, declaration: StateTable, owner: StateOwner) -> None:
         self.name = name
         self.declaration = declaration
         self.owner = owner

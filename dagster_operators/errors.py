@@ -122,6 +122,12 @@ class StageFailedError(EngineError):
     retryable = True
 
 
+class EndlessLoopError(StageFailedError):
+    """A loop did not come to rest within the rounds that it may take."""
+
+    retryable = False
+
+
 class OperatorFailedError(StageFailedError):
     """An operator of the user's own raised; ``first_rows`` has the first rows of the batch as JSON.
 

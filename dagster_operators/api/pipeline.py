@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dagster_operators.api.history import History
+from dagster_operators.api.loop import Loop
 from dagster_operators.api.snapshot import Snapshot
 from dagster_operators.api.stream import Stream
 from dagster_operators.connectors.connector import Connector
@@ -19,6 +20,7 @@ from dagster_operators.connectors.source_operator import SourceOperator
 from dagster_operators.errors import PipelineError, StorageError
 from dagster_operators.graph.dataflow import Dataflow, Table
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.scope import Scope
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.engine import Engine, default_engine
 from dagster_operators.runtime.epochs import Epochs
@@ -141,6 +143,19 @@ class Pipeline:
             raise PipelineError(f"the lateness: {error}", pipeline=self.name, source=name) from None
         operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
         return Stream(self.dataflow, StreamRef(self.dataflow.add(operator).name))
+
+    def loop(self, name: str, *, limit: int = 1000) -> Loop:
+        """Declare a loop, in which rows go round within an epoch until none is left.
+
+        Args:
+            name: The loop's name.
+            limit: After how many rounds an epoch fails, since the loop seems not to end.
+
+        Raises:
+            PipelineError: The name is taken or not a name.
+        """
+        self.dataflow.add_scope(Scope(name, limit))
+        return Loop(self.dataflow, name)
 
     # --- as data -----------------------------------------------------------------------------------------------------
 

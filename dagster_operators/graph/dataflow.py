@@ -13,6 +13,7 @@ from dagster_operators.graph.alternatives import PREFERRED, CostModel
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.ports import MAIN, StreamRef
 from dagster_operators.graph.row_expressions import columns_of_row
+from dagster_operators.graph.scope import OUTSIDE, Scope
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -69,11 +70,13 @@ class Node:
         operator: The operator.
         inputs: The streams that it reads.
         outputs: The type of the stream at each of its output ports, the main one first.
+        scope: The loop that it is in.
     """
 
     operator: LogicalOperator
     inputs: tuple[StreamRef, ...]
     outputs: Mapping[str, StreamType]
+    scope: str = OUTSIDE
 
     @property
     def name(self) -> str:
@@ -99,6 +102,9 @@ class Dataflow:
         """The streams of ports other than the main one that somebody asked for, with their names."""
         self.cost_model: CostModel = PREFERRED
         """Chooses where an operator can be lowered in several ways."""
+        self.scopes: dict[str, Scope] = {}
+        self.feedback: dict[str, StreamRef] = {}
+        """The streams that go round, by the loop variable that has their rows in the next round."""
         self._named: Counter[str] = Counter()
         self._taken: set[str] = set()
         self._tables_taken: set[str] = set()
@@ -136,6 +142,7 @@ class Dataflow:
             SchemaError: The operator does not fit its inputs.
         """
         self._check_name(operator.name)
+        scope = self._scope(operator, inputs)
         types = [self.type_of(stream) for stream in inputs]
         try:
             for port, stream, kind in zip(operator.inputs(types), inputs, types, strict=True):
@@ -145,10 +152,74 @@ class Dataflow:
             raise error.at(pipeline=self.name, operator=operator.name) from None
         for kind in outputs.values():
             self._check_columns(operator.name, kind)
-        node = Node(operator, tuple(inputs), outputs)
+        node = Node(operator, tuple(inputs), outputs, scope)
         self.nodes[operator.name] = node
         self._taken.add(operator.name)
         return node
+
+    def _scope(self, operator: LogicalOperator, inputs: Sequence[StreamRef]) -> str:
+        """The loop that an operator behind these streams is in."""
+        scopes = {self.nodes[stream.operator].scope for stream in inputs}
+        if operator.leads_to is not None:
+            return operator.leads_to
+        if len(scopes) > 1:
+            names = " and ".join(f"{self.name_of(stream)!r} ({self._place(stream)})" for stream in inputs)
+            raise PipelineError(
+                f"the operator reads streams of different places: {names}", pipeline=self.name, operator=operator.name,
+                remedy="bring all into the loop with loop.enter(stream), or the others out of it with loop.leave(stream)",
+            )  # fmt: skip
+        scope = next(iter(scopes), OUTSIDE)
+        if scope and operator.unfit_for_loops:
+            raise PipelineError(
+                f"the operator cannot be in a loop: {operator.unfit_for_loops}", pipeline=self.name, operator=operator.name,
+                loop=scope, remedy="put it behind loop.leave(...)",
+            )  # fmt: skip
+        return scope
+
+    def _place(self, stream: StreamRef) -> str:
+        scope = self.nodes[stream.operator].scope
+        return f"in the loop {scope}" if scope else "in no loop"
+
+    def add_scope(self, scope: Scope) -> None:
+        """Declare a loop.
+
+        Raises:
+            PipelineError: The name is taken or not a name, or the limit is none.
+        """
+        check_name("loop", scope.name, pipeline=self.name)
+        if scope.name in self.scopes:
+            raise PipelineError(f"there is a loop named {scope.name!r} already", pipeline=self.name, loop=scope.name)
+        if scope.limit < 1:
+            raise PipelineError(
+                f"the limit of a loop is {scope.limit} rounds", pipeline=self.name, loop=scope.name, remedy="allow 1 or more"
+            )
+        self.scopes[scope.name] = scope
+
+    def feed(self, variable: str, stream: StreamRef) -> None:
+        """Let a stream go round: its rows are those of the loop variable in the next round.
+
+        Raises:
+            PipelineError: The variable is fed already, or the stream is not in its loop, or its rows may change.
+        """
+        node, scope = self.nodes[variable], self.nodes[stream.operator].scope
+        where = {"pipeline": self.name, "operator": variable, "loop": node.scope}
+        if variable in self.feedback:
+            raise PipelineError("the loop variable is fed already", **where, remedy="feed it the union of the streams")
+        if scope != node.scope:
+            raise PipelineError(
+                f"{self.name_of(stream)!r} is {self._place(stream)}, so it cannot go round in this one", **where,
+                remedy="feed a stream of the loop",
+            )  # fmt: skip
+        kind, columns = self.type_of(stream), node.type.columns or ()
+        if kind.changes != node.type.changes:
+            raise PipelineError(f"{self.name_of(stream)!r} is {kind.changes}, and only rows that stay can go round", **where)
+        if kind.columns is not None and kind.columns != columns:
+            raise SchemaError(
+                f"{self.name_of(stream)!r} has the columns {', '.join(kind.columns)}, the loop variable {', '.join(columns)}",
+                **where,
+                remedy=f"select({', '.join(map(repr, columns))}) first",
+            )
+        self.feedback[variable] = stream
 
     def ask_for(self, stream: StreamRef, name: str) -> StreamRef:
         """Make the stream of a port other than the main one known by a name; one that was asked for before keeps its name.
@@ -208,6 +279,7 @@ class Dataflow:
                 f"there is a table named {table.name!r} already", pipeline=self.name, table=table.name,
                 remedy=f"give it another name; there are: {', '.join(self.tables)}",
             )  # fmt: skip
+        self._check_outside(table.stream, table=table.name)
         other = self.table_of(table.stream)
         if other is not None:
             source = self.name_of(table.stream)
@@ -232,6 +304,7 @@ class Dataflow:
             PipelineError: There is a sink of that name, or the sink takes another stream already.
         """
         check_name("sink", output.name, pipeline=self.name)
+        self._check_outside(output.stream, sink=output.name)
         for other in self.sinks.values():
             if other.name.lower() == output.name.lower():
                 raise PipelineError(
@@ -245,6 +318,13 @@ class Dataflow:
                 )  # fmt: skip
         self.sinks[output.name] = output
         self._sinks_at[output.stream] = (*self.sinks_of(output.stream), output)
+
+    def _check_outside(self, stream: StreamRef, **where: str) -> None:
+        if self.nodes[stream.operator].scope:
+            raise PipelineError(
+                f"{self.name_of(stream)!r} is {self._place(stream)}, and what goes round is no result yet",
+                pipeline=self.name, operator=stream.operator, **where, remedy="bring it out first: loop.leave(stream)",
+            )  # fmt: skip
 
     def sinks_of(self, stream: StreamRef) -> tuple[SinkOutput, ...]:
         """The sinks that a stream goes to."""

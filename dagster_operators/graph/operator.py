@@ -101,9 +101,19 @@ class LogicalOperator(ABC):
             cls.label = cls.kind
 
     @property
+    def leads_to(self) -> str | None:
+        """The scope that its output is in, for an operator that leads into a loop or out of one; None for others."""
+        return None
+
+    @property
     def holds_time(self) -> bool:
         """Whether it says by itself what its output watermark is at the end of each epoch, instead of :meth:`watermark`."""
         return False
+
+    @property
+    def unfit_for_loops(self) -> str:
+        """Why it cannot work in the rounds of a loop; empty if it can."""
+        return "it holds time back, and time stands still until the loop has come to rest" if self.holds_time else ""
 
     @abstractmethod
     def config(self) -> dict[str, Any]:

@@ -114,6 +114,13 @@ class StageContext(Protocol):
     def source(self, operator: str) -> Rows:
         """The slice of a source that belongs to this epoch."""
 
+    @property
+    def round(self) -> int:
+        """Which round of its loop the stage runs in, from 0; 0 outside of loops."""
+
+    def fed_back(self, operator: str) -> Rows:
+        """The rows of a loop variable: what was fed back to it in the round before."""
+
     def pinned(self, operator: str) -> DataFrame:
         """The static table of a lookup, as of the beginning of the epoch."""
 

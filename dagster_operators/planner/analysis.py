@@ -48,6 +48,23 @@ def analyse(dataflow: Dataflow, node: PhysicalNode, inputs: Sequence[DataFrame])
     return analysis
 
 
+def check_feedback(dataflow: Dataflow, variable: str, declared: DataFrame, rows: DataFrame) -> None:
+    """See that what goes round in a loop has the types that its variable declares.
+
+    Raises:
+        SchemaError: It has others.
+    """
+    wanted, found = _columns(declared), _columns(rows)
+    if wanted != found:
+        raise SchemaError(
+            f"what goes round is {found}, and the loop variable was declared as {wanted}",
+            pipeline=dataflow.name,
+            operator=variable,
+            loop=dataflow.nodes[variable].scope,
+            remedy="cast the columns before they are fed, or declare the variable so",
+        )
+
+
 def analyse_checks(dataflow: Dataflow, table: Table, output: DataFrame) -> None:
     """See that every check of a table is a condition over its columns.
 

@@ -36,6 +36,10 @@ def explain(dataflow: Dataflow) -> str:
 
 def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator[str]:
     yield f"stage {stage.name}" + (f" (reads {', '.join(stage.upstream)})" if stage.upstream else "")
+    if stage.goes_round:
+        yield f"  in the rounds of the loop {stage.loop}, at most {dataflow.scopes[stage.loop].limit}"
+    for variable, (before, stream) in stage.feedback.items():
+        yield f"  {variable} has what {stream} of the stage {before} gave in the round before"
     yield f"  chain: {' -> '.join(stage.nodes)}"
     for name in stage.nodes:
         node = physical.nodes[name]

@@ -11,6 +11,7 @@ from dagster_operators.graph.alternatives import Alternative, Choice, Place, cho
 from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.graph.exchange import FORWARD
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.loops.edges import LoopVariable
 from dagster_operators.operators.physical import HandOn, Part, Parts, PhysicalOperator, TableOperator
 from dagster_operators.planner.physical_plan import Edge, PhysicalNode, PhysicalPlan
 
@@ -26,7 +27,8 @@ def lower(dataflow: Dataflow) -> PhysicalPlan:
     names = {StreamRef(name): name for name in nodes} | dict(dataflow.side_streams)
     tables = {table.stream: table for table in dataflow.tables.values()}
     sinks = {sink.stream: dataflow.sinks_of(sink.stream) for sink in dataflow.sinks.values()}
-    return PhysicalPlan(dataflow.name, nodes, names, tables, sinks)
+    feedback = {variable: stream for variable, stream in dataflow.feedback.items() if variable in needed}
+    return PhysicalPlan(dataflow.name, nodes, names, tables, sinks, feedback)
 
 
 def _needed(dataflow: Dataflow) -> set[str]:
@@ -39,7 +41,20 @@ def _needed(dataflow: Dataflow) -> set[str]:
         if name not in needed:
             needed.add(name)
             waiting.extend(stream.operator for stream in dataflow.nodes[name].inputs)
+            waiting.extend(stream.operator for stream in _fed(dataflow, name))
     return needed
+
+
+def _fed(dataflow: Dataflow, operator: str) -> Sequence[StreamRef]:
+    """What goes round to a loop variable."""
+    if not isinstance(dataflow.nodes[operator].operator, LoopVariable):
+        return ()
+    if operator not in dataflow.feedback:
+        raise PipelineError(
+            "nothing goes round to the loop variable", pipeline=dataflow.name, operator=operator,
+            loop=dataflow.nodes[operator].scope, remedy="give it its rows: loop.feed(variable, rows)",
+        )  # fmt: skip
+    return (dataflow.feedback[operator],)
 
 
 def _lower(dataflow: Dataflow, node: Node) -> Iterator[PhysicalNode]:
@@ -65,8 +80,9 @@ def _lower(dataflow: Dataflow, node: Node) -> Iterator[PhysicalNode]:
         )
         own = fingerprint if part is parts[-1] else f"{fingerprint}/{part.name}"
         yield PhysicalNode(
-            names[part.name], node.name, part.operator, inputs, node.operator.chain, own, choice if part is parts[-1] else None
-        )
+            names[part.name], node.name, part.operator, inputs, node.operator.chain, own,
+            choice if part is parts[-1] else None, node.scope,
+        )  # fmt: skip
 
 
 def _choose(dataflow: Dataflow, node: Node) -> tuple[Alternative, Choice | None]:

@@ -11,6 +11,7 @@ from dagster_operators.graph.alternatives import Choice
 from dagster_operators.graph.dataflow import SinkOutput, Table
 from dagster_operators.graph.exchange import Exchange
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.scope import OUTSIDE
 from dagster_operators.operators.physical import PhysicalOperator, TableOperator
 
 
@@ -39,6 +40,7 @@ class PhysicalNode:
         chain: Whether it may share a stage with the operator before it, as its author said.
         fingerprint: Changes when it would compute something else.
         choice: Which way of doing its work was taken, where the logical operator has several.
+        scope: The loop that it is in.
     """
 
     name: str
@@ -48,6 +50,7 @@ class PhysicalNode:
     chain: bool
     fingerprint: str
     choice: Choice | None = None
+    scope: str = OUTSIDE
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class PhysicalPlan:
         names: What the streams are called that leave a stage or may.
         tables: The tables, by the stream that goes to them.
         sinks: The sinks, by the stream that goes to them.
+        feedback: The streams that go round, by the loop variable that has their rows in the next round.
     """
 
     pipeline: str
@@ -67,6 +71,7 @@ class PhysicalPlan:
     names: Mapping[StreamRef, str]
     tables: Mapping[StreamRef, Table]
     sinks: Mapping[StreamRef, tuple[SinkOutput, ...]] = field(default_factory=dict)
+    feedback: Mapping[str, StreamRef] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[PhysicalNode]:
         return iter(self.nodes.values())
@@ -83,7 +88,7 @@ class PhysicalPlan:
     @cached_property
     def side_streams(self) -> Mapping[str, tuple[StreamRef, ...]]:
         """Of each node the streams of ports other than the main one that somebody reads."""
-        read = {*self.consumers, *self.tables, *self.sinks}
+        read = {*self.consumers, *self.tables, *self.sinks, *self.feedback.values()}
         found: dict[str, tuple[StreamRef, ...]] = {}
         for stream in self.names:
             if not stream.is_main and stream in read:
@@ -97,8 +102,8 @@ class PhysicalPlan:
         return f"tables/{self.tables[StreamRef(node)].name}"
 
     def ends_at(self, stream: StreamRef) -> bool:
-        """Whether a stream goes to a table or a sink."""
-        return stream in self.tables or stream in self.sinks
+        """Whether a stream goes to a table or a sink, or round in a loop."""
+        return stream in self.tables or stream in self.sinks or stream in self.feedback.values()
 
     def name_of(self, stream: StreamRef) -> str:
         """What a stream is called where it leaves its stage: by its table, if it goes to one."""

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.loops.edges import LoopVariable
 from dagster_operators.operators.physical import Analysed, empty
-from dagster_operators.planner.analysis import analyse, analyse_checks
+from dagster_operators.planner.analysis import analyse, analyse_checks, check_feedback
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalPlan
 from dagster_operators.planner.stages import Stage, cut
@@ -78,12 +79,14 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     states: dict[str, str] = {}
     for node in physical:
         before = [frames[edge.stream] for edge in node.inputs]
-        given = [empty(session, inputs[node.name])] if node.name in inputs else []
+        given = [empty(session, inputs[node.name])] if node.name in inputs else _declared(session, dataflow, node.logical)
         analysis = analyse(dataflow, node, [*before, *given])
         found = analysed[node.name] = analysis.as_data()
         frames[StreamRef(node.name)] = empty(session, found.output)
         frames |= {stream: analysis.sides[stream.port] for stream in physical.side_streams.get(node.name, ())}
         states.update({f"{node.name}.{table}": schema for table, schema in found.states.items()})
+    for variable, stream in physical.feedback.items():
+        check_feedback(dataflow, variable, frames[StreamRef(variable)], frames[stream])
     for table in dataflow.tables.values():
         analyse_checks(dataflow, table, frames[table.stream])
     kinds = {
@@ -92,6 +95,13 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     }
     schemas = {stream: frame.schema.json() for stream, frame in frames.items()}
     return Plan(dataflow.name, stages, physical, analysed, schemas, states, kinds["source"], kinds["lookup"])
+
+
+def _declared(session: SparkSession, dataflow: Dataflow, operator: str) -> list[DataFrame]:
+    """The rows of a loop variable, none of them: its columns are declared, since what it reads comes after it."""
+    logical = dataflow.nodes[operator].operator
+    rows: list[tuple[Any, ...]] = []
+    return [session.createDataFrame(rows, logical.schema)] if isinstance(logical, LoopVariable) else []
 
 
 def without_marks(schema_json: str) -> str:

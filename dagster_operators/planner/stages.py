@@ -10,13 +10,14 @@ any form, as long as no rows need to move between them (``planner/batch_groups.p
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Check, Dataflow, Table
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.scope import OUTSIDE
 from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.planner.batch_groups import stays_in_workers
 from dagster_operators.planner.groups import Groups
@@ -58,9 +59,11 @@ class Stage:
         operators: The names of the logical operators that it does the work of, in topological order.
         nodes: The names of its physical operators, in topological order.
         inputs: The streams of other stages that it reads.
-        upstream: The stages of those streams.
+        upstream: The stages of those streams; in a loop also those before the loop, for it begins when all are there.
         outputs: What it writes, the main output of its last operator first.
         fingerprint: Changes when the stage would compute something else.
+        loop: The loop that it is in.
+        feedback: For each loop variable in it the stage whose rows of the round before it has, and the stream.
     """
 
     name: str
@@ -70,6 +73,13 @@ class Stage:
     upstream: tuple[str, ...]
     outputs: tuple[Output, ...]
     fingerprint: str
+    loop: str = OUTSIDE
+    feedback: Mapping[str, tuple[str, StreamRef]] = field(default_factory=dict)
+
+    @property
+    def goes_round(self) -> bool:
+        """Whether it runs in the rounds of a loop."""
+        return self.loop != OUTSIDE
 
     @property
     def main(self) -> Output:
@@ -116,8 +126,7 @@ class _Cut:
     def stages(self) -> Iterator[Stage]:
         for node in self._plan:
             self._join(node)
-        for members in self._groups.members():
-            yield self._stage(members)
+        yield from _loops_together([self._stage(members) for members in self._groups.members()])
 
     def _join(self, node: PhysicalNode) -> None:
         """Put a node into one stage with each node before it that it may share a stage with."""
@@ -130,7 +139,8 @@ class _Cut:
 
     def _chains(self, node: PhysicalNode, stream: StreamRef) -> bool:
         alone = len(self._plan.consumers[stream]) == 1 and stream.is_main and not self._plan.ends_at(stream)
-        fits = node.operator.chains_after(self._plan.nodes[stream.operator].operator)
+        last = self._plan.nodes[stream.operator]
+        fits = node.scope == last.scope and node.operator.chains_after(last.operator)
         own, before = self._groups.of(node.name), self._groups.of(stream.operator)
         if not (node.chain and alone and fits) or (own.exclusive and before.exclusive):
             return False
@@ -142,12 +152,15 @@ class _Cut:
         inputs = [[edge.stream for edge in node.inputs] for node in nodes]
         outside = tuple(dict.fromkeys(stream for streams in inputs for stream in streams if stream.operator not in own))
         upstream = tuple(dict.fromkeys(self._name(stream) for stream in outside))
+        feedback = {name: plan.feedback[name] for name in members if name in plan.feedback}
+        before = {name: (self._name(stream), stream) for name, stream in feedback.items()}
         written = (StreamRef(members[-1]), *(stream for name in members for stream in self._leaving(name, members[-1], own)))
         outputs = tuple(Output(stream, plan.name_of(stream), plan.tables.get(stream)) for stream in written)
         tables = [(output.name, sorted(map(_check, output.table.checks.items()))) for output in outputs if output.table]
         sinks = [(sink.name, str(output.ref), sink.config) for output in outputs for sink in plan.sinks.get(output.ref, ())]
         streams = [(str(output.ref), output.name) for output in outputs]
         text = repr((
+            *((nodes[0].scope, sorted(map(str, feedback.items()))) if nodes[0].scope else ()),
             members, [node.fingerprint for node in nodes], [list(map(str, refs)) for refs in inputs], streams, tables, sinks
         ))  # fmt: skip
         return Stage(
@@ -158,6 +171,8 @@ class _Cut:
             upstream=upstream,
             outputs=outputs,
             fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
+            loop=nodes[0].scope,
+            feedback=before,
         )
 
     def _leaving(self, name: str, last: str, own: AbstractSet[str]) -> Iterator[StreamRef]:
@@ -170,6 +185,33 @@ class _Cut:
     def _name(self, stream: StreamRef) -> str:
         """The name of the stage that a stream comes from."""
         return self._plan.name_of(StreamRef(self._groups.last(stream.operator)))
+
+
+def _loops_together(stages: Sequence[Stage]) -> Sequence[Stage]:
+    """The stages in topological order with those of each loop one after another, behind all that the loop reads.
+
+    Raises:
+        PipelineError: What enters a loop depends on what leaves it.
+    """
+    loops: dict[str, list[Stage]] = {}
+    for stage in stages:
+        if stage.goes_round:
+            loops.setdefault(stage.loop, []).append(stage)
+    own = {loop: {stage.name for stage in members} for loop, members in loops.items()}
+    outside = {
+        loop: tuple(dict.fromkeys(name for stage in members for name in stage.upstream if name not in own[loop]))
+        for loop, members in loops.items()
+    }
+    waiting, done = list(stages) if loops else [], dict[str, Stage]()
+    while waiting:
+        first = next((one for one in waiting if done.keys() >= set(outside.get(one.loop, one.upstream))), None)
+        if first is None:
+            raise PipelineError("what enters a loop depends on what leaves it", loop=waiting[0].loop, operator=waiting[0].name)
+        for one in loops[first.loop] if first.goes_round else [first]:
+            before = dict.fromkeys((*one.upstream, *outside.get(one.loop, ())))
+            done[one.name] = replace(one, upstream=tuple(before))
+        waiting = [stage for stage in waiting if stage.name not in done]
+    return tuple(done.values()) if loops else stages
 
 
 def _check(item: tuple[str, Check]) -> tuple[object, ...]:

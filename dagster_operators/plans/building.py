@@ -12,6 +12,7 @@ from dagster_operators.errors import OperatorsError, PlanError
 from dagster_operators.functions.references import Reference, resolved
 from dagster_operators.graph.dataflow import Dataflow, SinkOutput
 from dagster_operators.graph.operator import LogicalOperator
+from dagster_operators.graph.scope import Scope
 from dagster_operators.graph.user_functions import find
 from dagster_operators.plans.logical_plan import LogicalPlan, PlanSink
 
@@ -82,11 +83,15 @@ def build(plan: LogicalPlan, around: Surroundings) -> Dataflow:
         for name, reference in plan.functions.items():
             _require(name, reference)
         dataflow = Dataflow(plan.pipeline)
+        for loop in plan.loops:
+            dataflow.add_scope(Scope(loop.name, loop.limit))
         for node in plan.nodes:
             dataflow.add(_placed(node.operator, around), node.inputs)
             for stream, name in plan.side_streams:
                 if stream.operator == node.name:
                     dataflow.ask_for(stream, name)
+        for variable, fed in (edge for loop in plan.loops for edge in loop.feedback):
+            dataflow.feed(variable, fed)
         for table in plan.tables:
             dataflow.add_table(table)
         for sink in plan.sinks:

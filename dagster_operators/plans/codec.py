@@ -14,7 +14,7 @@ from dagster_operators.graph.dataflow import Check, Table
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans import plan_pb2, values_pb2
-from dagster_operators.plans.logical_plan import LogicalPlan, PlanNode, PlanSink
+from dagster_operators.plans.logical_plan import LogicalPlan, PlanLoop, PlanNode, PlanSink
 from dagster_operators.plans.messages import parse, read_settings, write_settings
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ def to_bytes(plan: LogicalPlan) -> bytes:
     for sink in plan.sinks:
         written = message.sinks.add(name=sink.name, stream=_stream(sink.stream), description=sink.description)
         write_settings(written, {"target": sink.sink})
+    for loop in plan.loops:
+        written_loop = message.loops.add(name=loop.name, limit=loop.limit)
+        for variable, stream in loop.feedback:
+            written_loop.feedback.add(variable=variable, stream=_stream(stream))
     for name, reference in sorted(plan.functions.items()):
         function = message.functions.add(name=name)
         write_settings(function.reference, reference.encode())
@@ -65,6 +69,10 @@ def from_bytes(data: bytes) -> LogicalPlan:
         tuple(map(_read_sink, message.sinks)),
         {function.name: Reference.decode(read_settings(function.reference)) for function in message.functions},
         packages,
+        tuple(
+            PlanLoop(loop.name, loop.limit, tuple((back.variable, _ref(back.stream)) for back in loop.feedback))
+            for loop in message.loops
+        ),
     )
     plan.check_streams()
     return plan

@@ -65,6 +65,21 @@ class PlanSink:
 
 
 @dataclass(frozen=True)
+class PlanLoop:
+    """A loop in a plan.
+
+    Attributes:
+        name: Its name.
+        limit: After how many rounds an epoch fails.
+        feedback: The loop variables, and the stream that goes round to each.
+    """
+
+    name: str
+    limit: int
+    feedback: tuple[tuple[str, StreamRef], ...] = ()
+
+
+@dataclass(frozen=True)
 class LogicalPlan:
     """A pipeline as a value.
 
@@ -76,6 +91,7 @@ class LogicalPlan:
         sinks: Where streams go outside.
         functions: The user's functions that expressions call, by name.
         packages: The distributions that operators come from, with their versions.
+        loops: The loops, and what goes round in them.
     """
 
     pipeline: str
@@ -85,6 +101,7 @@ class LogicalPlan:
     sinks: tuple[PlanSink, ...] = ()
     functions: Mapping[str, Reference] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict, compare=False)
+    loops: tuple[PlanLoop, ...] = ()
 
     @classmethod
     def of(cls, dataflow: Dataflow) -> LogicalPlan:
@@ -104,6 +121,7 @@ class LogicalPlan:
             tuple(PlanSink(sink.name, sink.stream, _sink_value(sink.sink), sink.description) for sink in dataflow.sinks.values()),
             {name: Reference.to(function) for name, function in called.items()},
             {package: _version_of(package) for package in sorted({"dagster_operators", *(node.package for node in nodes)})},
+            tuple(PlanLoop(loop.name, loop.limit, _feedback(dataflow, loop.name)) for loop in dataflow.scopes.values()),
         )
 
     def node(self, name: str) -> PlanNode | None:
@@ -124,7 +142,8 @@ class LogicalPlan:
         for node in self.nodes:
             self._check_known(f"the operator {node.name!r}", [stream.operator for stream in node.inputs], known)
             known.add(node.name)
-        ends = [*((table.name, table.stream) for table in self.tables), *((sink.name, sink.stream) for sink in self.sinks)]
+        fed = [(f"the loop {loop.name!r}", stream) for loop in self.loops for _, stream in loop.feedback]
+        ends = [*fed, *((table.name, table.stream) for table in self.tables), *((sink.name, sink.stream) for sink in self.sinks)]
         for name, stream in ends:
             self._check_known(repr(name), [stream.operator], known)
         self._check_known("a side stream", [stream.operator for stream, _ in self.side_streams], known)
@@ -160,6 +179,10 @@ class LogicalPlan:
             for at, value in thing.encode().items():
                 parts += value.attributes if isinstance(value, ObjectReference) else [(at, value)]
             yield name, parts
+
+
+def _feedback(dataflow: Dataflow, loop: str) -> tuple[tuple[str, StreamRef], ...]:
+    return tuple((name, stream) for name, stream in dataflow.feedback.items() if dataflow.nodes[name].scope == loop)
 
 
 def digest(data: bytes) -> str:

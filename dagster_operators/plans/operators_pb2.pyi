@@ -264,6 +264,24 @@ class Lookup(_message.Message):
     how: str
     def __init__(self, connector: _Optional[_Union[_connectors_pb2.Connector, _Mapping]] = ..., on: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., columns: _Optional[_Union[_values_pb2.Names, _Mapping]] = ..., how: _Optional[str] = ...) -> None: ...
 
+class Enter(_message.Message):
+    __slots__ = ("scope",)
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    def __init__(self, scope: _Optional[str] = ...) -> None: ...
+
+class LoopVariable(_message.Message):
+    __slots__ = ("scope", "schema")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    schema: str
+    def __init__(self, scope: _Optional[str] = ..., schema: _Optional[str] = ...) -> None: ...
+
+class Leave(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class Apply(_message.Message):
     __slots__ = ("arrow", "keys")
     ARROW_FIELD_NUMBER: _ClassVar[int]

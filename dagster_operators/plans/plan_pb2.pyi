@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Plan(_message.Message):
-    __slots__ = ("format", "packages", "pipeline", "nodes", "side_streams", "tables", "sinks", "functions")
+    __slots__ = ("format", "packages", "pipeline", "nodes", "side_streams", "tables", "sinks", "functions", "loops")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     PACKAGES_FIELD_NUMBER: _ClassVar[int]
     PIPELINE_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +18,7 @@ class Plan(_message.Message):
     TABLES_FIELD_NUMBER: _ClassVar[int]
     SINKS_FIELD_NUMBER: _ClassVar[int]
     FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
+    LOOPS_FIELD_NUMBER: _ClassVar[int]
     format: int
     packages: _containers.RepeatedCompositeFieldContainer[Package]
     pipeline: str
@@ -26,7 +27,26 @@ class Plan(_message.Message):
     tables: _containers.RepeatedCompositeFieldContainer[Table]
     sinks: _containers.RepeatedCompositeFieldContainer[Sink]
     functions: _containers.RepeatedCompositeFieldContainer[Function]
-    def __init__(self, format: _Optional[int] = ..., packages: _Optional[_Iterable[_Union[Package, _Mapping]]] = ..., pipeline: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., side_streams: _Optional[_Iterable[_Union[SideStream, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[Table, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[Sink, _Mapping]]] = ..., functions: _Optional[_Iterable[_Union[Function, _Mapping]]] = ...) -> None: ...
+    loops: _containers.RepeatedCompositeFieldContainer[Loop]
+    def __init__(self, format: _Optional[int] = ..., packages: _Optional[_Iterable[_Union[Package, _Mapping]]] = ..., pipeline: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., side_streams: _Optional[_Iterable[_Union[SideStream, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[Table, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[Sink, _Mapping]]] = ..., functions: _Optional[_Iterable[_Union[Function, _Mapping]]] = ..., loops: _Optional[_Iterable[_Union[Loop, _Mapping]]] = ...) -> None: ...
+
+class Loop(_message.Message):
+    __slots__ = ("name", "limit", "feedback")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    FEEDBACK_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    limit: int
+    feedback: _containers.RepeatedCompositeFieldContainer[Feedback]
+    def __init__(self, name: _Optional[str] = ..., limit: _Optional[int] = ..., feedback: _Optional[_Iterable[_Union[Feedback, _Mapping]]] = ...) -> None: ...
+
+class Feedback(_message.Message):
+    __slots__ = ("variable", "stream")
+    VARIABLE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    variable: str
+    stream: Stream
+    def __init__(self, variable: _Optional[str] = ..., stream: _Optional[_Union[Stream, _Mapping]] = ...) -> None: ...
 
 class Package(_message.Message):
     __slots__ = ("name", "version")

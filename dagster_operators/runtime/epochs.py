@@ -6,10 +6,13 @@ session and the ledger's view are kept.
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.errors import FencedError, StageFailedError, located
+from dagster_operators.errors import EndlessLoopError, FencedError, StageFailedError, located
 from dagster_operators.functions.failures import explained
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.planner.plan import Plan
@@ -27,6 +30,7 @@ from dagster_operators.transactions.manifest import Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import EpochHandle
 from dagster_operators.transactions.records import Complete
+from dagster_operators.transactions.stage_keys import StageKey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +52,7 @@ class Epochs:
         self._planning = Planning(dataflow, coordinator, engine, parallelism)
         self._choosing = Choosing(self._planning, coordinator)
         self._reading = Reading(self._planning, coordinator)
+        self._loops: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self.coordinator = coordinator
         self._join()
 
@@ -88,12 +93,39 @@ class Epochs:
                 return handle
 
     def run_stage(self, handle: EpochHandle, stage: str) -> Manifest:
-        """Run a stage unless a valid manifest of it is there already."""
+        """Run a stage unless a valid manifest of it is there already; of a loop all stages run until it has come to rest.
+
+        Returns:
+            The stage's manifest, in a loop that of its last round.
+
+        Raises:
+            EndlessLoopError: The loop did not come to rest.
+        """
+        loop = self.plan().stage(stage).loop
+        return self._run_loop(handle, loop)[stage] if loop else self._run_piece(handle, StageKey(stage))
+
+    def _run_loop(self, handle: EpochHandle, loop: str) -> Mapping[str, Manifest]:
+        """Run the stages of a loop round by round; what is prepared already is not run again."""
+        stages, limit = [stage.name for stage in self.plan().stages if stage.loop == loop], self._dataflow.scopes[loop].limit
+        with self._loops[loop]:  # its stages may be asked for in several threads
+            for number in range(limit):
+                made = {name: self._run_piece(handle, StageKey(name, (number,))) for name in stages}
+                if not any(manifest.goes_round for manifest in made.values()):
+                    return made
+        raise EndlessLoopError(
+            f"after {limit} rounds {sum(manifest.goes_round for manifest in made.values())} rows still go round",
+            pipeline=self._dataflow.name,
+            loop=loop,
+            epoch=handle.epoch,
+            remedy="see that fewer and fewer rows are fed back; or allow more rounds: pipeline.loop(..., limit=...)",
+        )
+
+    def _run_piece(self, handle: EpochHandle, key: StageKey) -> Manifest:
         made = self.plan()
 
         def work(attempt: StageAttempt) -> Manifest:
             given = StageWork(
-                self.session, self._engine.name, self._dataflow, made, made.stage(stage), attempt, self.coordinator,
+                self.session, self._engine.name, self._dataflow, made, made.stage(key.stage), attempt, self.coordinator,
                 self._planning.input_schemas(), self._planning.parallelism,
             )  # fmt: skip
             try:
@@ -102,7 +134,7 @@ class Epochs:
                 raise (explained(error) or error) from error.__cause__
 
         with located(pipeline=self._dataflow.name, epoch=handle.epoch):
-            return self.coordinator.prepare(handle, stage, work)
+            return self.coordinator.prepare(handle, str(key), work)
 
     def commit(self, handle: EpochHandle) -> Complete:
         """Move all tables forward together."""

@@ -12,7 +12,7 @@ from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.operators.batch_operator import BatchOperator, keys_of
 from dagster_operators.planner.plan import Plan, without_marks
-from dagster_operators.planner.stages import Output
+from dagster_operators.planner.stages import Output, Stage
 from dagster_operators.runtime.stages.stage_work import connector_of
 from dagster_operators.transactions.plan import STATE_OF, DatasetRecord, PlanRecord, StageRecord
 
@@ -29,7 +29,7 @@ def plan_record(made: Plan, dataflow: Dataflow, schemas: Mapping[str, str]) -> P
         dataflow: The graph it was made of.
         schemas: Of each source and lookup table.
     """
-    stages = tuple(StageRecord(stage.name, stage.fingerprint, stage.upstream) for stage in made.stages)
+    stages = tuple(_stage(stage) for stage in made.stages)
     # A lookup counts as a source: an epoch that was begun without it has not pinned it.
     read = (*made.sources, *made.lookups)
     sources = {name: connector.fingerprint() for name in read if (connector := connector_of(dataflow, name))}
@@ -37,6 +37,11 @@ def plan_record(made: Plan, dataflow: Dataflow, schemas: Mapping[str, str]) -> P
         made.fingerprint, stages, sources, dict(_datasets(made, dataflow)),
         schemas=dict(schemas), operators=tuple(name for stage in made.stages for name in stage.nodes),
     )  # fmt: skip
+
+
+def _stage(stage: Stage) -> StageRecord:
+    before = tuple(dict.fromkeys(name for name, _ in stage.feedback.values()))
+    return StageRecord(stage.name, stage.fingerprint, stage.upstream, stage.loop, before)
 
 
 def _datasets(made: Plan, dataflow: Dataflow) -> Iterator[tuple[str, DatasetRecord]]:

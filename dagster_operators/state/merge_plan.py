@@ -32,6 +32,7 @@ class Merge:
         files: All files of these runs; they are gone when all subtasks have done their share.
         first_epoch: The first epoch whose changes they hold.
         last_epoch: The last one.
+        round: The last round of it, for an operator in a loop.
         level: Of the run they become.
         oldest: Whether no run is older, so that nothing need be kept for what it hides.
     """
@@ -41,6 +42,7 @@ class Merge:
     last_epoch: int
     level: int
     oldest: bool
+    round: int = 0
 
 
 def plan_merges(declaration: StateTable, files: Iterable[StateFile]) -> list[Merge]:
@@ -56,7 +58,7 @@ def plan_merges(declaration: StateTable, files: Iterable[StateFile]) -> list[Mer
     >>> [(merge.first_epoch, merge.last_epoch, merge.level == BASE) for merge in plan_merges(KeyedState("k int", "k"), files)]
     [(1, 8, True)]
     """
-    runs = [list(run) for _, run in groupby(sorted(files, key=lambda file: file.epochs), key=lambda file: file.epochs)]
+    runs = [list(run) for _, run in groupby(sorted(files, key=lambda file: file.run), key=lambda file: file.run)]
     tier = _full_tier(runs)
     if tier is None:
         return []
@@ -87,7 +89,7 @@ def _rows(run: list[StateFile]) -> int:
 
 def _merge(runs: list[list[StateFile]], level: int, *, oldest: bool) -> Merge:
     files = tuple(file for run in runs for file in run)
-    return Merge(files, files[0].first_epoch, files[-1].last_epoch, min(level, BASE), oldest)
+    return Merge(files, files[0].first_epoch, files[-1].last_epoch, min(level, BASE), oldest, files[-1].round)
 
 
 def expired_files(declaration: StateTable, files: Iterable[StateFile], watermark: int) -> list[StateFile]:

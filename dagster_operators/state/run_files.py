@@ -66,20 +66,26 @@ class RunFiles:
         batches = table.combine_chunks().to_batches()
         return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
-    def write(self, runs: Iterable[Run], epochs: tuple[int, int], level: int) -> list[StateFile]:
+    def write(self, runs: Iterable[Run], epochs: tuple[int, int], level: int, number: int = 0) -> list[StateFile]:
         """Write runs of ascending hashes, each to a file of its own; those without rows to none.
+
+        Args:
+            runs: The runs.
+            epochs: The first and the last epoch whose changes they hold.
+            level: How often they were merged.
+            number: The round of the last epoch, for an operator in a loop.
 
         Raises:
             StorageError: A file cannot be written.
         """
-        return [self._write(run, epochs, level) for run in runs if len(run)]
+        return [self._write(run, epochs, level, number) for run in runs if len(run)]
 
-    def _write(self, run: Run, epochs: tuple[int, int], level: int) -> StateFile:
+    def _write(self, run: Run, epochs: tuple[int, int], level: int, number: int) -> StateFile:
         batch = stored_batch(run, self._part.declaration.stored_schema)
         file = new_file(
             self._directory, len(run), epochs=epochs, level=level, subtask=self._part.owner.subtask,
             version=self._part.declaration.version, deletes=run.deleted is not None and bool(run.deleted.any()),
-            hashes=(int(run.hashes[0]), int(run.hashes[-1])), times=self._times(run),
+            hashes=(int(run.hashes[0]), int(run.hashes[-1])), times=self._times(run), round=number,
         )  # fmt: skip
         path = f"{self._folder}/{file.path}"
         try:

@@ -1,9 +1,10 @@
 """A file of a state table: what it holds, all of it told by its name, so that Delta's log is enough to know it again.
 
-A name reads ``e12-15.L1.s0.v1.d.h<low>-<high>.t<low>-<high>.<id>.parquet``: the epochs whose changes it holds, how often they
-were merged, the subtask that wrote it, the version of the declaration, whether some of its rows only say that something is gone,
-the bounds of hash and time, and an id that no other file has. Numbers with a sign are written as 16 hexadecimal digits counted
-from the smallest one. Statistics in Delta's log would not do: they round times, and not every log has them.
+A name reads ``e12-15.r2.L1.s0.v1.d.h<low>-<high>.t<low>-<high>.<id>.parquet``: the epochs whose changes it holds, the round of
+a loop in the last of them (left out where it is 0), how often they were merged, the subtask that wrote it, the version of the
+declaration, whether some of its rows only say that something is gone, the bounds of hash and time, and an id that no other file
+has. Numbers with a sign are written as 16 hexadecimal digits counted from the smallest one. Statistics in Delta's log would not
+do: they round times, and not every log has them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BASE: Final = 9
 
 _SHIFT = 2**63
 _NAME = re.compile(
-    r"e(?P<first_epoch>\d+)-(?P<last_epoch>\d+)\.L(?P<level>\d+)\.s(?P<subtask>\d+)\.v(?P<version>\d+)(?P<deletes>\.d)?"
+    r"e(?P<first_epoch>\d+)-(?P<last_epoch>\d+)(\.r(?P<round>\d+))?\.L(?P<level>\d+)\.s(?P<subtask>\d+)\.v(?P<version>\d+)(?P<deletes>\.d)?"
     r"\.h(?P<low_hash>[0-9a-f]{16})-(?P<high_hash>[0-9a-f]{16})"
     r"(\.t(?P<low_time>[0-9a-f]{16})-(?P<high_time>[0-9a-f]{16}))?\.[0-9a-f]{32}\.parquet"
 )
@@ -47,6 +48,7 @@ class StateFile:
         high_hash: The largest hash in it.
         low_time: The earliest time of its rows, if the state has a time.
         high_time: The latest time of its rows.
+        round: The last round of the last epoch whose changes it holds, for an operator in a loop; else 0.
 
     >>> file = new_file("e12-g3-0a", 10, 400, epochs=(12, 15), level=1, hashes=(-5, 7), times=(0, 60))
     >>> StateFile.of(file.path, file.rows, file.size) == file
@@ -66,6 +68,7 @@ class StateFile:
     high_hash: int
     low_time: int | None = None
     high_time: int | None = None
+    round: int = 0
 
     @classmethod
     def of(cls, path: str, rows: int, size: int) -> StateFile:
@@ -80,7 +83,7 @@ class StateFile:
         plain = {name: int(found[name]) for name in ("first_epoch", "last_epoch", "level", "subtask", "version")}
         bounds = {name: int(found[name], 16) - _SHIFT for name in ("low_hash", "high_hash")}
         times = {name: int(found[name], 16) - _SHIFT for name in ("low_time", "high_time") if found[name]}
-        return cls(path, rows, size, deletes=bool(found["deletes"]), **plain, **bounds, **times)
+        return cls(path, rows, size, deletes=bool(found["deletes"]), round=int(found["round"] or 0), **plain, **bounds, **times)
 
     @property
     def name(self) -> str:
@@ -91,6 +94,11 @@ class StateFile:
     def epochs(self) -> tuple[int, int]:
         """The first and the last epoch."""
         return self.first_epoch, self.last_epoch
+
+    @property
+    def run(self) -> tuple[int, int, int]:
+        """What files of one run have in common, in the order of runs: the epochs, and the round of the last one."""
+        return self.first_epoch, self.last_epoch, self.round
 
     @property
     def stats(self) -> str:
@@ -115,18 +123,20 @@ def new_file(
     deletes: bool = False,
     hashes: tuple[int, int],
     times: tuple[int, int] | None = None,
+    round: int = 0,  # noqa: A002 - what it is called everywhere
 ) -> StateFile:
     """A file with a new name in a folder."""
     low, high = hashes
     time = f".t{times[0] + _SHIFT:016x}-{times[1] + _SHIFT:016x}" if times else ""
     name = (
-        f"e{epochs[0]}-{epochs[1]}.L{level}.s{subtask}.v{version}{'.d' if deletes else ''}"
+        f"e{epochs[0]}-{epochs[1]}{f'.r{round}' if round else ''}.L{level}.s{subtask}.v{version}{'.d' if deletes else ''}"
         f".h{low + _SHIFT:016x}-{high + _SHIFT:016x}{time}.{uuid.uuid4().hex}.parquet"
     )
     path = f"{directory}/{name}" if directory else name
-    return StateFile(path, rows, size, *epochs, level, subtask, version, deletes, low, high, *(times or (None, None)))
+    low_time, high_time = times or (None, None)
+    return StateFile(path, rows, size, *epochs, level, subtask, version, deletes, low, high, low_time, high_time, round)
 
 
 def newest_first(files: Iterable[StateFile]) -> list[StateFile]:
-    """Files in the order in which a key is looked up: later epochs first, and of one epoch the lower subtasks first."""
-    return sorted(files, key=lambda file: (-file.last_epoch, file.subtask, file.low_hash, file.name))
+    """Files in the order in which a key is looked up: later epochs and rounds first, and of one the lower subtasks first."""
+    return sorted(files, key=lambda file: (-file.last_epoch, -file.round, file.subtask, file.low_hash, file.name))

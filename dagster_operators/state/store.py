@@ -84,6 +84,7 @@ class StateStore(Mapping[str, Any]):
         cache_limit: int = CACHE_LIMIT,
         memory_limit: int = MEMORY_LIMIT,
         hasher: Hasher = hash_columns,
+        round: int = 0,  # noqa: A002 - what it is called everywhere
     ) -> None:
         if parallelism > KEY_GROUPS:
             raise PipelineError(
@@ -92,7 +93,7 @@ class StateStore(Mapping[str, Any]):
             )  # fmt: skip
         self._tables = dict(tables)
         self._files = {name: list((files or {}).get(name, ())) for name in tables}
-        self._owner = StateOwner(operator, epoch, subtask, parallelism, watermark, tuple(stream_key), hasher)
+        self._owner = StateOwner(operator, epoch, subtask, parallelism, watermark, tuple(stream_key), hasher, round)
         self._root = root
         self._filesystem = filesystem or fs.LocalFileSystem()
         self._directory = directory or {}
@@ -152,7 +153,7 @@ class StateStore(Mapping[str, Any]):
         epoch = self._owner.epoch
         written = {}
         for name, handle in self._handles.items():
-            written[name] = self._run_files[name].write(handle.changes(), (epoch, epoch), 0)
+            written[name] = self._run_files[name].write(handle.changes(), (epoch, epoch), 0, self._owner.round)
         if self._cache is not None:
             forget_unused(self._cache)
         for name in self._tables:
@@ -179,7 +180,7 @@ class StateStore(Mapping[str, Any]):
         if self._tables[name].kind == "global" and self._owner.subtask != 0:
             return []
         runs = handle.merge(merge.files, oldest=merge.oldest)
-        return self._run_files[name].write(runs, (merge.first_epoch, merge.last_epoch), merge.level)
+        return self._run_files[name].write(runs, (merge.first_epoch, merge.last_epoch), merge.level, merge.round)
 
     def export(self, *kinds: str) -> dict[str, Any]:
         """All rows of this subtask by table, with the stored columns, for :meth:`load`; those of some kinds of state, or all."""

@@ -30,6 +30,7 @@ class StateOwner:
         watermark: In microseconds; rows expire by it.
         stream_key: What the operator's input is distributed by.
         hasher: Spark's hash, except in tests.
+        round: The round of the operator's loop, 0 outside of loops.
     """
 
     operator: str
@@ -39,6 +40,7 @@ class StateOwner:
     watermark: int
     stream_key: tuple[str, ...]
     hasher: Hasher
+    round: int = 0
 
 
 class TablePart:

@@ -21,8 +21,9 @@ from dagster_operators.transactions.effects import (
     ReadManifest,
     ReadTables,
 )
+from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.manifest import Change, Manifest
-from dagster_operators.transactions.plan import EpochHandle, PlanRecord
+from dagster_operators.transactions.plan import EpochHandle
 from dagster_operators.transactions.records import Begin, Complete, Decision, Prepared, Record
 from dagster_operators.transactions.recovery import (
     base_for_commit,
@@ -31,9 +32,11 @@ from dagster_operators.transactions.recovery import (
     generation_of,
     version_after_commit,
 )
+from dagster_operators.transactions.stage_keys import pieces
 from dagster_operators.transactions.view import LedgerView
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 Steps: TypeAlias = Generator[Effect, Any, T]
 """A part of the protocol: yields effects, is sent their results (or thrown their errors), returns a ``T``."""
 
@@ -160,7 +163,7 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[Led
 
 
 def _all_prepared(view: LedgerView, begin: Begin) -> tuple[Prepared, ...]:
-    missing = [stage.name for stage in begin.plan.stages if stage.name not in view.prepared]
+    wanted, missing = pieces(begin.plan, view.prepared)
     if missing:
         raise LedgerError(
             f"not all stages are prepared: {', '.join(missing)}",
@@ -168,7 +171,7 @@ def _all_prepared(view: LedgerView, begin: Begin) -> tuple[Prepared, ...]:
             epoch=begin.epoch,
             remedy="run these stages first",
         )
-    return tuple(view.prepared[stage.name] for stage in begin.plan.stages)
+    return tuple(view.prepared[name] for name in wanted)
 
 
 def _check_outcomes(run: RunContext, begin: Begin, manifests: list[Manifest]) -> None:
@@ -185,20 +188,6 @@ def _check_outcomes(run: RunContext, begin: Begin, manifests: list[Manifest]) ->
             epoch=begin.epoch,
             remedy="correct the input or the pipeline, or make the check not blocking; nothing was committed",
         )
-
-
-def changes_by_dataset(manifests: list[Manifest] | tuple[Manifest, ...], plan: PlanRecord | None = None) -> dict[str, Change]:
-    """What the epoch does to each table, in the order of the stages; streams and empty changes left out."""
-    changes: dict[str, Change] = {}
-    for manifest in manifests:
-        for change in manifest.changes:
-            if change.is_stream or not (change.adds or change.removes):
-                continue
-            if change.dataset in changes or (plan and change.dataset not in plan.datasets):
-                reason = "is written by two stages" if change.dataset in changes else "is not in the plan"
-                raise LedgerError(f"a dataset {reason}", pipeline=manifest.pipeline, stage=manifest.stage, table=change.dataset)
-            changes[change.dataset] = change
-    return changes
 
 
 def commit_data(run: RunContext, manifests: list[Manifest] | tuple[Manifest, ...]) -> Iterator[tuple[str, Any]]:
@@ -296,7 +285,7 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
         external=tuple(name for manifest in manifests for name in manifest.commit_data),
         schemas=plan.schemas,
         horizon=view.horizon,
-        metrics={name: value for manifest in manifests for name, value in manifest.metrics.items()},
+        metrics=_sums(manifest.metrics for manifest in manifests),
         held=_end_held(begin, manifests),
         logical_plan=plan.logical,
     )
@@ -317,11 +306,11 @@ def _end_held(begin: Begin, manifests: tuple[Manifest, ...]) -> dict[str, Fronti
     return {**kept, **{stream: frontier for manifest in manifests for stream, frontier in manifest.held.items()}}
 
 
-def _sums(parts: Iterator[Mapping[str, int]]) -> dict[str, int]:
-    sums: dict[str, int] = {}
+def _sums(parts: Iterator[Mapping[str, N]]) -> dict[str, N]:
+    sums: dict[str, N] = {}
     for part in parts:
         for name, rows in part.items():
-            sums[name] = sums.get(name, 0) + rows
+            sums[name] = sums[name] + rows if name in sums else rows
     return sums
 
 

@@ -100,6 +100,8 @@ class Manifest:
         watermarks: The watermark at the end of the epoch of each source this stage read, and of each operator that holds time.
         profile: Seconds by part of the work.
         metrics: Figures that operators report, as ``operator.figure``.
+        stage: The stage, or the text of its :class:`~dagster_operators.transactions.stage_keys.StageKey`.
+        goes_round: How many rows of it go round to the next round of its loop.
         commit_data: What each external participant needs to commit, by its name; plain JSON, no secrets.
         held: The times that operators hold at their outputs at the end of the epoch, by stream (``operator``, or
             ``operator.port``), this stage's and those before it; an empty frontier for an output that holds none.
@@ -127,6 +129,7 @@ class Manifest:
     metrics: Mapping[str, float] = field(default_factory=dict)
     commit_data: Mapping[str, Any] = field(default_factory=dict)
     held: Mapping[str, Frontier] = added(2, {})
+    goes_round: int = added(2, 0)
 
     def change(self, dataset: str) -> Change | None:
         """What this manifest does to ``dataset``; None when nothing."""

@@ -19,11 +19,18 @@ STATE_OF = "state_of"
 
 @dataclass(frozen=True)
 class StageRecord:
-    """A stage: its name, what makes its manifests reusable, and the stages it reads."""
+    """A stage: its name, what makes its manifests reusable, and the stages it reads.
+
+    Attributes:
+        loop: The loop that it is in, so that it runs in rounds; empty for others.
+        feedback: In a loop, the stages whose rows of the round before it reads.
+    """
 
     name: str
     fingerprint: str
     upstream: tuple[str, ...] = ()
+    loop: str = added(2, "")
+    feedback: tuple[str, ...] = added(2, ())
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from dagster_operators.transactions.commit import (
     RunContext,
     Steps,
     append,
-    changes_by_dataset,
     fence,
     require_begin,
     roll_forward,
@@ -37,6 +36,7 @@ from dagster_operators.transactions.effects import (
     StageAttempt,
     WriteManifest,
 )
+from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.manifest import Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices, StageRecord
@@ -54,6 +54,7 @@ from dagster_operators.transactions.recovery import (
     generation_of,
     recover,
 )
+from dagster_operators.transactions.stage_keys import StageKey, reads
 from dagster_operators.transactions.view import LedgerView
 
 
@@ -255,9 +256,15 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
     known = yield from _known(run, view, handle, stage)
     if known is not None:
         return known
-    record = _stage(view, handle, stage)
+    key = StageKey.parse(stage)
+    record = _stage(view, handle, key)
+    wanted = reads(require_begin(view, handle).plan, view.prepared, key)
+    if wanted is None:
+        raise LedgerError(
+            "a loop before the stage has not come to rest", pipeline=run.pipeline, stage=stage, remedy="run its rounds first"
+        )
     upstream: dict[str, Manifest] = {}
-    for name in record.upstream:
+    for name in wanted:
         if name not in view.prepared:
             raise LedgerError(
                 f"the upstream stage {name!r} is not prepared", pipeline=run.pipeline, stage=stage, remedy="run it first"
@@ -274,8 +281,9 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
     try:
         digest = yield WriteManifest(manifest)
         prepared = Prepared(
-            handle.epoch, run.generation, handle.begin_id, stage, attempt.attempt, record.fingerprint, attempt.reads, digest
-        )
+            handle.epoch, run.generation, handle.begin_id, stage, attempt.attempt, record.fingerprint, attempt.reads, digest,
+            manifest.goes_round,
+        )  # fmt: skip
         view = yield from append(view, run, lambda now: _unless_known(now, handle, prepared))
     except FencedError:
         raise  # what was recorded is the newer run's
@@ -300,11 +308,15 @@ def _work(run: RunContext, handle: EpochHandle, attempt: StageAttempt) -> Steps[
     return manifest, view
 
 
-def _stage(view: LedgerView, handle: EpochHandle, stage: str) -> StageRecord:
+def _stage(view: LedgerView, handle: EpochHandle, key: StageKey) -> StageRecord:
     try:
-        return require_begin(view, handle).plan.stage(stage)
+        record = require_begin(view, handle).plan.stage(key.stage)
     except KeyError:
-        raise LedgerError("the plan has no such stage", pipeline=view.name, stage=stage) from None
+        raise LedgerError("the plan has no such stage", pipeline=view.name, stage=str(key)) from None
+    if bool(record.loop) != bool(key.iteration):
+        told = f"the stage runs in rounds of the loop {record.loop!r}" if record.loop else "the stage is in no loop"
+        raise LedgerError(told, pipeline=view.name, stage=str(key), remedy="name the round with the stage, or leave it out")
+    return record
 
 
 def _unless_known(view: LedgerView, handle: EpochHandle, prepared: Prepared) -> Prepared | None:
@@ -321,7 +333,10 @@ def check_manifest(manifest: Manifest, attempt: StageAttempt, run: RunContext) -
     found = (manifest.pipeline, manifest.epoch, manifest.stage, manifest.attempt, manifest.fingerprint, dict(manifest.reads))
     wanted = (run.pipeline, attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads)
     folder = attempt.directory("") + "/"
-    strays = [file.path for change in manifest.changes for file in change.adds if not file.path.startswith(folder)]
+    # A round takes over what the rounds before it did to the state of its stage.
+    known = {file.path for other in attempt.upstream.values() for change in other.changes for file in change.adds}
+    added = (file.path for change in manifest.changes for file in change.adds)
+    strays = [path for path in added if not path.startswith(folder) and path not in known]
     if found != wanted or strays:
         raise LedgerError(
             f"the manifest is not this attempt's: {found} instead of {wanted}"

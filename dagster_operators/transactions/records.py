@@ -70,7 +70,13 @@ class Begin:
 
 @dataclass(frozen=True)
 class Prepared:
-    """An attempt at a stage wrote its manifest. ``digest`` is the SHA-256 of the manifest's text."""
+    """An attempt at a stage wrote its manifest.
+
+    Attributes:
+        stage: The stage, or the text of its :class:`~dagster_operators.transactions.stage_keys.StageKey`.
+        digest: The SHA-256 of the manifest's text.
+        goes_round: How many of its rows go round to the next round of its loop.
+    """
 
     kind: ClassVar[str] = "prepared"
     epoch: int
@@ -81,6 +87,7 @@ class Prepared:
     fingerprint: str
     reads: Mapping[str, str]
     digest: str
+    goes_round: int = added(2, 0)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from dagster_operators.errors import ChangedPipelineError, ForeignWriteError, LedgerError, RestoredTableError
 from dagster_operators.transactions.effects import TableStatus
+from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.plan import STATE_OF, PlanRecord, Slices
 from dagster_operators.transactions.records import Begin, Prepared
 from dagster_operators.transactions.tables import columns_of
@@ -238,12 +239,7 @@ def decided_datasets(view: LedgerView) -> tuple[str, ...]:
     """The datasets the open decision commits to, in the order of the stages."""
     if view.decision is None:
         return ()
-    return tuple(
-        change.dataset
-        for manifest in view.decision.manifests
-        for change in manifest.changes
-        if not change.is_stream and (change.adds or change.removes)
-    )
+    return tuple(changes_by_dataset(view.decision.manifests))
 
 
 def base_for_commit(view: LedgerView, dataset: str, status: TableStatus) -> int | None:

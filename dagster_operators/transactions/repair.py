@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from dagster_operators.errors import LedgerError, RestoredTableError
-from dagster_operators.transactions.commit import RunContext, Steps, append, changes_by_dataset, fence
+from dagster_operators.transactions.commit import RunContext, Steps, append, fence
 from dagster_operators.transactions.effects import Conflict, FindMissing, ReadLedger, ReadTables, RestoreTable, TableStatus
+from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.records import Repair
 from dagster_operators.transactions.recovery import version_after_commit
 from dagster_operators.transactions.view import LedgerView

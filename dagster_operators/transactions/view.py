@@ -10,6 +10,7 @@ from typing import TypeVar
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import PlanRecord
 from dagster_operators.transactions.records import Begin, Clean, Complete, Decision, Entry, Generation, Prepared, Record, Repair
+from dagster_operators.transactions.stage_keys import StageKey, valid_pieces
 
 R = TypeVar("R", bound=Record)
 
@@ -92,22 +93,25 @@ class LedgerView:
 
     @cached_property
     def prepared(self) -> Mapping[str, Prepared]:
-        """The valid prepared attempt of each stage of the open epoch: the first that fits the plan and read valid attempts."""
+        """The valid prepared attempt of each stage of the open epoch, in a loop of each of its rounds, by the text of its key.
+
+        It is the first that fits the plan and read valid attempts.
+        """
         begin = self.open_begin
         if begin is None:
             return {}
-        valid: dict[str, Prepared] = {}
-        candidates = [record for record in self.records if isinstance(record, Prepared) and record.begin_id == begin.begin_id]
-        for stage in begin.plan.stages:
-            for record in candidates:
-                if (
-                    record.stage == stage.name
-                    and record.fingerprint == stage.fingerprint
-                    and _reads_valid(record, stage.upstream, valid)
-                ):
-                    valid[stage.name] = record
-                    break
-        return valid
+        plan = begin.plan
+        candidates: dict[str, list[Prepared]] = {}
+        for record in self.records:
+            if isinstance(record, Prepared) and record.begin_id == begin.begin_id:
+                candidates.setdefault(record.stage, []).append(record)
+
+        def choose(key: StageKey, wanted: tuple[str, ...], valid: Mapping[str, Prepared]) -> Prepared | None:
+            fingerprint = plan.stage(key.stage).fingerprint
+            fitting = (record for record in candidates.get(str(key), ()) if record.fingerprint == fingerprint)
+            return next((record for record in fitting if _reads_valid(record, wanted, valid)), None)
+
+        return valid_pieces(plan, choose)
 
     @cached_property
     def versions(self) -> Mapping[str, int]:

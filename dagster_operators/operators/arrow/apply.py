@@ -104,6 +104,21 @@ class Apply(LogicalOperator):
         """Whether it says itself what its output watermark is."""
         return overrides(self.arrow, "handle_watermark")
 
+    @property
+    @override
+    def unfit_for_loops(self) -> str:
+        plain = {
+            name for name, table in self.arrow.state.items() if table.kind in ("keyed", "global") and table.retention is None
+        }
+        timed = next((name for name in self.arrow.state if name not in plain), None)
+        if overrides(self.arrow, "handle_timer"):
+            return "it has timers, and time stands still until the loop has come to rest"
+        if self.arrow.is_committing:
+            return "it commits, and a loop has several rounds in an epoch"
+        if timed is not None:
+            return f"its state {timed!r} goes by time or order; in a loop only KeyedState and GlobalState without retention do"
+        return super().unfit_for_loops
+
     @cached_property
     def code(self) -> str:
         """A digest of the operator's class: its source and what that takes from outside."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dagster_operators.connectors.connector import UNKNOWN, Connector
@@ -10,12 +11,14 @@ from dagster_operators.errors import BadInputError, PipelineError, located
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.physical import Rows
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.planner.stages import Stage
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, advance
+from dagster_operators.transactions.stage_keys import StageKey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,11 +48,31 @@ class StageInputs:
 
     def upstream(self, stream: StreamRef) -> Rows:
         """The rows that another stage staged in this epoch (of an updating table: those that changed)."""
+        stage = next(stage for stage in self._work.plan.stages if stage.output(stream))
+        if stage.goes_round and stage.loop == self._work.stage.loop:
+            return self._staged(stream, stage, [str(StageKey(stage.name, self._work.key.iteration))])
+        if self._work.key.iteration not in ((), (0,)):
+            return None
+        keys = [key for key in self._work.attempt.upstream if StageKey.parse(key).stage == stage.name]
+        return self._staged(stream, stage, keys)
+
+    def fed_back(self, variable: str) -> Rows:
+        """The rows that went round to a loop variable: those of the round before."""
         work = self._work
-        stage, output = next((stage, output) for stage in work.plan.stages if (output := stage.output(stream)))
+        if work.key.iteration == (0,):
+            return None
+        name, stream = work.stage.feedback[variable]
+        return self._staged(stream, work.plan.stage(name), [str(StageKey(name, (work.key.iteration[0] - 1,)))])
+
+    def _staged(self, stream: StreamRef, stage: Stage, keys: Iterable[str]) -> Rows:
+        """A stream's rows in the attempts that are read of its stage."""
+        work, output = self._work, stage.output(stream)
+        if output is None:
+            raise PipelineError(f"the stage {stage.name} does not write the stream {stream}", **work.where())
         dataset = work.place_of(output)
-        change = work.attempt.upstream[stage.name].change(dataset)
-        return self._files.read(dataset, change.rows_of_epoch, work.plan.schemas[stream]) if change else None
+        changes = [work.attempt.upstream[key].change(dataset) for key in keys]
+        files = [entry for change in changes if change for entry in change.rows_of_epoch]
+        return self._files.read(dataset, files, work.plan.schemas[stream]) if files else None
 
     def source(self, operator: str) -> Rows:
         """The slice of a source that the epoch reads."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,9 @@ from dagster_operators.runtime.stages.state_runs import StagedState
 from dagster_operators.runtime.workers.batch_result import BatchResult
 from dagster_operators.runtime.workers.committing import commit_data_of
 from dagster_operators.runtime.workers.driver import ProgramTimes, run_programs
+from dagster_operators.transactions.epoch_changes import combined
 from dagster_operators.transactions.failpoints import reach
-from dagster_operators.transactions.manifest import Manifest
+from dagster_operators.transactions.manifest import Change, Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,8 +59,14 @@ class StageRun:
         self._inputs = inputs
         self.source = inputs.source
         self.pinned = inputs.pinned
+        self.fed_back = inputs.fed_back
         self.watermark_begin = inputs.watermark_begin
         self.watermark_end = inputs.watermark_end
+
+    @property
+    def round(self) -> int:
+        """Which round of its loop the stage runs in, from 0."""
+        return self._work.key.iteration[0] if self._work.key.iteration else 0
 
     @property
     def session(self) -> SparkSession:
@@ -129,11 +136,11 @@ class StageRun:
         return Manifest(
             pipeline=work.dataflow.name,
             epoch=work.attempt.epoch,
-            stage=work.stage.name,
+            stage=work.attempt.stage,
             attempt=work.attempt.attempt,
             fingerprint=work.attempt.fingerprint,
             reads=work.attempt.reads,
-            changes=(*outputs.changes, *states, *batch.states),
+            changes=(*outputs.changes, *self._with_earlier_rounds([*states, *batch.states])),
             rows=outputs.rows,
             late_rows={**self._late_rows(), **batch.late},
             rejected_rows={**rejected, **batch.rejected},
@@ -144,7 +151,21 @@ class StageRun:
             profile=self._profile,
             commit_data={**commit_data, **commit_data_of(batch.commit_data)},
             held=self._inputs.held(),
+            goes_round=sum(outputs.rows[output.name] for output in work.stage.outputs if output.ref in self._fed()),
         )
+
+    def _fed(self) -> Collection[StreamRef]:
+        """The streams of the pipeline that go round in a loop."""
+        return self._work.plan.physical.feedback.values()
+
+    def _with_earlier_rounds(self, states: Sequence[Change]) -> Iterator[Change]:
+        """What the stage does to its state in the epoch: in a loop, in this round and those before."""
+        now = {change.dataset: change for change in states}
+        before = self._work.earlier_round.changes if self._work.earlier_round else ()
+        for change in before:
+            if change.dataset.startswith("state/"):
+                yield combined(change, now.pop(change.dataset, Change(change.dataset)))
+        yield from now.values()
 
     def _compute(self) -> dict[StreamRef, Rows]:
         """The rows of every stream of the stage's relational operators, as plans that have not run yet."""

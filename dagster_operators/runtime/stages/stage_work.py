@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import Connector
@@ -16,7 +17,8 @@ from dagster_operators.planner.plan import Plan
 from dagster_operators.planner.stages import Output, Stage
 from dagster_operators.storage.cache import state_copies
 from dagster_operators.transactions.effects import StageAttempt
-from dagster_operators.transactions.manifest import FileEntry
+from dagster_operators.transactions.manifest import FileEntry, Manifest
+from dagster_operators.transactions.stage_keys import StageKey
 from dagster_operators.transactions.tables import columns_of
 
 if TYPE_CHECKING:
@@ -82,9 +84,26 @@ class StageWork:
         """The attempt's own folder in a dataset."""
         return self.attempt.directory(dataset)
 
+    @cached_property
+    def key(self) -> StageKey:
+        """The stage and its round."""
+        return StageKey.parse(self.attempt.stage)
+
+    @property
+    def earlier_round(self) -> Manifest | None:
+        """What the stage did in the round before; its changes of state are those of all rounds up to then."""
+        if not self.key.iteration or self.key.iteration == (0,):
+            return None
+        return self.attempt.upstream[str(StageKey(self.stage.name, (self.key.iteration[0] - 1,)))]
+
     def before(self, dataset: str) -> list[FileEntry]:
-        """The files of a dataset as of the previous epoch."""
-        return self.coordinator.files(dataset, self.attempt.handle.base_versions[dataset])
+        """The files of a dataset as of the previous epoch, or the previous round."""
+        files = self.coordinator.files(dataset, self.attempt.handle.base_versions[dataset])
+        change = self.earlier_round.change(dataset) if self.earlier_round else None
+        if change is None:
+            return files
+        gone = set(change.removes)
+        return [*(entry for entry in files if entry.path not in gone), *change.adds]
 
     def items(self, operator: str) -> Any:
         """What the epoch reads of a source or lookup table; None if nothing."""
@@ -93,7 +112,7 @@ class StageWork:
 
     def where(self) -> dict[str, Any]:
         """The place that errors name."""
-        return {"pipeline": self.dataflow.name, "stage": self.stage.name, "epoch": self.attempt.epoch}
+        return {"pipeline": self.dataflow.name, "stage": self.attempt.stage, "epoch": self.attempt.epoch}
 
 
 def connector_of(dataflow: Dataflow, operator: str) -> Connector | None:

@@ -90,6 +90,7 @@ class GraphTask:
     """
 
     epoch: int
+    round: int
     root: str
     files: Any
     programs: Callable[[], Sequence[WorkerProgram]]

@@ -119,6 +119,7 @@ class _Worker:
             filesystem=self._files,
             directory=told.state_directories,
             epoch=task.epoch,
+            round=task.round,
             subtask=self._number,
             parallelism=task.parallelism,
             watermark=told.begin.to_watermark(),

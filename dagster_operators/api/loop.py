@@ -1,0 +1,121 @@
+"""Loops in the fluent interface: into a loop, round in it, and out of it."""
+
+from __future__ import annotations
+
+from dagster_operators.api.stream import Stream
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.scope import OUTSIDE
+from dagster_operators.operators.loops.edges import Enter, Leave, LoopVariable
+
+
+class Loop:
+    """A part of a pipeline in which rows go round until none is left, all within one epoch.
+
+    Streams are brought in with :meth:`enter`; the rows that :meth:`feed` gives a :meth:`variable` are that variable's rows in the
+    next round; :meth:`leave` gives the rows of all rounds outside. Operators inside work on one round at a time, and the state of
+    operators lasts from round to round, and from epoch to epoch. Every round is durable: a run that dies goes on with the round
+    that was not done. (The scopes and their feedback are timely dataflow's.)
+
+    Example:
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> pipeline = Pipeline("numbers", root="data")
+        >>> start = pipeline.source("start", MemorySource([], schema="n long"))
+        >>> halving = pipeline.loop("halving")
+        >>> again = halving.variable("again", "n long")
+        >>> halves = halving.enter(start).union(again).filter("n > 1").select("n div 2 AS n")
+        >>> halving.feed(again, halves)
+        >>> halving.leave(halves).to_table("halves").columns
+        ('n',)
+    """
+
+    def __init__(self, dataflow: Dataflow, name: str) -> None:
+        self._dataflow = dataflow
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"Loop({self._dataflow.name}.{self.name})"
+
+    def enter(self, stream: Stream, *, name: str | None = None) -> Stream:
+        """A stream within the loop: its rows are there in the first round of each epoch.
+
+        Args:
+            stream: A stream that is in no loop.
+            name: The operator's name.
+
+        Raises:
+            PipelineError: The stream is in a loop, or depends on what comes out of this one.
+        """
+        self._check_outside(stream)
+        return stream._add(Enter, name, chain=True, scope=self.name)  # noqa: SLF001
+
+    def variable(self, name: str, schema: str) -> Stream:
+        """The rows that go round: none in the first round, then those that were fed in the round before.
+
+        Args:
+            name: The operator's name.
+            schema: The columns, as Spark DDL.
+
+        Raises:
+            SchemaError: The text is no schema.
+        """
+        node = self._dataflow.add(LoopVariable(name=name, scope=self.name, schema=schema))
+        return Stream(self._dataflow, StreamRef(node.name))
+
+    def feed(self, variable: Stream, rows: Stream) -> None:
+        """Let rows go round: in the next round they are the variable's.
+
+        Args:
+            variable: What :meth:`variable` gave.
+            rows: A stream of the loop with the variable's columns, in this order.
+
+        Raises:
+            PipelineError: The variable is none of this loop or fed already, or the rows are not in the loop.
+            SchemaError: The columns differ.
+        """
+        node = self._dataflow.nodes.get(variable.name)
+        if node is None or not isinstance(node.operator, LoopVariable) or node.scope != self.name:
+            raise PipelineError(
+                f"{variable.name!r} is no variable of the loop", pipeline=self._dataflow.name, loop=self.name,
+                remedy="feed what loop.variable(...) gave",
+            )  # fmt: skip
+        self._dataflow.feed(variable.name, rows._ref)  # noqa: SLF001
+
+    def leave(self, stream: Stream, *, name: str | None = None) -> Stream:
+        """A stream's rows of all rounds, outside of the loop.
+
+        Args:
+            stream: A stream of the loop.
+            name: The operator's name.
+
+        Raises:
+            PipelineError: The stream is not in the loop.
+        """
+        if self._dataflow.nodes[stream._ref.operator].scope != self.name:  # noqa: SLF001
+            raise PipelineError(
+                f"{stream.name!r} is not in the loop", pipeline=self._dataflow.name, loop=self.name,
+                remedy="let a stream leave that is made of what entered",
+            )  # fmt: skip
+        return stream._add(Leave, name, chain=True)  # noqa: SLF001
+
+    def _check_outside(self, stream: Stream) -> None:
+        where = {"pipeline": self._dataflow.name, "loop": self.name}
+        nodes = self._dataflow.nodes
+        if nodes[stream._ref.operator].scope != OUTSIDE:  # noqa: SLF001
+            raise PipelineError(
+                f"{stream.name!r} is in a loop already, and loops within loops are not there yet", **where,
+                remedy="let it leave that loop first",
+            )  # fmt: skip
+        waiting, seen = [stream._ref.operator], set[str]()  # noqa: SLF001
+        while waiting:
+            node = nodes[waiting.pop()]
+            if node.scope == self.name:
+                raise PipelineError(
+                    f"{stream.name!r} is made of what leaves this loop, which is there only when the loop has come to rest",
+                    **where,
+                    remedy="feed a variable for what is to go round",
+                )
+            unseen = [other.operator for other in node.inputs if other.operator not in seen]
+            seen.update(unseen)
+            waiting += unseen

@@ -33,6 +33,7 @@ from dagster_operators.operators.joins.join_columns import (
     side_rows,
     sides,
 )
+from dagster_operators.operators.late_rows import late_condition, on_time
 from dagster_operators.operators.physical import (
     Analysed,
     Analysis,
@@ -157,7 +158,7 @@ class IntervalJoin(LogicalOperator):
 
     @override
     def watermark(self, inputs: int) -> int:
-        """Rows wait for their partner, or for the end of hope, so they come out by their reach after their time."""
+        """Rows wait until no partner can come any more, so they come out by their reach after their time."""
         if inputs in (MIN_WATERMARK, MAX_WATERMARK):
             return inputs
         return inputs - self.reach[self.how == "right"]
@@ -211,12 +212,8 @@ class JoinIntervals(RelationalOperator[JoinColumns]):
     def _on_time(self, context: StageContext, number: int, rows: DataFrame, begin: int) -> DataFrame:
         side, name = SIDES[number], self.logical.name
         time = f"__{side}_time"
-        if begin == MAX_WATERMARK:
-            late = "true"
-        else:  # a row without a time, which only a transform can make, is near nothing
-            late = f"{time} IS NULL" + ("" if begin == MIN_WATERMARK else f" OR {time} < {begin - self.logical.reach[number]}L")
-        context.put_out(name, f"late_{side}", lambda: rows.filter(late).drop(time))
-        return context.count_late(f"{name}.{side}", rows, late).filter(f"NOT ({late})")
+        late = late_condition(time, f"{time} < {begin - self.logical.reach[number]}L", begin)
+        return on_time(context, name, rows, late, time=time, port=f"late_{side}")
 
     def _new_pairs(self, states: Sequence[StateRuns], columns: JoinColumns, begin: int) -> list[DataFrame]:
         """The pairs of which this epoch brought at least one row."""

@@ -20,6 +20,7 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.key_join import join_by_keys
+from dagster_operators.operators.late_rows import late_condition, on_time
 from dagster_operators.operators.physical import (
     Analysed,
     Analysis,
@@ -199,12 +200,8 @@ class FirstOfKeys(RelationalOperator):
         within, name = self.logical.within, self.logical.name
         if self.logical.event_time is None:
             return rows
-        late = f"{TIME} IS NULL"  # which only a transform can bring about
-        if within is not None and begin != MIN_WATERMARK:
-            late = "true" if begin == MAX_WATERMARK else f"{late} OR {TIME} <= {begin - within}L"
-        if within is not None:
-            context.put_out(name, "late", lambda: rows.filter(late).drop(TIME))
-        return context.count_late(name, rows, late).filter(f"NOT ({late})")
+        late = late_condition(TIME, f"{TIME} <= {begin - (within or 0)}L", MIN_WATERMARK if within is None else begin)
+        return on_time(context, name, rows, late, time=TIME)
 
     def _decided(self, waiting: StateRuns, begin: int, end: int) -> Rows:
         """The rows whose time came in this epoch; those of earlier epochs before its beginning were decided there."""

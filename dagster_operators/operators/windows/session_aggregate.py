@@ -18,6 +18,7 @@ from typing_extensions import override
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
 from dagster_operators.operators.key_join import join_by_keys
+from dagster_operators.operators.late_rows import late_condition, on_time
 from dagster_operators.operators.physical import (
     Analysed,
     Analysis,
@@ -93,8 +94,8 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
         begin = context.watermark_begin(name)
         sessions, tombstones = context.state(name, "sessions"), context.state(name, "tombstones")
         if inputs[0] is not None:
-            on_time = self._on_time(context, self._timed(inputs[0]), begin)
-            self._add(sessions, tombstones, self._pieces(self._panes(on_time, parts), parts), parts, begin)
+            panes = self._panes(self._on_time(context, self._timed(inputs[0]), begin), parts)
+            self._add(sessions, tombstones, self._pieces(panes, parts), parts, begin)
         end = context.watermark_end(name)
         closing = None
         if end > begin:
@@ -144,14 +145,8 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
         return frame.selectExpr("*", f"unix_micros(CAST({quoted(self.logical.event_time)} AS TIMESTAMP)) AS {TIME}")
 
     def _on_time(self, context: StageContext, rows: DataFrame, begin: int) -> DataFrame:
-        if begin == MAX_WATERMARK:
-            late = "true"
-        else:  # a row without a time, which only a transform can make, belongs to no session that is still open
-            late = f"{TIME} IS NULL"
-            if begin != MIN_WATERMARK:
-                late += f" OR {TIME} <= {begin - self.logical.window.gap}L"
-        context.put_out(self.logical.name, "late", lambda: rows.filter(late).drop(TIME))
-        return context.count_late(self.logical.name, rows, late).filter(f"NOT ({late})")
+        late = late_condition(TIME, f"{TIME} <= {begin - self.logical.window.gap}L", begin)
+        return on_time(context, self.logical.name, rows, late, time=TIME)
 
     def _panes(self, rows: DataFrame, parts: Decomposition) -> DataFrame:
         """Rows aggregated per gap of time: those within one belong together in any case, and this needs no sort."""

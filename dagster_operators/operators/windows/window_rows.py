@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.graph.values import Fields, check_fields
+from dagster_operators.operators.late_rows import late_condition, on_time
 from dagster_operators.operators.physical import RunFile, StageContext, StateRuns, Varying, constant, quoted
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.windows.windows import Window
@@ -78,13 +79,8 @@ class WindowRows(ABC):
 
     def on_time(self, context: StageContext, operator: str, port: str, panes: DataFrame, begin: int) -> DataFrame:
         """The rows of which some window is still open; the others are counted as late and go to a side output."""
-        if begin == MAX_WATERMARK:
-            late = "true"
-        else:
-            late = f"{PANE} IS NULL" if begin == MIN_WATERMARK else f"{PANE} IS NULL OR NOT ({self.still_open(begin)})"
-        context.put_out(operator, port, lambda: panes.filter(late).drop(PANE))
-        counted = operator if port == "late" else f"{operator}.{port.removeprefix('late_')}"
-        return context.count_late(counted, panes, late).filter(f"NOT ({late})")
+        late = late_condition(PANE, f"NOT ({self.still_open(begin)})", begin)
+        return on_time(context, operator, panes, late, time=PANE, port=port)
 
     def closing(self, state: StateRuns, begin: int, end: int) -> DataFrame | None:
         """The rows of the windows that an epoch closes, one for each of their windows, which it adds; None if there are none."""

@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
+from dagster_operators.storage.tiers import tier
+
 TIER_LENGTH = 8
 """How many runs a tier may hold before they are folded."""
 
@@ -27,19 +29,6 @@ class Sized(Protocol):
 R = TypeVar("R", bound=Sized)
 
 
-def tier(rows: int) -> int:
-    """The tier of a run: how often its rows divide by the tier length.
-
-    >>> tier(5), tier(100), tier(1000)
-    (0, 2, 3)
-    """
-    level = 0
-    while rows >= TIER_LENGTH:
-        rows //= TIER_LENGTH
-        level += 1
-    return level
-
-
 def choose_fold(runs: Iterable[R]) -> list[R]:
     """The runs to fold into one, or none.
 
@@ -52,7 +41,7 @@ def choose_fold(runs: Iterable[R]) -> list[R]:
     """
     tiers: dict[int, list[R]] = defaultdict(list)
     for run in runs:
-        tiers[max(tier(run.rows), 1)].append(run)
+        tiers[max(tier(run.rows, TIER_LENGTH), 1)].append(run)
     for level in sorted(tiers):
         if len(tiers[level]) >= TIER_LENGTH:
             return [run for smaller in range(level + 1) for run in tiers.get(smaller, [])]

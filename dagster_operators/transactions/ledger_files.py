@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from dagster_operators.storage.delta_commit import LoggedFile
 from dagster_operators.storage.parquet_writer import write_table
+from dagster_operators.storage.tiers import tier
 from dagster_operators.transactions.records import Entry, body, from_body
 
 if TYPE_CHECKING:
@@ -57,10 +58,7 @@ class LedgerFile:
     @property
     def size_class(self) -> int:
         """0 for up to 15 rows, 1 for up to 255, and so on."""
-        rows, size_class = self.last - self.first + 1, 0
-        while rows >= FOLD_COUNT:
-            rows, size_class = rows // FOLD_COUNT, size_class + 1
-        return size_class
+        return tier(self.last - self.first + 1, FOLD_COUNT)
 
 
 def active_files(table: DeltaTable) -> list[LedgerFile]:

@@ -52,9 +52,14 @@ class BatchOperator(PhysicalOperator[PortSchemas]):
         return False
 
     @property
+    def ordered_by(self) -> tuple[str, ...]:
+        """Columns of all its inputs that a subtask is to get its rows of an epoch in the order of, nulls first."""
+        return ()
+
+    @property
     def wants_order(self) -> bool:
-        """Whether it wants its rows in an order, or numbered; then a stage begins with it."""
-        return False
+        """Whether it cannot take rows as another program puts them out; then a graph of programs begins with it."""
+        return bool(self.ordered_by)
 
     @property
     def isolation(self) -> Isolation | None:

@@ -126,8 +126,10 @@ class OperatorHarness:
     # --- in ----------------------------------------------------------------------------------------------------------
 
     def process(self, rows: Rows, index: int = 0) -> None:
-        """Give rows to the input with this index, all in one batch for each subtask."""
+        """Give rows to the input with this index, all in one batch for each subtask, in the order that the operator wants."""
         table = conform(_table(rows, self.inputs[index]), self.inputs[index])
+        if order := self._logical.ordered_by:
+            table = table.sort_by([(column, "ascending", "at_start") for column in order])
         for subtask, part in self._parts(table, index):
             for batch in part.combine_chunks().to_batches():
                 self._subtasks[subtask].process((self._logical.name, index), batch)

@@ -94,10 +94,19 @@ class Apply(LogicalOperator):
 
     @property
     def single(self) -> bool:
-        """Whether all rows go to one subtask: without keys, an operator with state, time or several inputs can have only one."""
-        hooks = ("handle_watermark", "handle_timer", "handle_tick", "handle_checkpoint", "on_start", "on_close")
+        """Whether all rows go to one subtask.
+
+        Without keys, an operator with state, time, an order or several inputs can have only one.
+        """
+        hooks = ("handle_watermark", "handle_timer", "handle_tick", "handle_checkpoint", "on_close")
         acts = any(overrides(self.arrow, hook) for hook in hooks) or self.arrow.is_committing
-        return not self.keys[0] and (acts or bool(self.arrow.state) or len(self.keys) > 1)
+        return not self.keys[0] and (acts or bool(self.arrow.state or self.ordered_by) or len(self.keys) > 1)
+
+    @property
+    def ordered_by(self) -> tuple[str, ...]:
+        """The columns that its rows come in the order of."""
+        wanted = self.arrow.ordered_by
+        return (wanted,) if isinstance(wanted, str) else tuple(wanted)
 
     @property
     def holds_time(self) -> bool:
@@ -134,6 +143,8 @@ class Apply(LogicalOperator):
             found["keys"] = list(self.keys[0])
         if states:
             found["state"] = states
+        if self.ordered_by:
+            found["ordered_by"] = list(self.ordered_by)
         return found
 
     @override
@@ -149,6 +160,7 @@ class Apply(LogicalOperator):
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         for stream, keys in zip(inputs, self.keys, strict=True):
             self.require(stream, keys, "key_by")
+            self.require(stream, self.ordered_by, "ordered_by")
         if len({len(keys) for keys in self.keys}) > 1:
             raise SchemaError("the inputs have different numbers of keys", operator=self.name, remedy="key all by the same")
         return self._types(inputs)[MAIN]

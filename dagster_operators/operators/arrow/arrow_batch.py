@@ -54,6 +54,11 @@ class ArrowBatch(BatchOperator):
 
     @property
     @override
+    def ordered_by(self) -> tuple[str, ...]:
+        return self.logical.ordered_by
+
+    @property
+    @override
     def isolation(self) -> Isolation | None:
         operator = self.logical.arrow
         if not operator.isolated:

@@ -7,7 +7,7 @@ operator, and what is to last from epoch to epoch belongs into ``state``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -39,14 +39,16 @@ class ArrowOperator:
     """An operator over Arrow record batches.
 
     Derive, override :meth:`output_schema` and :meth:`process_batch` (or :meth:`process_batch_index` for several inputs), declare
-    ``state``, and use it with ``stream.key_by(...).apply(MyOperator())``. Rows of one key always meet in one subtask, in no
-    particular order. An instance's attributes are its configuration: set them in ``__init__`` and do not change them later, since
-    every subtask of every epoch starts from a copy.
+    ``state``, and use it with ``stream.key_by(...).apply(MyOperator())``. Rows of one key always meet in one subtask. An
+    instance's attributes are its configuration: set them in ``__init__`` and do not change them later, since every subtask of
+    every epoch starts from a copy.
 
     Attributes:
         name: How the operator is called in errors, explain and the ledger, and what its state is addressed by.
         state: Its state tables by name (``KeyedState``, ``TimeState``, ``GlobalState``, ``ListState``).
         event_time: The output's event-time column; by default the input's, if the output has a column of that name.
+        ordered_by: Columns of the input, or of each, that a subtask gets its rows of an epoch in the order of, nulls first;
+            those of several inputs together. By default they come in no particular order.
         tick_interval: How often :meth:`handle_tick` is called while an epoch runs, by the clock on the wall, for example ``"1
             second"``; it is called at the end of the epoch in any case. None: never.
         on_error: What becomes of the epoch when a hook raises, for all exceptions or by type. ``reject`` sends the rows of the
@@ -73,6 +75,7 @@ class ArrowOperator:
     name: str | None = None
     state: Mapping[str, StateTable] = {}
     event_time: str | None = None
+    ordered_by: str | Sequence[str] = ()
     tick_interval: str | None = None
     on_error: OnError | Mapping[type[Exception], OnError] = "fail"
     isolated: bool = False

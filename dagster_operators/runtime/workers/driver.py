@@ -102,7 +102,8 @@ class _Programs:
         ways = zip(targets, self._entries, strict=True)
         into = [EntryRows(rows[stream], entry.schema, keys) for (stream, keys), entry in ways]
         self._empty = all(entry.rows is None for entry in into)
-        self._shuffle = Shuffle(work.session, into, self._kinds(into[0]), self._parallelism)
+        self._order = next((operator.ordered_by for operator in self._operators.values() if operator.ordered_by), ())
+        self._shuffle = Shuffle(work.session, into, self._kinds(into[0]), self._parallelism, self._order)
 
     @property
     def has_nothing_to_do(self) -> bool:
@@ -166,6 +167,7 @@ class _Programs:
             edges=tuple(self._edges),
             entries=tuple(self._entries),
             parallelism=self._parallelism,
+            ordered=bool(self._order),
             routing=routing,
             cache=work.cache,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.graph.key_group import KEY_GROUPS, key_group
 from dagster_operators.operators.physical import Rows, quoted
-from dagster_operators.runtime.workers.task import MARKER, PORT, SUBTASK
+from dagster_operators.runtime.workers.task import MARKER, PORT, ROW, SUBTASK
 from dagster_operators.types.arrow_schema import spark_type
 from dagster_operators.types.data_type import DataType
 
@@ -41,13 +41,22 @@ class Shuffle:
         entries: The rows.
         kinds: The Spark types that key columns are hashed as.
         parallelism: How many subtasks there are.
+        order: Columns of all entries that the rows of a subtask are put in the order of.
     """
 
-    def __init__(self, session: SparkSession, entries: Sequence[EntryRows], kinds: Sequence[DataType], parallelism: int) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        entries: Sequence[EntryRows],
+        kinds: Sequence[DataType],
+        parallelism: int,
+        order: Sequence[str] = (),
+    ) -> None:
         self._session = session
         self._entries = entries
         self._kinds = kinds
         self._parallelism = parallelism
+        self._order = order
         self._alone = len(entries) == 1
 
     def unmoved(self) -> DataFrame | None:
@@ -65,7 +74,7 @@ class Shuffle:
         if rows is None:
             return None
         n = self._parallelism
-        placed = rows.repartition(1) if n == 1 else rows.repartitionById(n, F.col(SUBTASK))
+        placed = self._sorted(rows.repartition(1) if n == 1 else rows.repartitionById(n, F.col(SUBTASK)))
         # What a row carries through the shuffle, and then value by value into Arrow, is much of what a stage costs.
         return placed.drop(SUBTASK, PORT) if self._alone else placed.drop(SUBTASK)
 
@@ -76,7 +85,32 @@ class Shuffle:
         one = self._session.range(0, 1, 1, 1)
         markers = one.selectExpr(f"explode(array({chosen})) AS {SUBTASK}", f"{MARKER} AS {PORT}", *nulls)
         rows = self._union() if with_rows else None
-        return (markers if rows is None else markers.unionByName(rows)).repartition(len(subtasks), SUBTASK)
+        marked = markers if rows is None else markers.unionByName(rows)
+        return self._numbered(marked) if self._order and with_rows else marked.repartition(len(subtasks), SUBTASK)
+
+    def _sorted(self, rows: DataFrame) -> DataFrame:
+        """The rows of each partition in the order that is wanted, if one is."""
+        from pyspark.sql import functions as F
+
+        return rows.sortWithinPartitions(*(F.expr(name).asc_nulls_first() for name in self._by)) if self._order else rows
+
+    def _numbered(self, rows: DataFrame) -> DataFrame:
+        """The rows of each subtask in one partition, in the order that is wanted, and with their places in it.
+
+        Sail drops a sort whose order nothing that it knows of needs, and a function in Python is nothing that it knows of.
+        """
+        order = ", ".join(f"{name} ASC NULLS FIRST" for name in self._by)
+        return rows.selectExpr("*", f"row_number() OVER (PARTITION BY {SUBTASK} ORDER BY {order}) AS {ROW}")
+
+    @property
+    def _by(self) -> list[str]:
+        return [self._common(name) for name in self._order]
+
+    def _common(self, column: str) -> str:
+        """A column that all entries have, of whichever a row is."""
+        if self._alone:
+            return quoted(column)
+        return f"coalesce({', '.join(f'_{number}.{quoted(column)}' for number in range(len(self._entries)))})"
 
     def _union(self) -> DataFrame | None:
         """The rows of all entries, each with its subtask and entry; None without rows."""

@@ -21,6 +21,9 @@ PORT: Final = "__do_port"
 
 MARKER: Final = -1
 
+ROW: Final = "__do_row"
+"""The column with a row's place in its subtask, from 1, where the engine was made to keep an order by numbering the rows."""
+
 Routing: TypeAlias = Literal["by partition", "by column", "none"]
 """How a worker knows the subtask of a row: the partition is the subtask; ``SUBTASK`` says it; there are only partitions."""
 
@@ -85,6 +88,7 @@ class GraphTask:
         members: What there is to know about them.
         edges: Who reads whom.
         entries: The rows that come from outside; ``PORT`` says which of them a row is of.
+        ordered: Whether rows come in an order that is to be kept, also between those of several entries.
         routing: How a row's subtask is known. ``PORT`` is there with ``by column``, and where there are several entries.
         cache: Folder for local copies of state files.
     """
@@ -98,6 +102,7 @@ class GraphTask:
     edges: tuple[Edge, ...]
     entries: tuple[Entry, ...]
     parallelism: int
+    ordered: bool
     routing: Routing
     cache: str | None
 

@@ -9,14 +9,14 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from dagster_operators.errors import OperatorsError, StorageError
 from dagster_operators.operators.worker_program import WorkerProgram
+from dagster_operators.runtime.workers.cutter import Cutter
 from dagster_operators.runtime.workers.port_writer import PortWriter
 from dagster_operators.runtime.workers.subtask import Member, Subtask, SubtaskId
-from dagster_operators.runtime.workers.task import MARKER, PORT, SUBTASK, GraphTask, ProgramTask
+from dagster_operators.runtime.workers.task import MARKER, GraphTask, ProgramTask
 from dagster_operators.state.store import StateStore
 from dagster_operators.transactions.codec import encode
 from dagster_operators.transactions.manifest import FileEntry
@@ -25,12 +25,13 @@ from dagster_operators.transactions.manifest import FileEntry
 def run_partition(task: GraphTask, partition: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the subtasks whose rows are in a partition; yields their reports."""
     subtasks: dict[int, _Worker] = {}
+    cutter = Cutter(task, partition)
     try:
         if task.routing == "by partition":
             subtasks[partition] = _Worker(task, partition)
             subtasks[partition].open()
         for batch in batches:
-            for subtask, entry, rows in _parts(task, partition, batch):
+            for subtask, entry, rows in cutter.parts(batch):
                 if subtask not in subtasks:
                     subtasks[subtask] = _Worker(task, subtask)
                     subtasks[subtask].open()
@@ -48,42 +49,6 @@ def run_partition(task: GraphTask, partition: int, batches: Iterable[pa.RecordBa
             worker.abandon()
     if reports:
         yield pa.RecordBatch.from_pydict({"report": [json.dumps(report, default=str) for report in reports]})
-
-
-def _parts(task: GraphTask, partition: int, batch: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """A batch cut by subtask and entry; rows of one subtask and entry stay in their order."""
-    if not batch.num_rows:
-        return
-    if PORT not in batch.schema.names:
-        yield partition, 0, _entry(task, batch, 0)
-        return
-    entries = batch.column(PORT).to_numpy(zero_copy_only=False)
-    by_column = task.routing == "by column"
-    subtasks = batch.column(SUBTASK).to_numpy(zero_copy_only=False) if by_column else np.full_like(entries, partition)
-    if (subtasks == subtasks[0]).all() and (entries == entries[0]).all():
-        yield int(subtasks[0]), int(entries[0]), _entry(task, batch, int(entries[0]))
-        return
-    for subtask, entry in dict.fromkeys(zip(subtasks.tolist(), entries.tolist(), strict=True)):
-        rows = batch.filter(pa.array((subtasks == subtask) & (entries == entry)))
-        yield subtask, entry, _entry(task, rows, entry)
-
-
-def _entry(task: GraphTask, batch: pa.RecordBatch, entry: int) -> pa.RecordBatch:
-    if entry == MARKER:
-        return batch
-    schema = task.entries[entry].schema
-    if len(task.entries) == 1:
-        return _cast(batch.select(schema.names), schema)
-    return _cast(pa.RecordBatch.from_struct_array(batch.column(f"_{entry}")), schema)
-
-
-def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The engine's batch in the declared types: engines differ in the zone of a timestamp and the width of a string."""
-    columns = [
-        column if column.type.equals(field.type) else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 class _Worker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import override
 
@@ -57,9 +57,19 @@ class BatchOperator(PhysicalOperator[PortSchemas]):
         return ()
 
     @property
+    def is_numbered(self) -> bool:
+        """Whether its rows come with their places, in the further columns of :func:`numbered`."""
+        return False
+
+    @property
     def wants_order(self) -> bool:
         """Whether it cannot take rows as another program puts them out; then a graph of programs begins with it."""
-        return bool(self.ordered_by)
+        return self.is_numbered or bool(self.ordered_by)
+
+    @override
+    def chains_after(self, before: PhysicalOperator[Any]) -> bool:
+        """As others do; but places are those of rows in files."""
+        return not (self.is_numbered or before.in_workers)
 
     @property
     def isolation(self) -> Isolation | None:
@@ -100,6 +110,25 @@ class BatchOperator(PhysicalOperator[PortSchemas]):
         frames = {port: session.createDataFrame(rows, _ddl(schema)) for port, schema in ports.outputs.items()}
         states = {name: session.createDataFrame(rows, table.stored_ddl) for name, table in self.tables(ports).items()}
         return Analysis(frames[MAIN], states, frames, facts=ports)
+
+
+ORIGIN: Final = "__do_origin"
+"""The column with the stream that a row comes from."""
+
+SEQUENCE: Final = "__do_sequence"
+"""The column with the row's number in it, unique and ascending from epoch to epoch."""
+
+
+def numbered(schema: pa.Schema) -> pa.Schema:
+    """The schema of rows that come with their places.
+
+    >>> import pyarrow as pa
+    >>> numbered(pa.schema([("v", pa.int64())])).names
+    ['v', '__do_origin', '__do_sequence']
+    """
+    import pyarrow as pa
+
+    return schema.append(pa.field(ORIGIN, pa.string())).append(pa.field(SEQUENCE, pa.int64()))
 
 
 def keys_of(exchange: Exchange) -> tuple[str, ...]:

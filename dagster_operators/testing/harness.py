@@ -22,8 +22,9 @@ from dagster_operators.operators.arrow.apply import Apply, fresh
 from dagster_operators.operators.arrow.arrow_batch import ArrowBatch
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.arrow.arrow_program import ArrowProgram
-from dagster_operators.operators.batch_operator import PortSchemas, key_types
+from dagster_operators.operators.batch_operator import PortSchemas, key_types, numbered
 from dagster_operators.operators.worker_program import Report
+from dagster_operators.runtime.stages.numbered_rows import ROWS_OF_AN_EPOCH
 from dagster_operators.runtime.workers.program_graph import ProgramGraph, Target
 from dagster_operators.runtime.workers.subtask import Member, Subtask, SubtaskId
 from dagster_operators.state.key_hash import hash_columns, subtasks
@@ -111,6 +112,7 @@ class OperatorHarness:
         self._tables = physical.tables(PortSchemas(self.inputs, self.ports))
         self._out: dict[str, list[pa.Table]] = defaultdict(list)
         self._late = self._rejected = 0
+        self._next = [0] * len(inputs)
         self.parallelism = parallelism if each[0] else 1
         self.commit_data: dict[int, Any] = {}
         self.metrics: dict[str, float] = {}
@@ -128,6 +130,7 @@ class OperatorHarness:
     def process(self, rows: Rows, index: int = 0) -> None:
         """Give rows to the input with this index, all in one batch for each subtask, in the order that the operator wants."""
         table = conform(_table(rows, self.inputs[index]), self.inputs[index])
+        table = self._numbered(table, index) if self._logical.arrow.needs_sequence else table
         if order := self._logical.ordered_by:
             table = table.sort_by([(column, "ascending", "at_start") for column in order])
         for subtask, part in self._parts(table, index):
@@ -260,6 +263,14 @@ class OperatorHarness:
 
     def _collect(self, _: str, port: str, rows: pa.Table) -> None:
         self._out[port].append(rows)
+
+    def _numbered(self, table: pa.Table, index: int) -> pa.Table:
+        """The rows with their places, each input being an origin."""
+        first = max(self._next[index], self.epoch * ROWS_OF_AN_EPOCH)
+        self._next[index] = first + table.num_rows
+        numbers = pa.array(range(first, first + table.num_rows), pa.int64())
+        origins = pa.array([f"input_{index}"] * table.num_rows, pa.string())
+        return pa.Table.from_arrays([*table.columns, origins, numbers], schema=numbered(table.schema))
 
     def _report(self, subtask: Subtask) -> Report:
         return subtask.reports()[self._logical.name]

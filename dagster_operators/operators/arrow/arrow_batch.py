@@ -59,6 +59,11 @@ class ArrowBatch(BatchOperator):
 
     @property
     @override
+    def is_numbered(self) -> bool:
+        return self.logical.arrow.needs_sequence
+
+    @property
+    @override
     def isolation(self) -> Isolation | None:
         operator = self.logical.arrow
         if not operator.isolated:

@@ -49,6 +49,8 @@ class ArrowOperator:
         event_time: The output's event-time column; by default the input's, if the output has a column of that name.
         ordered_by: Columns of the input, or of each, that a subtask gets its rows of an epoch in the order of, nulls first;
             those of several inputs together. By default they come in no particular order.
+        needs_sequence: Whether ``ctx.origins`` and ``ctx.sequences`` are to tell of each row of a batch where it comes from. The
+            input is then written to files first, if it is not in files anyway.
         tick_interval: How often :meth:`handle_tick` is called while an epoch runs, by the clock on the wall, for example ``"1
             second"``; it is called at the end of the epoch in any case. None: never.
         on_error: What becomes of the epoch when a hook raises, for all exceptions or by type. ``reject`` sends the rows of the
@@ -76,6 +78,7 @@ class ArrowOperator:
     state: Mapping[str, StateTable] = {}
     event_time: str | None = None
     ordered_by: str | Sequence[str] = ()
+    needs_sequence: bool = False
     tick_interval: str | None = None
     on_error: OnError | Mapping[type[Exception], OnError] = "fail"
     isolated: bool = False

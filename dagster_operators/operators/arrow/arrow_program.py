@@ -17,6 +17,7 @@ from dagster_operators.errors import OperatorFailedError, OperatorsError, Pipeli
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, ArrowOperator, action_for
 from dagster_operators.operators.arrow.timers import StoredTimers
+from dagster_operators.operators.batch_operator import ORIGIN, SEQUENCE
 from dagster_operators.operators.worker_program import first_rows
 from dagster_operators.time.frontier import Frontier, meet
 from dagster_operators.time.watermark import MIN_WATERMARK, parse_duration
@@ -76,7 +77,8 @@ class ArrowProgram:
     def close(self) -> None:
         """Nothing: an operator holds nothing outside of its process."""
 
-    def _process(self, port: int, batch: pa.RecordBatch) -> None:
+    def _process(self, port: int, numbered: pa.RecordBatch) -> None:
+        batch = self._context.take_places(numbered) if self._operator.needs_sequence else numbered
         if not self._rejects:
             self._call("process_batch_index", port, batch, self._context, self._out, batch=batch)
             return
@@ -87,18 +89,18 @@ class ArrowProgram:
             self._out.forget()
             if action_for(self._operator, error) != "reject":
                 raise self._failed("process_batch_index", error, batch) from error
-            self._give_up_on(port, batch, error)
+            self._give_up_on(port, batch, numbered, error)
         else:
             self._out.let_go()
 
-    def _give_up_on(self, port: int, batch: pa.RecordBatch, error: Exception) -> None:
+    def _give_up_on(self, port: int, batch: pa.RecordBatch, numbered: pa.RecordBatch, error: Exception) -> None:
         """Halve the batch until the rows are found that cannot be processed."""
         if batch.num_rows == 1:
             self._context.reject(batch, f"{type(error).__name__}: {error}")
             return
         half = batch.num_rows // 2
-        self._process(port, batch.slice(0, half))
-        self._process(port, batch.slice(half))
+        self._process(port, numbered.slice(0, half))
+        self._process(port, numbered.slice(half))
 
     def _tick(self) -> None:
         self._call("handle_tick", self._ticks.next(), self._context, self._out)
@@ -192,9 +194,16 @@ class _Context:
         self.parallelism = ctx.parallelism
         self.watermark = ctx.begin.to_watermark()
         self.state: Any = ctx.state
+        self.origins: pa.Array | None = None
+        self.sequences: pa.Array | None = None
         self.stored_timers = StoredTimers(ctx)
         self.timers: Timers = self.stored_timers
         self.metrics: Metrics = ctx.report
+
+    def take_places(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Tell of a batch where its rows come from; the batch without the columns that say so."""
+        self.origins, self.sequences = batch.column(ORIGIN), batch.column(SEQUENCE)
+        return batch.drop_columns([ORIGIN, SEQUENCE])
 
     def late(self, rows: Rows) -> None:
         self._ctx.report.late += rows.num_rows

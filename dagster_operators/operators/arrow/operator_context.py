@@ -55,6 +55,8 @@ class OperatorContext(Protocol):
         watermark: The input's watermark, microseconds since 1970: as the epoch began while batches are processed, then the new
             one.
         state: The state tables by name.
+        origins: The stream that each row of the batch being processed comes from, if the operator has ``needs_sequence``.
+        sequences: The number that each row has in that stream, then: unique, the same at every retry, larger in later epochs.
         timers: Wakes the operator up.
         metrics: Reports figures.
     """
@@ -65,6 +67,8 @@ class OperatorContext(Protocol):
     parallelism: int
     watermark: int
     state: Any
+    origins: pa.Array | None
+    sequences: pa.Array | None
     timers: Timers
     metrics: Metrics
 

@@ -13,14 +13,17 @@ from dagster_operators.operators.physical import Rows
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.stages import Stage
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
+from dagster_operators.runtime.stages.numbered_rows import read_numbered
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, advance
+from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.transactions.stage_keys import StageKey
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
@@ -48,13 +51,23 @@ class StageInputs:
 
     def upstream(self, stream: StreamRef) -> Rows:
         """The rows that another stage staged in this epoch (of an updating table: those that changed)."""
-        stage = next(stage for stage in self._work.plan.stages if stage.output(stream))
-        if stage.goes_round and stage.loop == self._work.stage.loop:
-            return self._staged(stream, stage, [str(StageKey(stage.name, self._work.key.iteration))])
-        if self._work.key.iteration not in ((), (0,)):
+        return self._read(stream, *self._staged(stream))
+
+    def numbered(self, stream: StreamRef, schema: pa.Schema) -> Rows:
+        """The same with the place of each row.
+
+        Raises:
+            PipelineError: The stage is of a loop, whose rounds would give the same numbers again.
+        """
+        work = self._work
+        if work.stage.goes_round:
+            raise PipelineError("rows that go round in a loop have no numbers", remedy="ask for them before the loop")
+        stage, keys = self._staged(stream)
+        dataset, files = self._files_of(stream, stage, keys)
+        if not files:
             return None
-        keys = [key for key in self._work.attempt.upstream if StageKey.parse(key).stage == stage.name]
-        return self._staged(stream, stage, keys)
+        root, epoch = work.coordinator.root, work.attempt.epoch
+        return read_numbered(work.session, root, files, schema, dataset=dataset, stream=stream, epoch=epoch)
 
     def fed_back(self, variable: str) -> Rows:
         """The rows that went round to a loop variable: those of the round before."""
@@ -62,17 +75,31 @@ class StageInputs:
         if work.key.iteration == (0,):
             return None
         name, stream = work.stage.feedback[variable]
-        return self._staged(stream, work.plan.stage(name), [str(StageKey(name, (work.key.iteration[0] - 1,)))])
+        return self._read(stream, work.plan.stage(name), [str(StageKey(name, (work.key.iteration[0] - 1,)))])
 
-    def _staged(self, stream: StreamRef, stage: Stage, keys: Iterable[str]) -> Rows:
+    def _staged(self, stream: StreamRef) -> tuple[Stage, list[str]]:
+        """The stage that a stream comes from, and the keys of the attempts at it that this stage reads."""
+        work = self._work
+        stage = next(stage for stage in work.plan.stages if stage.output(stream))
+        if stage.goes_round and stage.loop == work.stage.loop:
+            return stage, [str(StageKey(stage.name, work.key.iteration))]
+        if work.key.iteration not in ((), (0,)):
+            return stage, []
+        return stage, [key for key in work.attempt.upstream if StageKey.parse(key).stage == stage.name]
+
+    def _read(self, stream: StreamRef, stage: Stage, keys: Iterable[str]) -> Rows:
         """A stream's rows in the attempts that are read of its stage."""
+        dataset, files = self._files_of(stream, stage, keys)
+        return self._files.read(dataset, files, self._work.plan.schemas[stream]) if files else None
+
+    def _files_of(self, stream: StreamRef, stage: Stage, keys: Iterable[str]) -> tuple[str, list[FileEntry]]:
+        """Where those rows are."""
         work, output = self._work, stage.output(stream)
         if output is None:
             raise PipelineError(f"the stage {stage.name} does not write the stream {stream}", **work.where())
         dataset = work.place_of(output)
         changes = [work.attempt.upstream[key].change(dataset) for key in keys]
-        files = [entry for change in changes if change for entry in change.rows_of_epoch]
-        return self._files.read(dataset, files, work.plan.schemas[stream]) if files else None
+        return dataset, [entry for change in changes if change for entry in change.rows_of_epoch]
 
     def source(self, operator: str) -> Rows:
         """The slice of a source that the epoch reads."""

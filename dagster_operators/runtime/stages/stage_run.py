@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.errors import OperatorsError, StageFailedError, StorageError
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.batch_operator import BatchOperator
 from dagster_operators.operators.physical import RelationalOperator, Rows, TableOperator, constant
 from dagster_operators.runtime.stages.current_rows import CurrentRows
 from dagster_operators.runtime.stages.observed import Observed
@@ -27,6 +28,7 @@ from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.manifest import Change, Manifest
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -170,7 +172,11 @@ class StageRun:
     def _compute(self) -> dict[StreamRef, Rows]:
         """The rows of every stream of the stage's relational operators, as plans that have not run yet."""
         work = self._work
-        rows: dict[StreamRef, Rows] = {stream: self._inputs.upstream(stream) for stream in work.stage.inputs}
+        numbered = dict(self._numbered())
+        rows: dict[StreamRef, Rows] = {
+            stream: self._inputs.numbered(stream, numbered[stream]) if stream in numbered else self._inputs.upstream(stream)
+            for stream in work.stage.inputs
+        }
         for node in (work.plan.physical.nodes[name] for name in work.stage.nodes):
             operator, analysed = node.operator, work.plan.analysed[node.name]
             if isinstance(operator, RelationalOperator):
@@ -179,6 +185,13 @@ class StageRun:
                 table = self._current[node.name] = CurrentRows(self._files, work, node.name, operator.replaces_by)
                 rows[StreamRef(node.name)] = operator.run(self, [rows[edge.stream] for edge in node.inputs], analysed, table)
         return {**rows, **self._sides}
+
+    def _numbered(self) -> Iterator[tuple[StreamRef, pa.Schema]]:
+        """The streams whose rows come with their places, and their schemas."""
+        plan = self._work.plan
+        for node in (plan.physical.nodes[name] for name in self._batch):
+            if isinstance(node.operator, BatchOperator) and node.operator.is_numbered:
+                yield from zip((edge.stream for edge in node.inputs), plan.analysed[node.name].facts.inputs, strict=True)
 
     def _run_batch(self, rows: Mapping[StreamRef, Rows]) -> BatchResult:
         """Run the batch operators that the stage ends with; their files are its output."""

@@ -13,7 +13,16 @@ from dagster_operators.errors import OperatorsError, PipelineError, StageFailedE
 from dagster_operators.functions.shipping import pickled
 from dagster_operators.graph.exchange import Forward, Gather, HashBy
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.batch_operator import BatchOperator, PortSchemas, column_types, key_types, keys_of
+from dagster_operators.operators.batch_operator import (
+    ORIGIN,
+    SEQUENCE,
+    BatchOperator,
+    PortSchemas,
+    column_types,
+    key_types,
+    keys_of,
+    numbered,
+)
 from dagster_operators.operators.physical import Rows
 from dagster_operators.planner.physical_plan import PhysicalNode
 from dagster_operators.runtime.stages.stage_work import StageWork
@@ -102,7 +111,7 @@ class _Programs:
         ways = zip(targets, self._entries, strict=True)
         into = [EntryRows(rows[stream], entry.schema, keys) for (stream, keys), entry in ways]
         self._empty = all(entry.rows is None for entry in into)
-        self._order = next((operator.ordered_by for operator in self._operators.values() if operator.ordered_by), ())
+        self._order = next(filter(None, map(_order, self._operators.values())), ())
         self._shuffle = Shuffle(work.session, into, self._kinds(into[0]), self._parallelism, self._order)
 
     @property
@@ -116,7 +125,8 @@ class _Programs:
 
     def _schema(self, target: Target) -> pa.Schema:
         name, index = target
-        return self._ports[name].inputs[index]
+        schema = self._ports[name].inputs[index]
+        return numbered(schema) if self._operators[name].is_numbered else schema
 
     def _kinds(self, first: EntryRows) -> list[DataType]:
         """What keys are hashed as, the same for all: what a state table says, otherwise the type in the first stream."""
@@ -224,6 +234,12 @@ def _connected(nodes: Mapping[str, PhysicalNode]) -> tuple[list[Edge], dict[tupl
                     remedy="let the input be hashed by keys, gathered, or forwarded",
                 )
     return edges, targets
+
+
+def _order(operator: BatchOperator) -> tuple[str, ...]:
+    """What rows are to come in the order of: if they are numbered, no tie is left open."""
+    order = operator.ordered_by
+    return (*order, ORIGIN, SEQUENCE) if order and operator.is_numbered else order
 
 
 class _Copies:

@@ -7,16 +7,15 @@ might not give the same, the rows are written and read back.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import StageFailedError
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.graph.user_functions import contents_of
+from dagster_operators.graph.traits import Trait
 from dagster_operators.operators.physical import Rows, quoted
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.relational.union import Union
 from dagster_operators.planner.plan import without_marks
 from dagster_operators.runtime.stages.changed_keys import ChangedKeys, Held
 from dagster_operators.runtime.stages.updating_table import with_keys
@@ -27,15 +26,8 @@ if TYPE_CHECKING:
     from dagster_operators.runtime.stages.stage_work import StageWork
     from dagster_operators.runtime.stages.staged_files import StagedFiles
 
-_REPEATABLE = frozenset({"source", "filter", "select", "with_columns", "rename", "drop", "union"})
 _ROW_FORMATS = ("csv", "json")
 """Files of which every column must be read to get at one."""
-
-_CHANGING = re.compile(
-    r"(?i)\b(rand\w*|uniform|uuid|shuffle|monotonically_increasing_id|spark_partition_id|now|curdate|current_\w+|localtimestamp|"
-    r"unix_timestamp|input_file_\w+|reflect|java_method|try_reflect|over)\b"
-)
-"""What may give something else the next time in Spark's SQL (a column of such a name only costs time)."""
 
 
 class CurrentRows:
@@ -107,9 +99,8 @@ class CurrentRows:
         work = self._work
         for name in work.stage.operators[: work.stage.operators.index(self._operator)]:
             operator = work.dataflow.nodes[name].operator
-            config = operator.config()
-            text = json.dumps(config, default=str)
-            if operator.kind not in _REPEATABLE or contents_of(config) or _CHANGING.search(text):
+            is_cheap = Trait.ROW_WISE in operator.traits or isinstance(operator, Source | Union)
+            if not is_cheap or Trait.REPEATABLE not in operator.traits:
                 return False
             if isinstance(operator, Source) and operator.connector.config().get("format") in _ROW_FORMATS:
                 return False

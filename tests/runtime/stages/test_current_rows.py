@@ -10,7 +10,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import ChangedPipelineError, PipelineError, StageFailedError
-from dagster_operators.runtime.stages import current_rows
+from dagster_operators.graph import expressions
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from tests.engines import ENGINES
 
@@ -215,7 +215,7 @@ def test_keys_that_differ_the_second_time_are_refused(tmp_path: Path, monkeypatc
     """Should an expression that changes get past the check, an old row is not lost by it."""
     import re
 
-    monkeypatch.setattr(current_rows, "_CHANGING", re.compile("nothing"))
+    monkeypatch.setattr(expressions, "_CHANGING", re.compile("nothing"))
 
     def build(rows: do.Stream) -> None:
         rows.select("uuid() AS k", "v", "ts").key_by("k").deduplicate(keep="last", name="newest").to_table("newest")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
@@ -87,6 +87,21 @@ class Node:
     def type(self) -> StreamType:
         """The type of its main output."""
         return self.outputs[MAIN]
+
+    @property
+    def children(self) -> tuple[str, ...]:
+        """The operators that it reads, each once."""
+        return tuple(dict.fromkeys(stream.operator for stream in self.inputs))
+
+    def with_inputs(self, inputs: Sequence[StreamRef], types: Sequence[StreamType]) -> Node:
+        """The operator behind other streams of these types; those of its outputs follow from them.
+
+        Raises:
+            SchemaError: It does not fit them.
+        """
+        for port, stream, kind in zip(self.operator.inputs(types), inputs, types, strict=True):
+            port.check(self.operator.label, str(stream), kind.changes)
+        return replace(self, inputs=tuple(inputs), outputs=self.operator.outputs(types))
 
 
 class Dataflow:

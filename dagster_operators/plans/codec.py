@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 """The version of the contract that this package writes, and the newest it reads."""
+
+_COMPRESSED: Final = b"\x78"
+"""What compressed bytes begin with; a plan begins with the number of its field for the format."""
 
 
 def to_bytes(plan: LogicalPlan) -> bytes:
@@ -53,11 +57,12 @@ def to_bytes(plan: LogicalPlan) -> bytes:
 
 
 def from_bytes(data: bytes) -> LogicalPlan:
-    """The plan that ``to_bytes`` wrote. Nothing of the user's is imported or run.
+    """The plan that ``to_bytes`` wrote, compressed or not. Nothing of the user's is imported or run.
 
     Raises:
         PlanError: The bytes are no plan, of a newer format, or hold an operator or a field that no installed package knows.
     """
+    data = unpacked(data)
     _check_format(data)
     message = parse(plan_pb2.Plan, data, "the plan")
     packages = {package.name: package.version for package in message.packages}
@@ -76,6 +81,23 @@ def from_bytes(data: bytes) -> LogicalPlan:
     )
     plan.check_streams()
     return plan
+
+
+def packed(data: bytes) -> bytes:
+    """A plan's bytes compressed, as storage roots keep them."""
+    return zlib.compress(data)
+
+
+def unpacked(data: bytes) -> bytes:
+    """A plan's bytes, which may be compressed.
+
+    >>> unpacked(packed(b"plan")), unpacked(b"plan")
+    (b'plan', b'plan')
+    """
+    try:
+        return zlib.decompress(data) if data.startswith(_COMPRESSED) else data
+    except zlib.error as error:
+        raise PlanError(f"the plan is damaged: {error}", remedy="take another copy of it") from None
 
 
 def _check_format(data: bytes) -> None:

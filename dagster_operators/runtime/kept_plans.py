@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import LedgerError, PlanError
@@ -34,7 +33,7 @@ class KeptPlans:
         Returns:
             What it is called; nothing if an operator is not registered, so that no plan can hold the pipeline.
         """
-        from dagster_operators.plans.codec import to_bytes
+        from dagster_operators.plans.codec import packed, to_bytes
         from dagster_operators.plans.logical_plan import LogicalPlan, digest
 
         try:
@@ -43,7 +42,7 @@ class KeptPlans:
             return ""
         name = digest(data)
         if self._content(name) != data:  # not there, or left by a run that ended while it wrote
-            self._root.write(f"{_FOLDER}/{name}.plan", zlib.compress(data))
+            self._root.write(f"{_FOLDER}/{name}.plan", packed(data))
         return name
 
     def read(self, name: str) -> LogicalPlan:
@@ -64,10 +63,10 @@ class KeptPlans:
         return from_bytes(data)
 
     def _content(self, name: str) -> bytes | None:
-        packed = self._root.read(f"{_FOLDER}/{name}.plan")
-        if packed is None:
-            return None
+        from dagster_operators.plans.codec import unpacked
+
+        content = self._root.read(f"{_FOLDER}/{name}.plan")
         try:
-            return zlib.decompress(packed)
-        except zlib.error:
+            return None if content is None else unpacked(content)
+        except PlanError:
             return b""

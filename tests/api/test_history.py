@@ -11,6 +11,7 @@ import dagster_operators as do
 from dagster_operators.api.history import History
 from dagster_operators.errors import LedgerError, LedgerVersionError, PlanError, UnknownEpochError
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.plans.codec import from_bytes
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.owner import Owner
@@ -45,6 +46,7 @@ def test_what_changed_between_two_epochs_is_told(tmp_path):
     assert {epoch: str(change) for epoch, change in found.changes().items()} == {3: str(found.diff(2, 3))}
     assert len(list((tmp_path / "plans").iterdir())) == 2
     assert [node.name for node in found.plan(3).nodes] == ["rows", "filter"]
+    assert from_bytes((tmp_path / "plans" / f"{found[2].logical_plan}.plan").read_bytes()) == found.plan(3)
 
 
 def test_an_epoch_that_is_not_there_or_has_no_plan_is_told(tmp_path):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dagster_operators import ArrowOperator, MemorySource, Pipeline
-from dagster_operators.errors import PipelineError
+from dagster_operators import ArrowOperator, MemorySource, Pipeline, Stream
+from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.changes import Changes
+from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.ports import StreamRef
 
 
@@ -62,3 +64,16 @@ def test_what_a_stream_is_made_from_comes_before_it_and_once() -> None:
     assert {stream.operator for stream in dataflow.leading_to(StreamRef(last.name), lambda stream: stream == ends)} == {
         "union_50", "filter_99", "filter_100", "union_49", "other"
     }  # fmt: skip
+
+
+def test_a_node_can_be_put_behind_other_streams() -> None:
+    pipeline = flow()
+    nodes = pipeline.dataflow.nodes
+    Stream(pipeline.dataflow, StreamRef("rows")).union(Stream(pipeline.dataflow, StreamRef("rows")), name="both").filter("v > 1")
+    moved = nodes["filter"].with_inputs([StreamRef("rows")], [nodes["rows"].type])
+    assert (nodes["filter"].children, moved.children, nodes["both"].children) == (("both",), ("rows",), ("rows",))
+    assert moved.outputs == nodes["filter"].outputs
+    with pytest.raises(SchemaError, match="uses column 'v', which its input does not have"):
+        nodes["filter"].with_inputs([StreamRef("rows")], [StreamType(("w",))])
+    with pytest.raises(SchemaError, match="union takes append streams"):
+        nodes["both"].with_inputs([StreamRef("rows")], [StreamType(("v",), changes=Changes.upsert(("v",)))])

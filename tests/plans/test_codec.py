@@ -12,7 +12,7 @@ from dagster_operators.errors import PlanError
 from dagster_operators.graph.dataflow import Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans import operators_pb2, plan_pb2, values_pb2
-from dagster_operators.plans.codec import FORMAT, from_bytes, to_bytes
+from dagster_operators.plans.codec import FORMAT, from_bytes, packed, to_bytes
 from dagster_operators.plans.logical_plan import LogicalPlan, PlanNode
 from dagster_operators.plans.messages import parse, read_value, write_value
 from tests.catalog import limits
@@ -131,6 +131,13 @@ def test_a_newer_format_is_refused_with_the_version_to_upgrade_to():
 def test_what_is_no_plan_is_refused(data):
     with pytest.raises(PlanError, match="this is no plan"):
         from_bytes(data)
+
+
+def test_a_compressed_plan_is_read_too_and_damage_is_told():
+    data = to_bytes(plan_of(SAMPLES[4]))
+    assert from_bytes(packed(data)) == from_bytes(data)
+    with pytest.raises(PlanError, match="the plan is damaged"):
+        from_bytes(packed(data)[:-3])
 
 
 def test_a_stream_that_is_not_there_is_named():

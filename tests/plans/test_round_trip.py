@@ -9,11 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dagster_operators as do
+from dagster_operators.graph.signatures import of_stream, signatures
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.plans.codec import from_bytes, to_bytes
 from tests.engines import SAIL
 from tests.operators.samples import SAMPLES
-from tests.plans.random_pipelines import APPENDING, UPDATING, pipelines, source
+from tests.plans.random_pipelines import APPENDING, ROWS, UPDATING, pipelines, source
 
 BRIEF = settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
@@ -65,6 +66,34 @@ def test_the_pipeline_of_a_plan_has_the_same_results(pipeline):
     data = pipeline.to_plan()
     results = [results_of(data) for _ in range(2)]
     assert results[0] == results[1] == results_of(pipeline)
+
+
+@pytest.mark.sail
+@settings(BRIEF, max_examples=4)
+@given(st.data())
+def test_equal_signatures_mean_equal_rows(data):
+    """The same steps taken twice, under other names, have the signatures that they had, and the rows."""
+    pipeline = do.Pipeline("twice", root="unused")
+    epochs = data.draw(st.lists(st.lists(ROWS, max_size=4), min_size=1, max_size=2))
+    streams = [source(pipeline, name, epochs) for name in ("one", "two")]
+    steps = data.draw(st.lists(st.sampled_from(sorted(APPENDING)), min_size=2, max_size=4, unique=True))
+    for step in steps:
+        drawn = []
+        first = APPENDING[step](*streams, lambda strategy, drawn=drawn: drawn.append(data.draw(strategy)) or drawn[-1])
+        again = iter(drawn)
+        second = APPENDING[step](*streams, lambda _, again=again: next(again))
+        for stream, table in ((first, f"first_{step}"), (second, f"second_{step}")):
+            stream.to_table(table)
+    signed = signatures(pipeline.dataflow)
+    results = results_of(pipeline)
+    for step in steps:
+        ours = [of_stream(signed, pipeline.tables[f"{which}_{step}"].stream) for which in ("first", "second")]
+        assert (ours[0] == ours[1]) == (step not in UNIQUE)
+        assert results[f"first_{step}"] == results[f"second_{step}"]
+
+
+UNIQUE = {"udf", "flat_map", "map_async", "transform", "lookup", "apply", "apply_large"}
+"""Steps with code of the user's, or a table that is read as it is; so their rows are like no other's."""
 
 
 def results_of(pipeline):

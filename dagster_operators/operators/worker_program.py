@@ -115,7 +115,7 @@ class ProgramContext:
         ports: The schema of each output port.
         read: The ports that somebody reads.
         begin: The frontier of its inputs together as the epoch began.
-        held: The times that it held at each output then; none for a port that is missing.
+        held: The times that it held at each output then, all its subtasks together; none for a port that is missing.
         state: Its state tables.
         report: What it has to tell of the epoch.
     """

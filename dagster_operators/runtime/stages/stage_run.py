@@ -152,7 +152,7 @@ class StageRun:
             seconds=round(time.monotonic() - started, 4),
             profile=self._profile,
             commit_data={**commit_data, **commit_data_of(batch.commit_data)},
-            held=self._inputs.held(),
+            held={**self._inputs.held(), **batch.held},
             goes_round=sum(outputs.rows[output.name] for output in work.stage.outputs if output.ref in self._fed()),
         )
 
@@ -199,7 +199,7 @@ class StageRun:
         if not names:
             return BatchResult()
         begin = {name: self.watermark_begin(name) for name in names}
-        times = ProgramTimes(begin, self._inputs.frontier_end, work.attempt.handle.watermarks)
+        times = ProgramTimes(begin, self._inputs.frontier_end)
         with self._step("batch operators"):
             result = run_programs(work, names, rows, times, {name: self._places(name) for name in names})
         self._wrote()

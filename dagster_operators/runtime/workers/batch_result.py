@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagster_operators.operators.worker_program import Report
+from dagster_operators.time.frontier import FINISHED, Frontier, meet
 from dagster_operators.transactions.codec import decode
 from dagster_operators.transactions.manifest import Change, FileEntry
 
@@ -20,6 +21,8 @@ class BatchResult:
         files: The files of each (operator, port) that somebody reads.
         states: What the commit is to do to the state tables.
         watermarks: The output watermark of each operator, the least of its subtasks'.
+        held_at: What each operator holds at its outputs, by port: all that its subtasks hold.
+        held: The same as a manifest has it, of those of which the watermark does not say it.
         late: Late rows of each operator.
         rejected: Rejected rows of each operator.
         metrics: Figures of each operator, as ``operator.figure``.
@@ -29,6 +32,8 @@ class BatchResult:
     files: dict[tuple[str, str], list[FileEntry]] = field(default_factory=lambda: defaultdict(list))
     states: list[Change] = field(default_factory=list)
     watermarks: dict[str, int] = field(default_factory=dict)
+    held_at: dict[str, dict[str, Frontier]] = field(default_factory=lambda: defaultdict(dict))
+    held: dict[str, Frontier] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     rejected: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     metrics: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -43,6 +48,8 @@ class BatchResult:
 
     def _add(self, operator: str, subtask: str, report: Report) -> None:
         self.watermarks[operator] = min(report.watermark, self.watermarks.get(operator, report.watermark))
+        for port, held in report.held.items():
+            self.held_at[operator][port] = meet([held, self.held_at[operator].get(port, FINISHED)])
         self.late[operator] += report.late
         self.rejected[operator] += report.rejected
         for figure, value in report.metrics.items():

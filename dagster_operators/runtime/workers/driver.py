@@ -27,6 +27,7 @@ from dagster_operators.operators.physical import Rows
 from dagster_operators.planner.physical_plan import PhysicalNode
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.workers.batch_result import BatchResult
+from dagster_operators.runtime.workers.held_times import from_record, to_record
 from dagster_operators.runtime.workers.process_program import ProcessProgram
 from dagster_operators.runtime.workers.program_graph import Edge, Target
 from dagster_operators.runtime.workers.program_state import ProgramState
@@ -54,12 +55,10 @@ class ProgramTimes:
     Attributes:
         begin: The input watermark of each as the epoch began.
         end: The frontier of a stream from outside as the epoch ends.
-        held: The output watermark, as the epoch began, of each that holds time.
     """
 
     begin: Mapping[str, int]
     end: Callable[[StreamRef], Frontier]
-    held: Mapping[str, int]
 
 
 def run_programs(
@@ -184,7 +183,7 @@ class _Programs:
 
     def _member(self, name: str) -> ProgramTask:
         state, ports, times = self._states[name], self._ports[name], self._times
-        held = {port: Frontier.from_watermark(times.held[name]) for port in ports.outputs} if name in times.held else {}
+        handle = self._work.attempt.handle
         return ProgramTask(
             name=name,
             keys=keys_of(self._nodes[name].inputs[0].exchange),
@@ -196,7 +195,7 @@ class _Programs:
             state_directories=state.directories,
             merges=state.merges,
             begin=Frontier.from_watermark(times.begin[name]),
-            held=held,
+            held=from_record(name, ports.outputs, handle.held, handle.watermarks),
         )
 
     def result(self, reports: Sequence[Mapping[str, Any]]) -> BatchResult:
@@ -210,6 +209,8 @@ class _Programs:
                     written[operator][table] += [decode(FileEntry, entry) for entry in entries]
         found.states = [change for name, state in self._states.items() for change in state.changes(written[name])]
         found.watermarks = {name: mark for name, mark in found.watermarks.items() if self._operators[name].holds_time}
+        for name, watermark in found.watermarks.items():
+            found.held |= to_record(name, self._ports[name].outputs, found.held_at[name], watermark)
         return found
 
 

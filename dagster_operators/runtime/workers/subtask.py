@@ -67,7 +67,7 @@ class Member:
         keys: The key columns of its first input, if it is keyed.
         state: Its state.
         begin: The frontier of its inputs together as the epoch began.
-        held: That of each output.
+        held: The times that it held at each output then, all its subtasks together.
     """
 
     name: str

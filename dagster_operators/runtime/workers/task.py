@@ -46,7 +46,7 @@ class ProgramTask:
         state_directories: The attempt's folder in each.
         merges: The compaction that the epoch is to do, by table.
         begin: The frontier of its inputs together as the epoch began.
-        held: That of each output at the end of the epoch before.
+        held: The times that it held at each output at the end of the epoch before, all its subtasks together.
     """
 
     name: str

@@ -23,9 +23,9 @@ KEPT = Path(__file__).parent / "roots"
 EPOCHS = 2
 """So many are complete in each root."""
 
-COMPLETE = ["windows", "keyed", "joins", "user", "lake"]
+COMPLETE = ["windows", "keyed", "joins", "user", "lake", "mixed"]
 UNDECIDED = ["windows", "keyed", "joins", "user"]
-DECIDED = ["windows", "keyed", "joins", "user"]
+DECIDED = ["windows", "keyed", "joins", "user", "mixed"]
 
 
 @dataclass(frozen=True)
@@ -142,3 +142,10 @@ def check_decided(pipeline: do.Pipeline, whole: Whole) -> None:
 @pytest.mark.parametrize("name", DECIDED)
 def test_a_decided_epoch_is_carried_out(name: str, kept: Callable[..., do.Pipeline], whole: Callable[[str], Whole]) -> None:
     check_decided(kept(name, "decided"), whole(name))
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_root_that_spark_wrote_is_settled_and_run_on_there(
+    kept: Callable[..., do.Pipeline], whole: Callable[[str], Whole]
+) -> None:
+    check_decided(kept("mixed", "decided", "spark"), whole("mixed"))

@@ -22,14 +22,15 @@ MEASURED = ("temp", "wind_speed", "wind_gust", "precip", "visib")
 PLANE = ("manufacturer", "model", "built", "seats")
 
 
-def build(folder: Path, *, files_per_epoch: int | None = 1) -> do.Pipeline:
+def build(folder: Path, *, files_per_epoch: int | None = 1, concurrent_stages: int | None = None) -> do.Pipeline:
     """The flights pipeline below a folder: input in ``landing``, ``reports`` and ``reference``, tables in ``flights``.
 
     Args:
         folder: Where everything lies.
         files_per_epoch: How many daily files an epoch takes; None for all there are.
+        concurrent_stages: How many stages run at the same time; None for as many as there are cores.
     """
-    pipeline = do.Pipeline("flights", root=str(folder / "flights"))
+    pipeline = do.Pipeline("flights", root=str(folder / "flights"), concurrent_stages=concurrent_stages)
     reference = folder / "reference"
     airlines = do.FileSource(str(reference / "airlines.csv"), schema=AIRLINES_SCHEMA)
     planes = do.FileSource(str(reference / "planes.csv"), schema=PLANES_SCHEMA)

@@ -50,6 +50,8 @@ class Pipeline:
         lease_seconds: How long a run that gives no sign of life keeps others out.
         parallelism: How many subtasks an operator of the user's own has behind ``key_by``, 1 to 128; by default as many as the
             engine has shuffle partitions. It may change between epochs: state is stored by key group.
+        concurrent_stages: How many stages that do not depend on each other run at the same time; 1 runs them one after another.
+            By default as many as this machine (or the local Spark master) has cores, at most 8, and 4 on a cluster.
 
     Example:
         >>> from dagster_operators import FileSource, Pipeline, Tumbling
@@ -70,11 +72,14 @@ class Pipeline:
         storage_options: Mapping[str, str] | None = None,
         lease_seconds: float = 30.0,
         parallelism: int | None = None,
+        concurrent_stages: int | None = None,
     ) -> None:
         if parallelism is not None and not 1 <= parallelism <= MOST_SUBTASKS:
             raise PipelineError(
                 f"the parallelism is {parallelism}", pipeline=name, remedy=f"choose a number from 1 to {MOST_SUBTASKS}"
             )
+        if concurrent_stages is not None and concurrent_stages < 1:
+            raise PipelineError(f"concurrent_stages is {concurrent_stages}", pipeline=name, remedy="choose 1 or more")
         self._name = name
         self._given: tuple[LogicalPlan, Surroundings] | None = None
         self.dataflow = Dataflow(name)
@@ -83,6 +88,7 @@ class Pipeline:
         self._storage_options = dict(storage_options or {})
         self._lease_seconds = lease_seconds
         self._parallelism = parallelism
+        self._concurrent_stages = concurrent_stages
         self._me: Owner | None = None
 
     def __repr__(self) -> str:
@@ -200,6 +206,7 @@ class Pipeline:
         secrets: Mapping[str, Mapping[str, Any]] | None = None,
         lease_seconds: float = 30.0,
         parallelism: int | None = None,
+        concurrent_stages: int | None = None,
     ) -> Self:
         """The pipeline of a plan. What is the user's own in it is imported when the pipeline is first planned or run.
 
@@ -212,6 +219,7 @@ class Pipeline:
                 ``{"warehouse": {"dsn": "postgresql://..."}}``.
             lease_seconds: As of :class:`Pipeline`.
             parallelism: As of :class:`Pipeline`.
+            concurrent_stages: As of :class:`Pipeline`.
 
         Raises:
             PlanError: This is no plan, or there is something in it that no installed package knows, or a secret is missing.
@@ -224,7 +232,7 @@ class Pipeline:
         check_secrets(plan, given)
         made = cls(
             plan.pipeline, root, engine=engine, storage_options=storage_options, lease_seconds=lease_seconds,
-            parallelism=parallelism,
+            parallelism=parallelism, concurrent_stages=concurrent_stages,
         )  # fmt: skip
         made._given = plan, given
         del made.dataflow
@@ -253,7 +261,7 @@ class Pipeline:
             lease_seconds=self._lease_seconds,
             is_run_alive=is_run_alive,
         )
-        return Epochs(self.dataflow, coordinator, engine, self._parallelism)
+        return Epochs(self.dataflow, coordinator, engine, self._parallelism, self._concurrent_stages)
 
     @property
     def _owner(self) -> Owner:
@@ -288,8 +296,7 @@ class Pipeline:
         if handle is None:
             last = self.epochs.coordinator.last_complete()
             return EpochResult(last.epoch if last else 0, empty=True, versions=table_names(last.versions) if last else {})
-        for stage in self.epochs.plan().stages:
-            self.epochs.run_stage(handle, stage.name)
+        self.epochs.run_stages(handle)
         staged = time.monotonic()
         complete = self.epochs.commit(handle)
         result = result_of(complete, tuple(self.tables))

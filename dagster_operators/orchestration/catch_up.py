@@ -72,8 +72,7 @@ def _one_epoch(
     missed = list(unreported(context, steps, epochs, handle.epoch if handle else 1 << 62)) if first else []
     if handle is None:
         return missed, None, None
-    for stage in epochs.plan().stages:
-        epochs.run_stage(handle, stage.name)
+    epochs.run_stages(handle)
     try:
         complete = epochs.commit(handle)
     except CheckFailedError as error:

@@ -70,9 +70,13 @@ def stage_op(steps: PipelineSteps, stage: Stage) -> dg.OpDefinition:
     def run_stage(context: dg.OpExecutionContext, epoch: list[str]) -> Iterator[Any]:
         with steps.epochs(context) as epochs:
             handle = epochs.coordinator.resume(EpochHandle.from_json(epoch[0]), owner_of(context))
-            known = epochs.coordinator.valid_manifest(handle, stage.name)
-            manifest = known or epochs.run_stage(handle, stage.name)
-        if known is not None:
+            stages = steps.side_by_side(context, epochs, handle)
+            ran_beside = stages is not None and stages.has_begun(stage.name)
+            known = None if ran_beside else epochs.coordinator.valid_manifest(handle, stage.name)
+            manifest = known or (stages.run_one(stage.name) if stages else epochs.run_stage(handle, stage.name))
+        if ran_beside:
+            context.log.info("Stage %s of epoch %d ran beside others, in %.2f s.", stage.name, handle.epoch, manifest.seconds)
+        elif known is not None:
             context.log.info(
                 "Stage %s of epoch %d has a valid attempt, %s: not run again.", stage.name, handle.epoch, known.attempt
             )

@@ -10,7 +10,7 @@ import dagster as dg
 
 from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.orchestration.failures import as_failures, terminated
-from dagster_operators.orchestration.keys import EPOCH_TAG, AssetKeys
+from dagster_operators.orchestration.keys import EPOCH_TAG, AssetKeys, op_name
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.tables import table_assets
 from dagster_operators.runtime.engine import Engine, default_engine
@@ -18,10 +18,15 @@ from dagster_operators.transactions.owner import Owner
 
 if TYPE_CHECKING:
     from dagster_operators.runtime.epochs import Epochs
+    from dagster_operators.runtime.side_by_side import SideBySide
+    from dagster_operators.transactions.manifest import Manifest
     from dagster_operators.transactions.plan import EpochHandle
 
 ENGINE: Final = "engine"
 """The key of the resource that says where stages run."""
+
+_IN_PROCESS: Final = frozenset({"in_process", "execute_in_process_executor", "multi_or_in_process_executor"})
+"""Executors that (may) run all ops of a run in one process, one after another."""
 
 
 class PipelineSteps:
@@ -45,6 +50,9 @@ class PipelineSteps:
         self._instance: dg.DagsterInstance | None = None
         self._interrupted: str | None = None
         """A run that was interrupted in this process; other branches of its graph must not go on."""
+        self._at_work: str | None = None
+        """A run of which an op has run in this process."""
+        self._beside: tuple[EpochHandle, SideBySide[Manifest]] | None = None
 
     @property
     def name(self) -> str:
@@ -66,9 +74,28 @@ class PipelineSteps:
                 yield epochs
             except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
                 self._interrupted = context.run_id
+                if self._beside is not None:
+                    self._beside[1].stop()
                 raise
             finally:
+                self._at_work = context.run_id
                 epochs.coordinator.close()
+
+    def side_by_side(self, context: dg.OpExecutionContext, epochs: Epochs, handle: EpochHandle) -> SideBySide[Manifest] | None:
+        """The run's stages, to be asked for by their ops; None where ops may run in processes of their own, side by side anyway.
+
+        In one process Dagster runs one op at a time. So while one op runs its stage, other threads run those of the ops to come,
+        as soon as what they read is there; each of these ops then finds its stage done or waits for the rest of it.
+        """
+        in_process = self._at_work == context.run_id and context.job_def.executor_def.name in _IN_PROCESS
+        if not in_process or epochs.concurrent_stages == 1:
+            return None
+        if self._beside is None or self._beside[0] != handle:
+            wanted = context.run.step_keys_to_execute
+            ops = None if wanted is None else {key.rpartition(".")[2] for key in wanted}
+            stages = [stage.name for stage in epochs.plan().stages if ops is None or op_name(stage.name) in ops]
+            self._beside = (handle, epochs.side_by_side(handle, stages, go_on=True))
+        return self._beside[1]
 
     def begin(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle | None:
         """Begin the run's next epoch; None, and a line in the run's log, when there is nothing new."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import EndlessLoopError, FencedError, StageFailedError, located
@@ -18,8 +18,10 @@ from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.planner.plan import Plan
 from dagster_operators.runtime.choosing import Choosing
 from dagster_operators.runtime.engine import Engine
+from dagster_operators.runtime.engine_threads import EngineThreads
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.runtime.reading import Reading
+from dagster_operators.runtime.side_by_side import SideBySide
 from dagster_operators.runtime.stages.sinks import join_sinks
 from dagster_operators.runtime.stages.stage_run import StageRun
 from dagster_operators.runtime.stages.stage_work import StageWork
@@ -44,15 +46,24 @@ class Epochs:
         coordinator: The two-phase commit over the pipeline's storage root.
         engine: Where stages run.
         parallelism: How many subtasks a keyed batch operator has.
+        concurrent_stages: How many stages run at the same time.
     """
 
-    def __init__(self, dataflow: Dataflow, coordinator: Coordinator, engine: Engine, parallelism: int | None = None) -> None:
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        coordinator: Coordinator,
+        engine: Engine,
+        parallelism: int | None = None,
+        concurrent_stages: int | None = None,
+    ) -> None:
         self._dataflow = dataflow
         self._engine = engine
         self._planning = Planning(dataflow, coordinator, engine, parallelism)
         self._choosing = Choosing(self._planning, coordinator)
         self._reading = Reading(self._planning, coordinator)
         self._loops: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._threads = EngineThreads(engine, concurrent_stages)
         self.coordinator = coordinator
         self._join()
 
@@ -91,6 +102,30 @@ class Epochs:
                     continue
                 self.begin_seconds = time.monotonic() - started
                 return handle
+
+    @property
+    def concurrent_stages(self) -> int:
+        """How many stages run at the same time."""
+        return self._threads.at_once
+
+    def run_stages(self, handle: EpochHandle) -> Mapping[str, Manifest]:
+        """Run all stages of an epoch, those that do not depend on each other side by side."""
+        return self.side_by_side(handle).run_all()
+
+    def side_by_side(
+        self, handle: EpochHandle, stages: Collection[str] | None = None, *, go_on: bool = False
+    ) -> SideBySide[Manifest]:
+        """The stages of an epoch (or some of them), to be run side by side.
+
+        Args:
+            handle: The epoch.
+            stages: Names of stages; of others they depend on there is a valid manifest.
+            go_on: Whether stages that do not depend on one that failed are still begun.
+        """
+        upstream = {stage.name: stage.upstream for stage in self.plan().stages if stages is None or stage.name in stages}
+        return SideBySide(
+            upstream, lambda stage: self.run_stage(handle, stage), self.concurrent_stages, self._threads, go_on=go_on
+        )
 
     def run_stage(self, handle: EpochHandle, stage: str) -> Manifest:
         """Run a stage unless a valid manifest of it is there already; of a loop all stages run until it has come to rest.

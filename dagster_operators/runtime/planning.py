@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -44,6 +45,7 @@ class Planning:
         self._plan: tuple[tuple[str, ...], Plan] | None = None
         self._kept: tuple[Plan, str] | None = None
         self._schemas: dict[str, str] = {}
+        self._turn = threading.RLock()
         self._connectors: dict[str, Connector] = {}
 
     @property
@@ -65,6 +67,10 @@ class Planning:
         Raises:
             SchemaError: An operator does not fit its input.
         """
+        with self._turn:  # several stages may ask at once
+            return self._plan_now()
+
+    def _plan_now(self) -> Plan:
         shape = (*self.dataflow.nodes, *self.dataflow.side_streams.values(), *self.dataflow.tables, *self.dataflow.sinks)
         if self._plan is None or self._plan[0] != shape:
             with located(pipeline=self.dataflow.name):
@@ -73,6 +79,10 @@ class Planning:
 
     def input_schemas(self) -> Mapping[str, str]:
         """The schema of every source and lookup table in use: as pinned in the ledger, else as declared or found now."""
+        with self._turn:
+            return self._input_schemas()
+
+    def _input_schemas(self) -> Mapping[str, str]:
         pinned = self._pinned_schemas()
         used = {name for stage in cut_stages(self.dataflow) for name in stage.operators}
         for name in used - self._schemas.keys():

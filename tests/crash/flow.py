@@ -44,9 +44,13 @@ def _lines(epoch: int) -> list[str]:
     return [*rows, f'{{"k": "broken", "n": {epoch}, "v": "what']
 
 
-def build(root: str, feed: str, *, lease_seconds: float = 30.0) -> Pipeline:
+STAGES = 5
+"""Of which two can run at the same time, then three."""
+
+
+def build(root: str, feed: str, *, lease_seconds: float = 30.0, concurrent_stages: int = 1) -> Pipeline:
     """The pipeline over the files in ``feed``; no file of it is read here."""
-    pipeline = Pipeline("crashing", root, lease_seconds=lease_seconds)
+    pipeline = Pipeline("crashing", root, lease_seconds=lease_seconds, concurrent_stages=concurrent_stages)
     source = FileSource(f"{feed}/*.json", schema="k string, n long, v long, at timestamp", max_files=1, corrupt="reject")
     readings = pipeline.source("readings", source, event_time="at", lateness="4 seconds", finished=True)
     clean = readings.filter("v >= 0")

@@ -19,26 +19,29 @@ KILLS = int(os.environ.get("DAGSTER_OPERATORS_KILLS", "30"))
 SEED = int(os.environ.get("DAGSTER_OPERATORS_SEED", str(random.randrange(10**6))))  # noqa: S311
 
 
-def test_killed_at_random_moments(many: Reference, tmp_path: Path, launch: Callable[..., Launcher]) -> None:
+@pytest.mark.parametrize("concurrent_stages", [1, 3])
+def test_killed_at_random_moments(
+    concurrent_stages: int, many: Reference, tmp_path: Path, launch: Callable[..., Launcher]
+) -> None:
     """A run that gets to the end is checked, and the next one starts on a new root."""
     chance = random.Random(SEED)  # noqa: S311
     kills, roots = 0, 0
     while kills < KILLS:
         roots += 1
         launcher, root = launch(many.feed), tmp_path / f"root-{roots}"
-        while kills < KILLS and killed(launcher, root, chance, many):
+        while kills < KILLS and killed(launcher, root, chance, many, concurrent_stages):
             kills += 1
         try:
-            launcher.run(root)
+            launcher.run(root, concurrent_stages=concurrent_stages)
             many.check(root)
         except AssertionError as error:
             error.add_note(f"DAGSTER_OPERATORS_SEED={SEED}, root {roots}, after {kills} kills")
             raise
 
 
-def killed(launcher: Launcher, root: Path, chance: random.Random, reference: Reference) -> bool:
+def killed(launcher: Launcher, root: Path, chance: random.Random, reference: Reference, concurrent_stages: int) -> bool:
     """Whether a run was killed before it got to the end: after some failpoints and some thousandths of a second."""
-    child = launcher.start(root)
+    child = launcher.start(root, concurrent_stages=concurrent_stages)
     steps = chance.randrange(sum(reference.reached.values()) // 15)  # so about 30 kills come before the end
     child.comes_to(lambda: len(child.lines()) >= steps)
     time.sleep(chance.uniform(0, 0.05))

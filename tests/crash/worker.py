@@ -32,6 +32,7 @@ class Task:
         epoch: The failpoints count from the run of this epoch on; 0: from the start.
         wait_seconds: How long to wait for another run to end.
         rounds: Run so many epochs, then end; None: until caught up.
+        concurrent_stages: How many stages run at the same time.
     """
 
     root: str
@@ -44,12 +45,13 @@ class Task:
     wait_seconds: float = 0
     lease_seconds: float = 30
     rounds: int | None = None
+    concurrent_stages: int = 1
 
 
 def run(task: Task) -> None:
     """Run the pipeline; what would be printed goes to a file beside the trace."""
     _settle_in(task)
-    pipeline = build(task.root, task.feed, lease_seconds=task.lease_seconds)
+    pipeline = build(task.root, task.feed, lease_seconds=task.lease_seconds, concurrent_stages=task.concurrent_stages)
     try:
         with watch(_Watcher(task, pipeline)):
             _run_epochs(task, pipeline)

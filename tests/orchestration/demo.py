@@ -28,7 +28,8 @@ def drop(folder: Path, number: int, rows: Sequence[tuple[str, int]]) -> None:
 
 def pipeline(folder: Path, *, lease_seconds: float = 30.0) -> do.Pipeline:
     """Stage clean, then totals and hourly, which both read it."""
-    made = do.Pipeline("demo", root=str(folder / "demo"), lease_seconds=lease_seconds)
+    at_once = int(os.environ.get("DEMO_STAGES", "2"))
+    made = do.Pipeline("demo", root=str(folder / "demo"), lease_seconds=lease_seconds, concurrent_stages=at_once)
     source = do.FileSource(str(folder / "in"), format="json", schema=SCHEMA, max_files=1)
     rows = made.source("rows", source, event_time="t", lateness="1 hour")
     checks = {"positive": "v > 0", "short": do.Check("length(k) < 3", blocking=False)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,10 @@ import dagster as dg
 import pytest
 
 from dagster_operators.errors import StorageError
+from dagster_operators.runtime.epochs import Epochs
 from dagster_operators.transactions.failpoints import watch
+from dagster_operators.transactions.manifest import Manifest
+from dagster_operators.transactions.plan import EpochHandle
 from tests.orchestration import demo
 
 pytestmark = pytest.mark.usefixtures("on_sail")
@@ -99,10 +103,10 @@ def test_nothing_new_is_a_success_that_materialises_nothing(folder: Path, instan
 
 
 def test_a_stage_that_fails_once_is_retried(folder: Path, instance: dg.DagsterInstance) -> None:
-    with failing("stage:files_written", 1, RuntimeError("lost"), skip=2):  # in totals, the third stage
+    with failing("stage:files_written", 1, RuntimeError("lost")):  # in clean, the first stage
         result = run(folder, instance)
     assert result.success
-    assert steps(result, dg.DagsterEventType.STEP_UP_FOR_RETRY) == ["totals"]
+    assert steps(result, dg.DagsterEventType.STEP_UP_FOR_RETRY) == ["clean"]
     assert materialised(result).keys() == TABLES
     assert rows(folder, "totals") == [("a", 1), ("b", 2)]
 
@@ -114,7 +118,8 @@ def test_a_rerun_from_failure_runs_only_what_failed(folder: Path, instance: dg.D
     assert not materialised(failed)
     again = rerun(folder, instance, failed.run_id)
     assert again.success
-    assert steps(again, dg.DagsterEventType.STEP_START) == ["totals", "commit"]
+    assert steps(again, dg.DagsterEventType.STEP_START) == [*steps(failed, dg.DagsterEventType.STEP_FAILURE), "commit"]
+    assert set(steps(again, dg.DagsterEventType.STEP_START)) < {"totals", "hourly", "commit"}, "whichever came second"
     assert materialised(again).keys() == TABLES
     assert rows(folder, "totals") == [("a", 1), ("b", 2)]
     assert [complete.epoch for complete in demo.pipeline(folder).history()] == [1]
@@ -126,7 +131,7 @@ def test_a_new_run_takes_up_the_epoch_and_what_is_valid_of_it(folder: Path, inst
     with failing("stage:files_written", 0, RuntimeError()) as reached:
         result = run(folder, instance)
     assert result.success
-    assert len(reached) == 1  # totals; clean and hourly had run before
+    assert len(reached) == 1  # totals or hourly; clean and the other had run before
     assert {made.tags["epoch"] for made in materialised(result).values() if made.tags} == {"1"}
     assert rows(folder, "totals") == [("a", 1), ("b", 2)]
 
@@ -251,3 +256,67 @@ def test_a_terminated_run_ends_and_the_next_takes_up_its_epoch(folder: Path, ins
         pass
     assert rows(folder, "totals") == [("a", 11), ("b", 2)]
     assert [complete.epoch for complete in demo.pipeline(folder).history()] == [1, 2]
+
+
+def test_stages_of_ops_to_come_run_beside_the_op_that_dagster_runs(folder: Path, instance: dg.DagsterInstance) -> None:
+    """In one process Dagster runs one op at a time; totals and hourly, which both read clean, meet all the same."""
+    meeting, met = threading.Barrier(2), []
+
+    def wait_for_the_other(place: str) -> None:
+        if place == "before:write_manifest":
+            met.append(place)
+            if len(met) > 1:
+                meeting.wait(30)
+
+    with watch(wait_for_the_other):
+        result = run(folder, instance)
+    assert result.success
+    assert len(met) == 3
+    assert sorted(steps(result, dg.DagsterEventType.STEP_SUCCESS)) == ["begin", "clean", "commit", "hourly", "totals"]
+    told = {event.step_key.split(".")[-1]: event.event_specific_data.metadata
+            for event in result.all_events if event.event_type is dg.DagsterEventType.STEP_OUTPUT and event.step_key}  # fmt: skip
+    assert [told[stage][f"rows in {stage}"].value for stage in ("clean", "totals", "hourly")] == [2, 2, 0]
+    assert set(materialised(result)) == TABLES
+    assert rows(folder, "totals") == [("a", 1), ("b", 2)]
+
+
+def test_a_stage_that_fails_beside_another_fails_its_own_op_which_is_tried_again(
+    folder: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[str] = []
+    run_stage = Epochs.run_stage
+
+    def fail_once(self: Epochs, handle: EpochHandle, stage: str) -> Manifest:
+        if stage == "hourly" and not failed:
+            failed.append(threading.current_thread().name)
+            raise StorageError("the disk is full")
+        return run_stage(self, handle, stage)
+
+    monkeypatch.setattr(Epochs, "run_stage", fail_once)
+    result = run(folder, instance)
+    assert result.success
+    assert failed[0].startswith("stages_")
+    assert steps(result, dg.DagsterEventType.STEP_UP_FOR_RETRY) == ["hourly"]
+    assert steps(result, dg.DagsterEventType.STEP_SUCCESS)[-1] == "commit"
+
+
+def test_after_a_failure_only_the_stages_that_failed_run_again(folder: Path, instance: dg.DagsterInstance) -> None:
+    with failing("before:append_prepared", 4, StorageError("the disk is full"), skip=1):
+        first = run(folder, instance)
+    assert not first.success
+    assert sorted(steps(first, dg.DagsterEventType.STEP_FAILURE)) == ["hourly", "totals"]
+    with failing("before:append_prepared", 0, StorageError("")) as reached:
+        again = rerun(folder, instance, first.run_id)
+    assert again.success
+    assert sorted(steps(again, dg.DagsterEventType.STEP_SUCCESS)) == ["commit", "hourly", "totals"]
+    assert len(reached) == 2
+
+
+def test_one_stage_at_a_time_needs_no_other_thread(
+    folder: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[str] = set()
+    monkeypatch.setenv("DEMO_STAGES", "1")
+    with watch(lambda place: seen.add(threading.current_thread().name)):
+        assert run(folder, instance).success
+    assert seen == {threading.current_thread().name}

@@ -1,18 +1,21 @@
 """Runs several runs of the protocol on the model world in every possible order, with crashes, and checks every state it reaches.
 
 A run is a generator; it is put back into any of its states by replaying the results it was sent. States are the same if the world
-is the same and each run stands at the same place with the same local variables.
+is the same and each run stands at the same place with the same local variables. The stages of an epoch may be prepared side by
+side: each that is at work is then a generator of its own, a thread of the run's process or a process of its own, and the run
+waits for them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from dagster_operators.errors import FencedError, LedgerError
+from dagster_operators.runtime.side_by_side import ready
 from dagster_operators.transactions import commit as commit_steps
 from dagster_operators.transactions import effects as fx
 from dagster_operators.transactions import protocol
@@ -34,16 +37,38 @@ VISIBLE = (*fx.DURABLE, fx.RunStage)
 
 
 @dataclass(frozen=True)
+class SideBySide:
+    """What a run yields to have the stages of an epoch prepared at the same time. Result: None, or the error of one of them."""
+
+    run: commit_steps.RunContext
+    handle: EpochHandle
+    plan: PlanRecord
+    owner: Owner
+
+
+@dataclass(frozen=True)
 class Run:
-    """A process: which run it is of, how often it was restarted, and the results it has been sent (errors as exceptions)."""
+    """A run, or one of its stages at work beside it.
+
+    Attributes:
+        name: The run's name.
+        incarnation: How often it was restarted.
+        stage: The stage, when it is one.
+        order: What the stage is to be prepared under.
+        results: What it has been sent, errors as exceptions.
+        waits: For its stages, when it does.
+    """
 
     name: str
     incarnation: int = 0
+    stage: str = ""
+    order: SideBySide | None = None
     results: tuple[Any, ...] = ()
     ids: int = 0
     place: Any = None
     visible: bool = False
     ended: str = ""
+    waits: SideBySide | None = None
 
 
 @dataclass
@@ -56,6 +81,9 @@ class Exploration:
         crashes: How many crashes there may be in all.
         same_owner: Whether the runs are processes of one Dagster run.
         exact: Tell states apart by the whole history of results instead of local variables (many more states, for comparison).
+        stages_run: One after another, or side by side: in threads, which die with their process, or in processes of their own,
+            each of which is restarted alone.
+        but: The name of a run whose stages go one after another all the same.
     """
 
     plans: tuple[PlanRecord, ...]
@@ -64,6 +92,8 @@ class Exploration:
     same_owner: bool = False
     sink: bool = False
     exact: bool = False
+    stages_run: Literal["in order", "in threads", "in processes"] = "in order"
+    but: str = ""
     model: Callable[[int], Model] = Model
     states: int = 0
     worlds: dict[World, int] = field(default_factory=dict)
@@ -84,8 +114,8 @@ class Exploration:
         self._run_numbers: dict[Any, int] = {}
         self._run_list: list[Run] = []
         self._steps: dict[tuple[int, int], tuple[int, int]] = {}
-        self._restarts: dict[tuple[str, int], int] = {}
-        first = tuple(self._run_number(self._start(Run(str(index)), World())) for index in range(len(self.plans)))
+        self._starts: dict[Any, int] = {}
+        first = tuple(self._begun(Run(str(index))) for index in range(len(self.plans)))
         start = (self._world_number(World()), first, self.crashes)
         seen, stack = {start}, [start]
         while stack:
@@ -100,18 +130,55 @@ class Exploration:
     def _next(self, world: int, runs: tuple[int, ...], crashes: int) -> Iterator[tuple[int, tuple[int, ...], int]]:
         for index, number in enumerate(runs):
             run = self._run_list[number]
-            if run.ended:
+            if run.ended or run.waits:
                 continue
             if (world, number) not in self._steps:
                 after, moved = self._step(self._world_list[world], run)
                 self._steps[world, number] = self._world_number(after), self._run_number(moved)
             after_number, moved_number = self._steps[world, number]
-            yield after_number, (*runs[:index], moved_number, *runs[index + 1 :]), crashes
+            moved_runs = (*runs[:index], moved_number, *runs[index + 1 :])
+            yield after_number, self._with_stages(after_number, moved_runs, run.name), crashes
             if crashes and run.visible:
-                restart = (run.name, run.incarnation + 1)
-                if restart not in self._restarts:
-                    self._restarts[restart] = self._run_number(self._start(Run(*restart), World()))
-                yield world, (*runs[:index], self._restarts[restart], *runs[index + 1 :]), crashes - 1
+                yield world, self._without(runs, index), crashes - 1
+
+    def _without(self, runs: tuple[int, ...], index: int) -> tuple[int, ...]:
+        """The runs after a crash of one: it is started again, and with a process go its threads."""
+        run = self._run_list[runs[index]]
+        if run.stage and self.stages_run == "in processes":
+            again = self._begun(Run(run.name, run.incarnation + 1, run.stage, run.order))
+            return (*runs[:index], again, *runs[index + 1 :])
+        others = [number for number in runs if self._run_list[number].name != run.name]
+        first = next(self._run_list[number] for number in runs if self._run_list[number].name == run.name)
+        return self._in_order([*others, self._begun(Run(run.name, first.incarnation + 1))])
+
+    def _begun(self, run: Run) -> int:
+        """The number of a run that is about to perform its first effect."""
+        key = (run.name, run.incarnation, run.stage, run.order and _number(run.order.handle))
+        if key not in self._starts:
+            self._starts[key] = self._run_number(self._start(run, World()))
+        return self._starts[key]
+
+    def _in_order(self, runs: Iterable[int]) -> tuple[int, ...]:
+        """Each run before its stages."""
+        return tuple(sorted(runs, key=lambda number: (self._run_list[number].name, self._run_list[number].stage)))
+
+    def _with_stages(self, world: int, runs: tuple[int, ...], name: str) -> tuple[int, ...]:
+        """The runs after a step of one of a name: stages that are ready begin; with the last one's end their run goes on."""
+        waiting = next((number for number in runs if self._run_list[number].name == name), 0)
+        run = self._run_list[waiting]
+        if run.waits is None:
+            return runs
+        stages = [self._run_list[number] for number in runs if self._run_list[number].name == name][1:]
+        made = {stage.stage for stage in stages if stage.ended == "done"}
+        failed = any(stage.ended == "fenced" for stage in stages)
+        upstream = {stage.name: stage.upstream for stage in run.waits.plan.stages}
+        begin = [] if failed else ready(upstream, {stage.stage for stage in stages}, made)
+        if begin:
+            return self._in_order([*runs, *(self._begun(Run(name, run.incarnation, stage, run.waits)) for stage in begin)])
+        if not all(stage.ended for stage in stages):
+            return runs
+        moved = self._run_number(self._resumed(self._world_list[world], run, FencedError("a stage failed") if failed else None))
+        return self._in_order([moved, *(number for number in runs if self._run_list[number].name != name)])
 
     def _world_number(self, world: World) -> int:
         number = self.worlds.setdefault(world, len(self.worlds))
@@ -121,7 +188,8 @@ class Exploration:
         return number
 
     def _run_number(self, run: Run) -> int:
-        number = self._run_numbers.setdefault((run.name, run.incarnation, run.ids, run.place), len(self._run_list))
+        key = (run.name, run.incarnation, run.stage, run.ids, run.place)
+        number = self._run_numbers.setdefault(key, len(self._run_list))
         if number == len(self._run_list):
             self._run_list.append(run)
         return number
@@ -136,7 +204,7 @@ class Exploration:
     def _finish(self, world: World) -> World:
         """Whatever state this is, a fresh run alone can bring the pipeline to its end; an error of its comes out here."""
         run = Run("fresh")
-        steps = self._session(run)
+        steps = self._session_of(run, side_by_side=False)
         effect = next(steps)
         while True:
             run = dataclasses.replace(run, ids=run.ids + isinstance(effect, fx.MakeId))
@@ -146,7 +214,26 @@ class Exploration:
             except StopIteration:
                 return world
 
-    def _session(self, run: Run) -> Generator[fx.Effect, Any, None]:
+    def _session(self, run: Run) -> Generator[Any, Any, None]:
+        if run.order is not None:
+            return self._stage_of(run, run.order)
+        return self._session_of(run, side_by_side=self.stages_run != "in order" and run.name != self.but)
+
+    def _stage_of(self, run: Run, order: SideBySide) -> Generator[fx.Effect, Any, None]:
+        context, handle = order.run, order.handle
+        if self.stages_run == "in processes":
+            context, handle = yield from self._resumed_epoch(context, handle, order.owner)
+        yield from protocol.prepare_stage(context, handle, run.stage)
+
+    def _resumed_epoch(
+        self, context: commit_steps.RunContext, handle: EpochHandle, owner: Owner
+    ) -> Generator[fx.Effect, Any, tuple[commit_steps.RunContext, EpochHandle]]:
+        """What a further process of a run begins with."""
+        generation = yield from protocol.open_generation(owner, "model", context.participants)
+        context = dataclasses.replace(context, generation=generation)
+        return context, (yield from protocol.resume_epoch(context, handle))
+
+    def _session_of(self, run: Run, *, side_by_side: bool) -> Generator[Any, Any, None]:
         plan = self.plans[int(run.name)] if run.name != "fresh" else self.plans[0]
         identity = (
             "shared" if self.same_owner and run.name != "fresh" and not run.incarnation else f"{run.name}-{run.incarnation}"
@@ -160,8 +247,13 @@ class Exploration:
             if handle is None:
                 return
             context = dataclasses.replace(context, generation=handle.generation)
-            for stage in plan.stages:
-                yield from protocol.prepare_stage(context, handle, stage.name)
+            if side_by_side:
+                yield SideBySide(context, handle, plan, owner)
+            else:
+                for stage in plan.stages:
+                    yield from protocol.prepare_stage(context, handle, stage.name)
+            if side_by_side and self.stages_run == "in processes":
+                context, handle = yield from self._resumed_epoch(context, handle, owner)
             yield from commit_steps.commit_epoch(context, handle)
 
     def _start(self, run: Run, world: World) -> Run:
@@ -170,12 +262,22 @@ class Exploration:
 
     def _step(self, world: World, run: Run) -> tuple[World, Run]:
         """Let the run perform its pending effect and go on to the next one that others could notice."""
+        steps, effect = self._replayed(run)
+        world, result = self._perform(world, effect, run)
+        return self._resume(world, run, steps, result)
+
+    def _resumed(self, world: World, run: Run, result: Exception | None) -> Run:
+        """Let a run that waited for its stages go on."""
+        steps, _ = self._replayed(run)
+        return self._resume(world, dataclasses.replace(run, waits=None), steps, result)[1]
+
+    def _replayed(self, run: Run) -> tuple[Any, Any]:
+        """The run's generator where it stands, and its pending effect."""
         steps = self._session(run)
         effect = next(steps)
         for result in run.results:
             effect = steps.throw(result) if isinstance(result, Exception) else steps.send(result)
-        world, result = self._perform(world, effect, run)
-        return self._resume(world, run, steps, result)
+        return steps, effect
 
     def _resume(self, world: World, run: Run, steps: Any, result: Any) -> tuple[World, Run]:
         run = dataclasses.replace(run, results=(*run.results, result))
@@ -188,17 +290,20 @@ class Exploration:
             return world, dataclasses.replace(run, results=(), ended="fenced", place="fenced")
         return self._settle(world, run, steps, effect)
 
-    def _settle(self, world: World, run: Run, steps: Any, effect: fx.Effect) -> tuple[World, Run]:
+    def _settle(self, world: World, run: Run, steps: Any, effect: Any) -> tuple[World, Run]:
         if isinstance(effect, LOCAL):
             if isinstance(effect, fx.MakeId):
                 run = dataclasses.replace(run, ids=run.ids + 1)
             world, result = self._perform(world, effect, run)
             return self._resume(world, run, steps, result)
-        place = tuple(_number(result) for result in run.results) if self.exact else _place(steps)
-        return world, dataclasses.replace(run, place=place, visible=isinstance(effect, VISIBLE))
+        order = run.order and _number(run.order.handle)
+        place = (order, *(_number(result) for result in run.results)) if self.exact else _place(steps)
+        waits = effect if isinstance(effect, SideBySide) else None
+        return world, dataclasses.replace(run, place=place, visible=isinstance(effect, VISIBLE), waits=waits)
 
     def _perform(self, world: World, effect: fx.Effect, run: Run) -> tuple[World, Any]:
-        unique = f"{intern(f'run {run.name}', run.name):04x}{run.incarnation:02x}{run.ids:02x}"
+        who = f"run {run.name} {run.stage}"
+        unique = f"{intern(who, who):04x}{run.incarnation:02x}{run.ids:02x}"
         try:
             return self._model.perform(world, effect, unique)
         except (FencedError, LedgerError) as error:
@@ -207,6 +312,8 @@ class Exploration:
     def _was_fenced(self, world: World, steps: Any, run: Run) -> bool:
         """Whether another run has taken over since this one got its generation."""
         taken = [result.generation for result in run.results if isinstance(result, LedgerView)]
+        if run.order:
+            taken.append(run.order.handle.generation)
         return world.view().generation > min((g for g in taken if g), default=0) or self.same_owner
 
 

@@ -5,6 +5,7 @@ Records and manifests are interned: equal content has the same number, so that w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -23,12 +24,18 @@ FACTS = "tables/facts"
 SUMS = "tables/sums"
 
 
-def plan_of(*stages: str, source: str = "s", sink: bool = False) -> PlanRecord:
-    """A chain of stages; the first writes ``FACTS``, the last ``SUMS``. ``sink`` only marks the plan for the model's stages."""
-    records = tuple(
-        StageRecord(stage, f"{stage}{'+sink' if sink else ''}", (stages[index - 1],) if index else ())
-        for index, stage in enumerate(stages)
-    )
+def plan_of(*stages: str, source: str = "s", sink: bool | str = False, upstream: Mapping[str, str] | None = None) -> PlanRecord:
+    """A chain of stages; the first writes ``FACTS``, the last ``SUMS``.
+
+    Args:
+        stages: Their names.
+        source: The source's fingerprint.
+        sink: Marks the stages that write to the external sink: all of them, or these.
+        upstream: What each stage reads (a letter for each stage), if they are no chain.
+    """
+    before = upstream or {stage: stages[index - 1] for index, stage in enumerate(stages) if index}
+    marks = {stage: "+sink" if sink is True or (sink and stage in sink) else "" for stage in stages}
+    records = tuple(StageRecord(stage, f"{stage}{marks[stage]}", tuple(before.get(stage, ()))) for stage in stages)
     datasets = {FACTS: DatasetRecord(SCHEMA, "append"), SUMS: DatasetRecord(SCHEMA, "updating")}
     return PlanRecord("-".join(stages), records, {"numbers": source}, datasets)
 

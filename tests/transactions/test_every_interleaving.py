@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dagster_operators.errors import OperatorsError
+from dagster_operators.errors import FencedError, OperatorsError
 from dagster_operators.transactions import commit, protocol
-from dagster_operators.transactions.effects import DeleteAttempts, ListAttempts
+from dagster_operators.transactions.effects import Append, Conflict, DeleteAttempts, ListAttempts
 from dagster_operators.transactions.recovery import BeginEpoch, NewGeneration, TakeUp, recover
 from tests.transactions.explorer import Exploration
 from tests.transactions.model_world import Model, plan_of
@@ -14,6 +14,8 @@ from tests.transactions.model_world import Model, plan_of
 ONE = plan_of("a")
 SINK = plan_of("a", sink=True)
 TWO = plan_of("a", "b")
+PAIR = plan_of("a", "b", upstream={"a": "", "b": ""})
+DIAMOND = plan_of("a", "b", "c", "d", upstream={"b": "a", "c": "a", "d": "bc"})
 
 
 def test_two_runs_and_two_crashes():
@@ -41,6 +43,34 @@ def test_two_processes_of_one_dagster_run():
     assert Exploration((SINK, SINK), same_owner=True, sink=True).run().states > 5_000
 
 
+@pytest.mark.parametrize("stages_run", ["in threads", "in processes"])
+@pytest.mark.parametrize(("plan", "crashes"), [(PAIR, 2), (DIAMOND, 1)], ids=["two stages", "a diamond"])
+def test_stages_side_by_side_with_crashes(plan, crashes, stages_run):
+    in_order = Exploration((plan,), crashes=crashes).run()
+    explored = Exploration((plan,), crashes=crashes, stages_run=stages_run).run()
+    assert explored.states > in_order.states
+    assert len(explored.worlds) > len(in_order.worlds)
+
+
+def test_two_runs_with_their_stages_side_by_side():
+    """Stages of the older generation go on after the newer one has taken over: each of them is a zombie."""
+    assert Exploration((PAIR, PAIR), stages_run="in threads").run().states > 10_000
+
+
+@pytest.mark.parametrize(("stages_run", "crashes"), [("in threads", 1), ("in processes", 0)])
+def test_stages_side_by_side_of_a_run_that_another_takes_over_from(stages_run, crashes):
+    assert Exploration((PAIR, PAIR), crashes=crashes, stages_run=stages_run, but="1").run().states > 20_000
+
+
+def test_stages_side_by_side_over_two_epochs_with_a_crash():
+    assert Exploration((PAIR,), epochs=2, crashes=1, stages_run="in threads").run().states > 1_000
+
+
+def test_stages_side_by_side_with_an_external_sink():
+    plan = plan_of("a", "b", upstream={"a": "", "b": ""}, sink="b")
+    assert Exploration((plan,), crashes=2, stages_run="in threads", sink=True).run().states > 2_000
+
+
 @pytest.mark.parametrize("other", [plan_of("a2"), plan_of("a", source="t")], ids=["changed stage", "changed source"])
 def test_two_runs_of_different_plans_and_a_crash(other):
     assert Exploration((ONE, other), crashes=1).run().states > 20_000
@@ -51,6 +81,11 @@ def test_states_are_told_apart_well_enough():
     by_place, by_history = (Exploration((ONE, ONE), exact=exact).run() for exact in (False, True))
     assert by_place.worlds.keys() == by_history.worlds.keys()
     assert by_place.states < by_history.states
+
+
+def test_states_of_stages_side_by_side_are_told_apart_well_enough():
+    runs = [Exploration((PAIR,), crashes=1, stages_run="in threads", exact=exact).run() for exact in (False, True)]
+    assert runs[0].worlds.keys() == runs[1].worlds.keys()
 
 
 # --- the explorer can fail: protocols that are broken on purpose ----------------------------------------------------------
@@ -94,6 +129,49 @@ def test_a_protocol_without_fence_is_caught(monkeypatch):
     for module in (commit, protocol):
         monkeypatch.setattr(module, "fence", lambda view, run: None)
     broken()
+
+
+def test_an_append_that_takes_another_stage_of_its_run_for_a_newer_run_is_caught(monkeypatch):
+    def hasty(view, run, make):
+        record = make(view)
+        if record is None:
+            return view
+        result = yield Append(record, view.version)
+        if isinstance(result, Conflict):
+            raise FencedError("the ledger had moved on")
+        return result
+
+    monkeypatch.setattr(protocol, "append", hasty)
+    with pytest.raises(AssertionError, match="a run that was not fenced failed"):
+        Exploration((PAIR,), stages_run="in threads").run(limit=100_000)
+
+
+def test_an_append_that_does_not_look_again_after_another_stage_is_caught(monkeypatch):
+    """Side by side, both would be recorded as if the other had not been: without what it reads being valid."""
+
+    def blind(view, run, make):
+        result = yield Append(make(view), view.version)
+        while isinstance(result, Conflict):
+            result = yield Append(make(view), result.view.version)
+        return result
+
+    monkeypatch.setattr(protocol, "append", blind)
+    monkeypatch.setattr(commit, "append", blind)
+    broken(stages_run="in threads")
+
+
+def test_a_failed_stage_that_deletes_what_others_of_its_run_made_is_caught(monkeypatch):
+    steps = protocol.prepare_stage
+
+    def untidy(run, handle, stage):
+        manifest = yield from steps(run, handle, stage)
+        found = yield ListAttempts(handle.epoch)
+        yield DeleteAttempts(handle.epoch, tuple(sorted(found - {manifest.attempt})))
+        return manifest
+
+    monkeypatch.setattr(protocol, "prepare_stage", untidy)
+    with pytest.raises((AssertionError, OperatorsError)):
+        Exploration((PAIR,), stages_run="in threads").run(limit=100_000)
 
 
 def test_a_commit_that_does_not_look_at_the_application_transaction_is_caught(monkeypatch):

@@ -1,0 +1,130 @@
+"""The flights job's epoch (900 flights into nine tables), its stages side by side, beside one after another or an older checkout.
+
+``python -m benchmarks.flights_epoch`` compares this code with itself running one stage at a time;
+``--against FOLDER`` with the code of another checkout. Each side runs in a process of its own; the two take turns, a day of
+flights each, and in the end all tables of both are compared row for row. Besides the seconds of an epoch, Spark's jobs and the
+seconds of processor time are counted: those depend less on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from deltalake import DeltaTable
+
+from benchmarks.harness import Claim, Spread, at_most, medians, workplace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+WARM_UP: Final = {"spark": 14, "sail": 6}
+REPEATS: Final = {"spark": 16, "sail": 30}
+GOAL: Final = {"spark": 0.6, "sail": 1.0}
+_HERE: Final = Path(__file__).parent
+
+
+class Side:
+    """One of the two that are compared: a process that runs the job.
+
+    Args:
+        checkout: Whose code it runs.
+        folder: Its input and tables.
+        engine: The engine's name.
+        options: Of the server.
+    """
+
+    def __init__(self, checkout: Path, folder: Path, engine: str, *options: str) -> None:
+        self.folder = folder
+        self.epochs: list[dict[str, Any]] = []
+        folder.mkdir()
+        days = WARM_UP[engine] + REPEATS[engine]
+        self._process = subprocess.Popen(  # noqa: S603 - our own server
+            [sys.executable, str(_HERE / "flights_server.py"), str(folder), str(days), *options],
+            env={**os.environ, "PYTHONPATH": str(checkout), "DAGSTER_OPERATORS_ENGINE": engine},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+        )
+        if self._process.stdin is None or self._process.stdout is None:
+            raise OSError("the server has no pipes")
+        self._orders, self._answers = self._process.stdin, self._process.stdout
+
+    def run_epoch(self) -> None:
+        """Run one epoch and wait for its end."""
+        print("epoch", file=self._orders, flush=True)
+        self.epochs.append(json.loads(self._answers.readline()))
+
+    def of(self, figure: str, warm_up: int) -> list[float]:
+        """A figure of every measured epoch."""
+        return [epoch[figure] for epoch in self.epochs[warm_up:]]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._orders.close()
+        self._process.wait(60)
+
+
+def measure(against: Path | None = None, engines: Sequence[str] = ("spark", "sail")) -> list[Claim]:
+    """A claim for each engine."""
+    return [_measure(engine, against) for engine in engines]
+
+
+def _measure(engine: str, against: Path | None) -> Claim:
+    warm_up, here = WARM_UP[engine], _HERE.parent
+    with workplace() as place, ExitStack() as sides:
+        ours = sides.enter_context(Side(here, place / "ours", engine))
+        one_by_one = () if against else ("--concurrent-stages", "1")
+        other = sides.enter_context(Side(against or here, place / "other", engine, *one_by_one))
+        for _ in range(warm_up + REPEATS[engine]):
+            ours.run_epoch()
+            other.run_epoch()
+        same = _same(ours.folder, other.folder)
+    return at_most(
+        f"flights_epoch_on_{engine}{'' if against else '_side_by_side'}",
+        ours.of("seconds", warm_up), other.of("seconds", warm_up), goal=GOAL[engine],
+        details={"same_results": same, "ours": _about(ours, warm_up), "other": _about(other, warm_up)},
+    )  # fmt: skip
+
+
+def _about(side: Side, warm_up: int) -> dict[str, Any]:
+    return {
+        **{name: Spread.of(side.of(name, warm_up)).__dict__ for name in ("seconds", "processor")},
+        "jobs": statistics.median(side.of("jobs", warm_up)),
+        "rows": statistics.median(side.of("rows", warm_up)),
+        "stages": medians([epoch["stages"] for epoch in side.epochs[warm_up:]]),
+    }
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether all tables of both hold the same rows."""
+    names, others = ({path.name for path in (folder / "flights/tables").iterdir()} for folder in (one, other))
+    return names == others and all(
+        _rows(one / "flights/tables" / name) == _rows(other / "flights/tables" / name) for name in names
+    )
+
+
+def _rows(table: Path) -> list[str]:
+    rows: pa.Table = DeltaTable(str(table)).to_pyarrow_table()
+    return sorted(map(repr, rows.select(sorted(rows.column_names)).to_pylist()))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--against", type=Path, help="a checkout of the code to compare with")
+    parser.add_argument("--engine", choices=("spark", "sail"), action="append", help="by default both")
+    arguments = parser.parse_args()
+    for claim in measure(arguments.against, arguments.engine or ("spark", "sail")):
+        claim.report()

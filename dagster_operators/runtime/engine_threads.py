@@ -1,0 +1,91 @@
+"""Threads of this process that give queries to an engine beside the one that runs an epoch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Final
+
+from dagster_operators.runtime.engine import Engine
+
+_MOST: Final = 8
+_ON_A_CLUSTER: Final = 4
+_LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)[^\]]*\])?$")
+
+
+class EngineThreads:
+    """Threads that are kept from epoch to epoch, since each has a connection to the engine.
+
+    What the calling thread has set for its queries (a job group, tags) holds for them too.
+
+    Args:
+        engine: The engine.
+        at_once: How many things run on it at once, those of the calling thread included; by default as many as this machine, or
+            the local master, has cores (at most eight), and four on a cluster.
+    """
+
+    def __init__(self, engine: Engine, at_once: int | None = None) -> None:
+        self._engine = engine
+        self._given = at_once
+        self._tag = f"dagster_operators-{uuid.uuid4().hex[:8]}"
+
+    @cached_property
+    def at_once(self) -> int:
+        """How many things run on the engine at once."""
+        if self._given is not None:
+            return self._given
+        if self._engine.name == "connect":
+            return _ON_A_CLUSTER
+        master = "local[*]" if self._engine.name == "sail" else self._engine.session().conf.get("spark.master", "local[*]")
+        return at_once_on(str(master), os.cpu_count() or 1)
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Do some work in one of the threads."""
+        from pyspark.util import inheritable_thread_target
+
+        session = self._engine.session()
+
+        def tagged() -> None:
+            if self._is_embedded:
+                session.sparkContext.addJobTag(self._tag)
+            else:
+                session.addTag(self._tag)
+            work()
+
+        self._pool.submit(inheritable_thread_target(session)(tagged))
+
+    def interrupt(self) -> None:
+        """Let the queries of these threads end early."""
+        session = self._engine.session()
+        with contextlib.suppress(Exception):  # an engine that cannot do it goes on to their end
+            if self._is_embedded:
+                session.sparkContext.cancelJobsWithTag(self._tag)
+            else:
+                session.interruptTag(self._tag)
+
+    @property
+    def _is_embedded(self) -> bool:
+        """Whether the session is in this process: its tags are each thread's own, and so no other one could interrupt."""
+        return self._engine.name == "spark"
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.at_once, "stages")
+
+
+def at_once_on(master: str, cores: int) -> int:
+    """How many stages a Spark master runs at once.
+
+    >>> at_once_on("local[2]", 16), at_once_on("local[*]", 4), at_once_on("local", 4), at_once_on("spark://host:7077", 2)
+    (2, 4, 1, 4)
+    """
+    found = _LOCAL.match(master)
+    if not found:
+        return _ON_A_CLUSTER
+    threads = found[1]
+    return min(cores if threads == "*" else int(threads or 1), _MOST)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import field_types
 from dagster_operators.errors import BadInputError
+from dagster_operators.types.nested_nulls import with_nested_nulls
 
 if TYPE_CHECKING:
     from pyarrow import Array, Table
@@ -41,7 +42,7 @@ def batch_to_arrow(batch: Any, schema_json: str, number: int) -> Table:
             values: Any = table[name].combine_chunks()
         else:
             values = [_value(row, name, place, types, number) for row in batch]
-        arrays.append(_column(values, name, kind, target.field(name).type, number))
+        arrays.append(with_nested_nulls(_column(values, name, kind, target.field(name).type, number)))
     return pa.table(arrays, schema=target)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import PipelineError, SchemaError, UserFunctionError
 from dagster_operators.types.ddl import parse_ddl
+from dagster_operators.types.nested_nulls import with_nested_nulls
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,7 +115,7 @@ def as_array(result: Any, kind: pa.DataType, rows: int, name: str) -> pa.Array:
             f"the function {name!r} returned {len(array)} values for {rows} rows", function=name,
             remedy="return one value for each row",
         )  # fmt: skip
-    return array
+    return with_nested_nulls(array)
 
 
 def raised(name: str, error: BaseException, columns: Sequence[pa.Array], first: int = 0) -> UserFunctionError:

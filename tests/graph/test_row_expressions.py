@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -77,6 +79,18 @@ def test_every_function_of_the_groups_is_found() -> None:
         assert f"{name}()" in refusal(name)
     assert {generator_of(f"{name}(xs)") for name in GENERATORS} == GENERATORS
     assert generator_of("size(explode)") is None
+
+
+@pytest.mark.slow
+def test_the_groups_are_those_of_spark(spark: Any) -> None:
+    registry = spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry
+    found: dict[str, set[str]] = defaultdict(set)
+    names = registry.functionSet().iterator()
+    while names.hasNext():
+        info = registry.builtin().lookupFunction(names.next()).get()
+        found[info.getGroup()].add(info.getName())
+    everything = set().union(*found.values())
+    assert everything >= AGGREGATES | RANKINGS | GENERATORS | NUMBERINGS
 
 
 @pytest.fixture

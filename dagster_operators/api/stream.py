@@ -151,6 +151,13 @@ class Stream(BaseStream):
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
         """
+        if not callable(function):
+            raise PipelineError(
+                f"{function!r} is no function",
+                pipeline=self._dataflow.name,
+                operator=name or Transform.kind,
+                remedy="give transform a function from DataFrame to DataFrame; expressions go into select or with_columns",
+            )
         return self._add(Transform, name, chain=chain, function=function, columns=None if columns is None else tuple(columns))
 
     def apply(
@@ -198,6 +205,13 @@ class Stream(BaseStream):
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
         """
+        if isinstance(table, Stream):
+            raise PipelineError(
+                f"a lookup reads a table, and {table.name!r} is a stream",
+                pipeline=self._dataflow.name,
+                operator=name or Lookup.kind,
+                remedy="join it in windows or by interval_join; or write it to a table and let another pipeline look that up",
+            )
         if isinstance(on, Mapping):
             pairs = as_pairs(on)
         else:

@@ -254,6 +254,11 @@ class LogicalOperator(ABC):
         if stream.columns is None:
             return
         for column in sorted(columns):
+            if column == "*":
+                raise SchemaError(
+                    f"{what} has '*' within an expression", operator=self.name,
+                    remedy=f"name the columns: {', '.join(stream.columns)}",
+                )  # fmt: skip
             if stream.resolve(column) is None:
                 raise SchemaError(
                     f"{what} uses column {column!r}, which its input does not have",

@@ -43,7 +43,7 @@ def columns_of_row(expression: str) -> frozenset[str]:
 def _check(expression: str, call: Called) -> None:
     if call.name in RANKINGS:
         problem, remedy = f"{call.name}() {_OTHER_ROWS}", _WINDOW_REMEDY
-    elif call.name in AGGREGATES or _is_own_aggregate(call.name):
+    elif _is_aggregate(call.name):
         problem = f"the aggregate {call.name}() {_OTHER_ROWS}"
         remedy = f"aggregate before: key_by(...).aggregate(value={call.name + call.arguments!r}), within window(...) or without"
     elif call.name in NUMBERINGS:
@@ -53,9 +53,20 @@ def _check(expression: str, call: Called) -> None:
     raise SchemaError(problem, expression=expression, position=call.position, remedy=remedy)
 
 
-def _is_own_aggregate(name: str) -> bool:
+def _is_aggregate(name: str) -> bool:
     function = find(name)
-    return function is not None and function.is_aggregate
+    return name in AGGREGATES or (function is not None and function.is_aggregate)
+
+
+def aggregate_of(expression: str) -> str | None:
+    """The aggregate that an expression calls over all rows of a table, if there is one; one with OVER keeps the rows.
+
+    >>> aggregate_of("1 + max(v)"), aggregate_of("max(v) OVER (PARTITION BY k)")
+    ('max', None)
+    """
+    if has_window(expression):
+        return None
+    return next((call.name for call in calls_of(expression) if _is_aggregate(call.name)), None)
 
 
 def generator_of(expression: str) -> str | None:

@@ -11,8 +11,9 @@ from typing_extensions import override
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, StreamType, same_columns
+from dagster_operators.graph.row_expressions import aggregate_of
 from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, quoted, schema_of
-from dagster_operators.operators.relational.projection import named
+from dagster_operators.operators.relational.projection import named, nameless
 from dagster_operators.operators.relational.source import ConnectorOperator
 from dagster_operators.types.schema import Schema
 
@@ -54,6 +55,8 @@ class Lookup(ConnectorOperator):
         stream = inputs[0]
         if self.how not in ("left", "inner"):
             raise PipelineError(f"a lookup cannot be {self.how!r}", operator=self.name, remedy="use 'left' or 'inner'")
+        if not self.on:
+            raise PipelineError("a lookup needs a key", operator=self.name, remedy="name the columns to be equal: on='carrier'")
         self.require(stream, [left for left, _ in self.on], "lookup")
         added = self._added()
         if added is None or stream.columns is None:
@@ -74,10 +77,16 @@ class Lookup(ConnectorOperator):
 
     def _name(self, known: StreamType | None, text: str) -> str:
         expression, name = named(text)
+        aggregate = aggregate_of(expression)
+        if aggregate is not None:
+            raise SchemaError(
+                f"the aggregate {aggregate}() makes one row of the lookup table's, and each of them is looked up",
+                operator=self.name, expression=expression, remedy="aggregate it into a table of its own, and look that up",
+            )  # fmt: skip
         if known is not None:
             self.require(known, columns_of(expression), f"{text!r} of the lookup table")
         if name is None:
-            raise SchemaError(f"the expression {text!r} has no name", operator=self.name, remedy=f"write {text!r} AS name")
+            raise nameless(text, self.name)
         return name
 
     @override
@@ -108,6 +117,7 @@ class JoinPinned(RelationalOperator):
 
     def _check_keys(self, rows: DataFrame, table: DataFrame) -> None:
         """A key of another kind would be cast, and fail or match nothing while the epoch runs."""
+        self.logical.require(StreamType(tuple(table.columns)), [right for _, right in self.logical.on], "the lookup table")
         for left, right in self.logical.on:
             found = [schema_of(frame).find(column) for frame, column in ((rows, left), (table, right))]
             kinds = [field.type.kind for field in found if field is not None]

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
+from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import ANY, InputPort
-from dagster_operators.graph.row_expressions import columns_of_row
+from dagster_operators.graph.row_expressions import columns_of_row, generator_of
 from dagster_operators.operators.physical import Stateless, quoted
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ class Filter(LogicalOperator):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         self.require(inputs[0], columns_of_row(self.condition), "the condition")
+        generator = generator_of(self.condition)
+        if generator is not None:
+            raise SchemaError(
+                f"{generator}() makes several rows of one, and a condition is one value", operator=self.name,
+                expression=self.condition, remedy="unnest before the filter: unnest('xs AS x').filter('x > 1')",
+            )  # fmt: skip
         return inputs[0]
 
     @override

@@ -37,6 +37,13 @@ def named(text: str) -> tuple[str, str | None]:
     return expression, name
 
 
+def nameless(text: str, operator: str) -> SchemaError:
+    """What is said of an expression that makes a column without a name."""
+    several = text.rstrip().endswith(".*")
+    remedy = f"name the fields: {text.rstrip()[:-1]}field" if several else f"write {text + ' AS name'!r}"
+    return SchemaError(f"the expression {text!r} has no name", operator=operator, remedy=remedy)
+
+
 def from_columns(stream: StreamType, expression: str) -> frozenset[tuple[int, str]]:
     """The lineage of an expression over the first input."""
     used = columns_of(expression)
@@ -80,13 +87,15 @@ class Select(LogicalOperator):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
+        if not self.expressions:
+            raise SchemaError("there is no column to select", operator=self.name, remedy="name one; '*' is all of them")
         names, time, keys = [], None, []
         for text in self.expressions:
             expression, name = named(text)
             self.require(stream, columns_of_row(expression), f"{text!r}")
             check_one_row(stream, expression)
             if name is None:
-                raise SchemaError(f"the expression {text!r} has no name", operator=self.name, remedy=f"write {text!r} AS name")
+                raise nameless(text, self.name)
             names.append(name)
             same = bare_column(stream, expression)
             if same is not None and same == stream.event_time:
@@ -254,6 +263,12 @@ class Rename(LogicalOperator):
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         self.require(stream, [old for old, _ in self.names], "rename")
+        twice = [old for old, count in Counter(old.lower() for old, _ in self.names).items() if count > 1]
+        if twice:
+            raise SchemaError(
+                f"the column {twice[0]!r} is renamed twice (case does not matter)", operator=self.name, column=twice[0],
+                remedy="give it one name; with_columns makes a second column of it",
+            )  # fmt: skip
         change = self._change()
         columns = None if stream.columns is None else tuple(map(change, stream.columns))
         changes = Changes.upsert(tuple(map(change, stream.keys))) if stream.keys is not None else stream.changes
@@ -310,7 +325,12 @@ class Drop(LogicalOperator):
         for key in stream.keys or ():
             if key in gone:
                 raise SchemaError(f"the key column {key!r} of an updating stream must be kept", operator=self.name, column=key)
-        return stream.with_columns(None if stream.columns is None else [c for c in stream.columns if c not in gone])
+        left = None if stream.columns is None else [column for column in stream.columns if column not in gone]
+        if left == []:
+            raise SchemaError("no column would be left", operator=self.name, remedy="keep one")
+        time = stream.event_time
+        lost = time is not None and time.lower() in {column.lower() for column in self.columns}
+        return replace(stream.with_columns(left), event_time=None if lost else time)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

@@ -121,16 +121,11 @@ def _late_weather(clean: do.Stream, reports: do.Stream) -> None:
 def _league(clean: do.Stream) -> None:
     """The ten worst delays of each New York day (which begins at 05:00 UTC)."""
     columns = ("dep_delay", "carrier", "flight", "origin", "dest")
-    flown = ", ".join(f"'{column}', {column}" for column in columns)
-    ranked = f"slice(sort_array(flown, false), 1, {PLACES})"
-    numbered = "transform(worst, (flight, place) -> named_struct('place', place + 1, 'flight', flight))"
     (
         clean.filter("dep_delay >= 60", name="very_late")
         .window(do.Tumbling("1 day", offset="5 hours"))
-        .aggregate(flown=f"collect_list(named_struct({flown}))", name="per_day")
-        .select("window_start AS day", f"{ranked} AS worst", name="ten_worst")
-        .select("day", f"explode({numbered}) AS ranked", name="places")
-        .select("day", "ranked.place", *(f"ranked.flight.{column}" for column in columns), name="league")
+        .top(PLACES, by=[f"{column} DESC" for column in columns], rank="place", name="ten_worst")
+        .select("window_start AS day", "CAST(place AS int) AS place", *columns, name="league")
         .to_table("worst_delays", description=f"The {PLACES} longest departure delays of every day")
     )
 

@@ -105,6 +105,27 @@ def test_flights_that_left_before_their_weather_was_reported(folder):
     assert {flight[3].date() - flight[2].date() for flight in found} >= {timedelta(days=1)}, "it came with a later day's file"
 
 
+def test_the_league_of_each_day_has_its_ten_worst_delays(folder):
+    days = {}
+    for file in (folder / "landing").glob("*.csv"):
+        for row in csv.DictReader(file.open(encoding="utf-8")):
+            if row["dep_delay"] and int(row["dep_delay"]) >= 60:
+                day = (datetime.fromisoformat(row["sched_dep"]) - 5 * HOUR).date()
+                flight = (int(row["dep_delay"]), row["carrier"], int(row["flight"]), row["origin"], row["dest"])
+                days.setdefault(day, []).append(flight)
+    pipeline = build(folder)
+    pipeline.run_until_caught_up()
+    table = pipeline.read("worst_delays")
+    found = {}
+    for row in table.collect():
+        found.setdefault((row.day - 5 * HOUR).date(), []).append(tuple(row)[1:])
+    assert dict(table.dtypes)["place"] == "int"
+    assert sorted(found) == sorted(days)[:-1], "the last day is not over"
+    for day, places in found.items():
+        expected = enumerate(sorted(days[day], reverse=True)[:10], start=1)
+        assert sorted(places) == [(place, *flight) for place, flight in expected]
+
+
 @pytest.mark.parametrize("sizes", [(1,) * 8, (3, 5), (8,)])
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_the_operator_does_not_depend_on_the_cut(sizes, parallelism):

@@ -1,0 +1,110 @@
+"""The fluent methods at the end of a stream: further outputs, stages, tables and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from dagster_operators.api.base_stream import BaseStream
+from dagster_operators.errors import OperatorsError, PipelineError
+from dagster_operators.graph.changes import ChangeKind
+from dagster_operators.graph.dataflow import Check, SinkOutput, Table
+from dagster_operators.graph.operator import StreamType
+from dagster_operators.graph.ports import MAIN, InputPort, StreamRef
+from dagster_operators.graph.sink_target import SinkTarget
+
+_SINK_INPUT = InputPort("input", frozenset({ChangeKind.APPEND, ChangeKind.UPSERT}))
+
+
+class OutputStream(BaseStream):
+    """Where a stream's rows go, and what else comes out of the operator behind which it is."""
+
+    def late(self, *, name: str | None = None) -> Self:
+        """The rows that came too late for the operator whose output this is, as they came, in a stream of their own."""
+        return self.side_output("late", name=name)
+
+    def rejects(self, *, name: str | None = None) -> Self:
+        """The rows that the operator whose output this is gave up on: ``record`` (the row as JSON) and ``reason``."""
+        return self.side_output("rejects", name=name)
+
+    def side_output(self, port: str, *, name: str | None = None) -> Self:
+        """One of the further outputs of the operator whose main output this is.
+
+        Raises:
+            PipelineError: The operator has no output of that name.
+        """
+        if not self._ref.is_main:
+            raise PipelineError(
+                f"{self.name!r} is a side output itself and has no output {port!r}",
+                pipeline=self._dataflow.name,
+                operator=self._ref.operator,
+                remedy="ask the stream of the operator's main output for it",
+            )
+        ref = StreamRef(self._ref.operator, port)
+        return type(self)(self._dataflow, self._dataflow.ask_for(ref, name or f"{ref.operator}_{port}"))
+
+    def side_outputs(self) -> Mapping[str, StreamType]:
+        """The further outputs of the operator whose main output this is, by port."""
+        outputs = self._dataflow.nodes[self._ref.operator].outputs if self._ref.is_main else {}
+        return {port: kind for port, kind in outputs.items() if port != MAIN}
+
+    def start_new_stage(self) -> Self:
+        """The same stream; the next operator begins a new stage."""
+        return type(self)(self._dataflow, self._ref, cut=True)
+
+    def to_table(
+        self,
+        table: str,
+        *,
+        description: str = "",
+        checks: Mapping[str, str | Check] | None = None,
+        owners: Sequence[str] = (),
+        tags: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Write the stream to a Delta table of the pipeline, which becomes a Dagster asset.
+
+        An append stream's rows are appended. An updating stream's table has, after every epoch, one row per key.
+
+        Args:
+            table: The table's name.
+            description: What the rows are; shown in Dagster.
+            checks: Conditions (Spark SQL) that all new rows must meet, by name; tried before the commit. A plain string
+                blocks: if it fails, nothing is committed. ``Check(expression, blocking=False)`` only reports.
+            owners: Dagster owners, for example ``"team:data"``.
+            tags: Dagster tags of the asset.
+
+        Returns:
+            The stream, for operators that read it too.
+        """
+        wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}
+        self._dataflow.add_table(Table(table, self._ref, description, wanted, dict(tags or {}), tuple(owners)))
+        return self
+
+    def to_sink(self, sink: SinkTarget, *, name: str | None = None, description: str = "") -> Self:
+        """Hand the stream's rows, epoch by epoch, to something outside the storage root, in the same commit as the tables.
+
+        Args:
+            sink: A :class:`~dagster_operators.connectors.sink.Sink`, for example a PostgresSink; one object for each stream.
+            name: What the sink remembers the pipeline's epochs under: keep it when the pipeline changes. By default the
+                name of the stream.
+            description: What the rows are for.
+
+        Returns:
+            The stream, for operators that read it too.
+
+        Raises:
+            PipelineError: The name is taken, or what is given is no sink.
+            SchemaError: The sink cannot take this stream.
+        """
+        named = name or self.name
+        if not isinstance(sink, SinkTarget):
+            raise PipelineError(
+                f"{sink!r} is no sink", pipeline=self._dataflow.name, sink=named, remedy="use PostgresSink or a Sink of your own"
+            )
+        try:
+            _SINK_INPUT.check("a sink", self.name, self._type.changes)
+            sink.check(self._type)
+        except OperatorsError as error:
+            raise error.at(pipeline=self._dataflow.name, sink=named) from None
+        self._dataflow.add_sink(SinkOutput(named, self._ref, sink, sink.config(), description))
+        return self

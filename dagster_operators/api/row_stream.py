@@ -1,0 +1,127 @@
+"""The fluent methods that take each row on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Self
+
+from dagster_operators.api.base_stream import BaseStream
+from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from dagster_operators.operators.relational.filter import Filter
+from dagster_operators.operators.relational.flat_map import FlatMap
+from dagster_operators.operators.relational.map_async import MapAsync
+from dagster_operators.operators.relational.projection import Drop, Rename, Select, WithColumns, as_pairs
+from dagster_operators.operators.relational.transform import Transform
+from dagster_operators.operators.relational.unnest import unnest_call
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class RowStream(BaseStream):
+    """A stream's operators that make each row into a row, into several or into none, without a look at others."""
+
+    def filter(self, condition: str, *, name: str | None = None, chain: bool = True) -> Self:
+        """Keep the rows for which a Spark SQL condition is true (null counts as false)."""
+        return self._add(Filter, name, chain=chain, condition=condition)
+
+    def select(self, *expressions: str, name: str | None = None, chain: bool = True) -> Self:
+        """Compute the output's columns, each as ``"expression"`` or ``"expression AS name"``; ``"*"`` stands for all columns."""
+        expanded: list[str] = []
+        for text in expressions:
+            if text.strip() == "*":
+                if self.columns is None:
+                    raise SchemaError(
+                        "'*' needs a stream whose columns are known",
+                        pipeline=self._dataflow.name,
+                        operator=self.name,
+                        remedy="give the source a schema",
+                    )
+                expanded.extend(f"`{column}`" for column in self.columns)
+            else:
+                expanded.append(text)
+        return self._add(Select, name, chain=chain, expressions=tuple(expanded))
+
+    def with_columns(
+        self, expressions: Mapping[str, str] | None = None, /, *, name: str | None = None, chain: bool = True, **more: str
+    ) -> Self:
+        """Add columns or replace them; every expression sees the columns as they were before."""
+        return self._add(WithColumns, name, chain=chain, expressions=as_pairs({**(expressions or {}), **more}))
+
+    def rename(
+        self, names: Mapping[str, str] | None = None, /, *, name: str | None = None, chain: bool = True, **more: str
+    ) -> Self:
+        """Give columns other names: ``rename(old="new")`` or ``rename({"old": "new"})``."""
+        return self._add(Rename, name, chain=chain, names=as_pairs({**(names or {}), **more}))
+
+    def drop(self, *columns: str, name: str | None = None, chain: bool = True) -> Self:
+        """Leave columns out."""
+        return self._add(Drop, name, chain=chain, columns=columns)
+
+    def flat_map(
+        self, call: str | Callable[[DataFrame], DataFrame], *, outer: bool = False, name: str | None = None, chain: bool = True
+    ) -> Self:
+        """Put beside each row the rows that a function makes of it; each of those becomes a row of its own.
+
+        Args:
+            call: A table function of the user's own, ``"split_words(text)"``, its columns renamed by ``AS (word, n)``; or a
+                generator of Spark's with names: ``"explode(xs) AS x"``, ``"posexplode(xs) AS (n, x)"``; or a function from
+                DataFrame to DataFrame, as for :meth:`transform`.
+            outer: Keep a row of which nothing was made, with nulls; else it is dropped.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+        """
+        if not isinstance(call, str):
+            return self.transform(call, name=name or self._dataflow.fresh_name(FlatMap.label), chain=chain)
+        return self._add(FlatMap, name, chain=chain, call=call, outer=outer)
+
+    def unnest(
+        self, what: str, *, position: str | None = None, outer: bool = False, name: str | None = None, chain: bool = True
+    ) -> Self:
+        """A row for each element of an array or entry of a map, beside the columns there are.
+
+        Args:
+            what: ``"items AS item"`` for an array, ``"prices AS (product, price)"`` for a map.
+            position: A column for the element's place, from 0.
+            outer: Keep a row whose array or map is empty or null, with nulls; else it is dropped.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+        """
+        named = name or self._dataflow.fresh_name("unnest")
+        try:
+            call = unnest_call(what, position)
+        except OperatorsError as error:
+            raise error.at(pipeline=self._dataflow.name, operator=named) from None
+        return self._add(FlatMap, named, chain=chain, call=call, outer=outer)
+
+    def map_async(self, call: str, *, name: str | None = None, chain: bool = True) -> Self:
+        """Add a column with the answers of an asynchronous function: ``"geocode(address) AS place"``.
+
+        Where the function has ``ordered=False``, rows are handed on as they are answered, so that none waits for a slow one.
+        """
+        return self._add(MapAsync, name, chain=chain, call=call)
+
+    def transform(
+        self,
+        function: Callable[[DataFrame], DataFrame],
+        *,
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
+        chain: bool = True,
+    ) -> Self:
+        """Apply a function from DataFrame to DataFrame, called while an epoch runs and never before.
+
+        Args:
+            function: Must treat every row on its own: it sees one epoch's rows at a time.
+            columns: The names of the output's columns, if later operators are to be checked while the pipeline is built.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+        """
+        if not callable(function):
+            raise PipelineError(
+                f"{function!r} is no function",
+                pipeline=self._dataflow.name,
+                operator=name or Transform.kind,
+                remedy="give transform a function from DataFrame to DataFrame; expressions go into select or with_columns",
+            )
+        return self._add(Transform, name, chain=chain, function=function, columns=None if columns is None else tuple(columns))

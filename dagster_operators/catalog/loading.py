@@ -55,7 +55,7 @@ def _load(point: EntryPoint, into: Catalog) -> None:
     except Exception as error:
         raise PipelineError(
             f"the operator cannot be loaded from {point.value!r}: {error}", operator=point.name, package=into.package,
-            remedy="mend the package",
+            remedy="correct the package",
         ) from error  # fmt: skip
 
 

@@ -189,7 +189,7 @@ class TableLog:
                 _commit(self.at(base), entry)
         except StorageError:
             self._table = None
-            # Someone was first, or it is ours and only the answer was lost; or we slept while the log was cleaned.
+            # Another writer was first; or it is our entry and its answer was lost; or the log was cleaned meanwhile.
             if self.has(base + 1) or self.stamp(base) != stamp:
                 return None
             raise
@@ -217,12 +217,12 @@ class TableLog:
         limit = min(before, max(checkpoints, default=0))
         for name in names:
             path, version = f"{self._dataset}/{LOG}/{name}", _version(name)
-            is_scrap = name.startswith(".") and name.endswith(".tmp")
-            if is_scrap or (version is not None and version < limit):
+            is_temporary = name.startswith(".") and name.endswith(".tmp")
+            if is_temporary or (version is not None and version < limit):
                 written = self._root.modified(path)
                 if written is not None and written < older_than:
                     self._root.delete_file(path)
-                elif not is_scrap:
+                elif not is_temporary:
                     return
 
 

@@ -86,16 +86,16 @@ class Root:
         (4, None, b'ours')
         """
         *folders, name = path.split("/")
-        scrap = self.path(*folders, f".{name}.{uuid.uuid4().hex[:8]}.tmp")
+        temporary = self.path(*folders, f".{name}.{uuid.uuid4().hex[:8]}.tmp")
         with self.guard(path, "a file cannot be written"):
             try:
-                Path(scrap).write_bytes(content)
-                about = Path(scrap).stat()
-                os.link(scrap, self.path(path))
+                Path(temporary).write_bytes(content)
+                about = Path(temporary).stat()
+                os.link(temporary, self.path(path))
             except FileExistsError:
                 return None
             finally:
-                Path(scrap).unlink(missing_ok=True)
+                Path(temporary).unlink(missing_ok=True)
             return about.st_mtime_ns, about.st_size
 
     def exists(self, path: str) -> bool:

@@ -22,7 +22,7 @@ class TableStatus:
 
     Attributes:
         version: Its latest version; -1 when there is no table.
-        pipeline: The uuid of the pipeline that created it; empty when none of ours did.
+        pipeline: The uuid of the pipeline that created it; empty when none of this package did.
         applied_epoch: Its application transaction: the last epoch of this pipeline that was committed to it; 0 when none.
         columns: Name and type of each column, in Delta's spelling.
     """

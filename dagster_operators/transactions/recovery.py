@@ -177,7 +177,7 @@ def _check_homes(pipeline: str, stored: Mapping[str, str], wanted: Mapping[str, 
 def _check_forgotten(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> None:
     """No operator goes on without what it remembers: rows that wait there would never come out.
 
-    An operator whose state evolves may let go of a table, as long as it keeps another.
+    An operator whose state evolves may drop a table, as long as it keeps another.
     """
     remembering = {_operator(dataset): record.evolves for dataset, record in plan.datasets.items()}
     for dataset in view.versions:
@@ -188,7 +188,7 @@ def _check_forgotten(view: LedgerView, tables: Mapping[str, TableStatus], plan: 
                 f"the operator would keep {kept}, and has some in {dataset}",
                 pipeline=view.name,
                 operator=operator,
-                remedy="change what comes before it back, or give the operator another name to let go of what it remembers",
+                remedy="change what comes before it back, or give the operator another name to start without that state",
             )
 
 

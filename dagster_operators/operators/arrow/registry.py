@@ -172,7 +172,9 @@ class Registry:
                 found = point.load()
             except Exception as error:
                 raise PipelineError(
-                    f"the operator cannot be loaded from {point.value!r}: {error}", operator=point.name, remedy="mend the package"
+                    f"the operator cannot be loaded from {point.value!r}: {error}",
+                    operator=point.name,
+                    remedy="correct the package",
                 ) from error
             if isinstance(found, type) and issubclass(found, OperatorConstructor):
                 self.register(found(), name=point.name)

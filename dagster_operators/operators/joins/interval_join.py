@@ -288,7 +288,7 @@ def _is_past(high: int | None, distance: int, watermark: int) -> bool:
 
 
 def _tidy(state: StateRuns, keep: int, watermark: int) -> None:
-    """Let go of the rows that nobody needs any more."""
+    """Drop the rows that can have no partner any more."""
     state.drop(lambda file: _is_past(file.high, keep, watermark))
     time = {True: "__left_time", False: "__right_time"}
     state.fold(lambda frame: frame.filter(f"{time['__left_time' in frame.columns]} >= {_finite(watermark) - keep}L"))

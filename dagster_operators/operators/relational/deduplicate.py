@@ -238,7 +238,7 @@ class FirstOfKeys(RelationalOperator):
         return first_rows(rows, groups, (), self.logical.event_time, 1).drop(NUMBER)
 
     def _forget(self, seen: StateRuns, end: int) -> None:
-        """Let go of keys that no row that is still on time can be a duplicate of."""
+        """Drop the keys that no row that is still on time can be a duplicate of."""
         if self.logical.within is None or end == MIN_WATERMARK:
             seen.fold(lambda rows: rows)
             return

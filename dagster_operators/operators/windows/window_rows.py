@@ -92,7 +92,7 @@ class WindowRows(ABC):
         return state.read(lambda file: self.may_close(file, begin, end)) if end > begin else None
 
     def tidy(self, state: StateRuns, end: int, merge: Callable[[DataFrame], DataFrame] = lambda rows: rows) -> None:
-        """Let go of rows that no open window needs; ``merge`` says which of the others are needed where runs are folded."""
+        """Drop the rows that no open window needs; ``merge`` says which of the others are needed where runs are folded."""
         state.drop(lambda file: file.high is not None and self.is_over(file.high, end))
         state.fold(lambda frame: merge(self.open_panes(frame, end)))
 

@@ -197,7 +197,7 @@ class _Sorted:
 
     @classmethod
     def of(cls, batches: list[pa.RecordBatch], schema: pa.Schema) -> _Sorted:
-        """The keys in some batches, whose rows may repeat them; they are let go of on the way."""
+        """The keys in some batches, whose rows may repeat them; each batch is freed once it is read."""
         import numpy as np
         import pyarrow as pa
 

@@ -49,7 +49,7 @@ class StagedFiles:
             frame: The rows.
             dataset: For example ``tables/clean``.
             directory: The folder in it, relative to the dataset.
-            longest: Of so many rows a file is to have no more; 0 for any number. Sail pays no heed to it.
+            longest: Of so many rows a file is to have no more; 0 for any number. Sail ignores it.
 
         Returns:
             The files that hold rows, their paths relative to the dataset.

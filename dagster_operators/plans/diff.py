@@ -36,8 +36,8 @@ class PlanDiff:
         removed: Operators that only the earlier one has.
         changed: Operators whose settings differ.
         moved: Operators that read other streams: what they read, and what they read now.
-        ends: Tables, sinks, side streams and functions that were added, removed or changed, as ``table late``; what is not there
-            is None.
+        ends: Tables, sinks, side streams, loops and functions that were added, removed or changed, as ``table late``; what is not
+            there is None.
         packages: The versions of packages that differ.
 
     >>> bool(PlanDiff())
@@ -120,6 +120,8 @@ def _ends(plan: LogicalPlan) -> dict[str, dict[str, Any]]:
         found[f"sink {sink.name}"] = {**settings, "kind": sink.sink.kind, **sink.sink.encode()}
     for stream, name in plan.side_streams:
         found[f"side stream {stream}"] = {"name": name}
+    for loop in plan.loops:
+        found[f"loop {loop.name}"] = {"limit": loop.limit, **{f"feed {name}": str(stream) for name, stream in loop.feedback}}
     for name, reference in plan.functions.items():
         found[f"function {name}"] = {"place": str(reference), "content": reference.digest}
     return found

@@ -22,6 +22,10 @@ def as_json(plan: LogicalPlan) -> dict[str, Any]:
         "packages": dict(plan.packages),
         "nodes": [node_json(node) for node in plan.nodes],
         "side_streams": {name: str(stream) for stream, name in names.items()},
+        "loops": [
+            {"name": loop.name, "limit": loop.limit, "feedback": {name: str(stream) for name, stream in loop.feedback}}
+            for loop in plan.loops
+        ],
         "tables": [
             {
                 "name": table.name,
@@ -87,6 +91,9 @@ def _lines(plan: LogicalPlan, *, details: bool) -> Iterator[str]:
         yield f"  {node_text(node, details=details)}"
     for stream, name in plan.side_streams:
         yield f"  {name} <- {stream}"
+    for loop in plan.loops:
+        fed = ", ".join(f"{name} is fed {stream}" for name, stream in loop.feedback)
+        yield f"  loop {loop.name}, at most {loop.limit} rounds: {fed}"
     for table in plan.tables:
         yield f"  table {table.name} <- {_name(plan, table.stream)}{_of_table(table.checks, table.owners)}"
     for sink in plan.sinks:

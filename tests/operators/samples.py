@@ -11,6 +11,7 @@ from dagster_operators.operators.arrow.apply import Apply
 from dagster_operators.operators.joins.interval_join import IntervalJoin
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.joins.window_join import WindowJoin
+from dagster_operators.operators.loops.edges import Enter, Leave, LoopVariable
 from dagster_operators.operators.relational.changelog import AsChanges, Latest
 from dagster_operators.operators.relational.deduplicate import DeduplicateFirst, DeduplicateLast
 from dagster_operators.operators.relational.filter import Filter
@@ -89,5 +90,8 @@ SAMPLES = [
     Lookup(name="a", connector=do.DeltaSource("rates"), on=(("k", "id"),), columns=("rate",), how="inner"),
     AsChanges(name="a", change="op"),
     Latest(name="a", keys=("k",)),
+    Enter(name="a", scope="spread"),
+    LoopVariable(name="a", scope="spread", schema="k string, v long"),
+    Leave(name="a"),
     Apply(name="a", arrow=Counting(2), keys=(("k",), ("l",))),
 ]

@@ -8,6 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 import dagster_operators as do
+from dagster_operators.api.loop import Loop
+from dagster_operators.graph.scope import Scope
 
 SCHEMA = "k string, v long, t timestamp"
 START = 1_700_000_000
@@ -97,6 +99,7 @@ APPENDING: dict[str, Step] = {
     "input_windows": lambda one, _, draw: of_window(
         one.key_by("k").window(fixed(draw)).aggregate(n="count(*)").key_by("k").window().aggregate(m="max(n)"), "m"
     ),
+    "loop": lambda one, *_: looped(one),
     "window_join": lambda *given: joined(*given),  # noqa: PLW0108 - it is defined below
     "interval_join": lambda one, other, draw: one.key_by("k")
     .interval_join(
@@ -104,6 +107,18 @@ APPENDING: dict[str, Step] = {
         columns=["v", "t"],
     ),
 }  # fmt: skip
+
+
+def looped(one: do.Stream) -> do.Stream:
+    """The rows of all rounds of a loop that counts down."""
+    flow = one._dataflow
+    name = flow.fresh_name("countdown")
+    flow.add_scope(Scope(name, 20))
+    loop = Loop(flow, name)
+    again = loop.variable(f"{name}_again", "k string, v long")
+    rows = loop.enter(one.select("k", "v")).union(again).filter("v > 0").select("k", "v - 1 AS v")
+    loop.feed(again, rows)
+    return loop.leave(rows).with_columns(t="timestamp'2024-01-01 00:00:00'")
 
 
 def how(*ways: str) -> Any:
@@ -134,7 +149,7 @@ def pipelines(draw: Any, most: int = 6) -> do.Pipeline:
     for step in draw(st.lists(st.sampled_from(sorted(APPENDING)), max_size=most)):
         one, other = draw(st.sampled_from(streams)), draw(st.sampled_from(streams))
         if one.event_time is None or other.event_time is None:
-            continue  # a transform may change times, so nothing that needs one can follow
+            continue  # a transform may change times, and a loop has none, so nothing that needs one can follow
         streams.append(APPENDING[step](one, other, draw))
     for number, stream in enumerate(streams[1:]):
         if pipeline.dataflow.table_of(stream._ref) is None:

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 import dagster_operators as do
 from dagster_operators.plans.codec import from_bytes
 from dagster_operators.plans.diff import diff
+from dagster_operators.plans.shown import as_json, as_text
 from tests.plans.random_pipelines import pipelines
 
 
@@ -116,3 +117,19 @@ def test_what_one_direction_adds_the_other_removes(one, other):
     assert (there.added, there.removed) == (back.removed, back.added)
     assert {name: (after, before) for name, (before, after) in there.moved.items()} == dict(back.moved)
     assert (str(there) and there.to_json()["added"]) or not there.added
+
+
+def test_a_loop_that_changes_is_told():
+    def plan_of(limit):
+        pipeline = do.Pipeline("p", root="unused")
+        loop = pipeline.loop("halving", limit=limit)
+        again = loop.variable("again", "n long")
+        start = pipeline.source("start", do.MemorySource([], schema="n long"))
+        rows = loop.enter(start).union(again).filter("n > 1", name="large").select("n div 2 AS n", name="halves")
+        loop.feed(again, rows)
+        loop.leave(rows).to_table("out")
+        return pipeline.logical_plan()
+
+    assert str(diff(plan_of(5), plan_of(6))) == "~ loop halving: limit was 5, is 6"
+    assert "  loop halving, at most 5 rounds: again is fed halves" in as_text(plan_of(5)).splitlines()
+    assert as_json(plan_of(5))["loops"] == [{"name": "halving", "limit": 5, "feedback": {"again": "halves"}}]

@@ -23,6 +23,7 @@ ROWS = StreamType(COLUMNS, "t")
 RIGHT = StreamType(("l", "w", "u"), "u")
 INPUTS = {
     "source": (),
+    "loop_variable": (),
     "union": (ROWS, ROWS),
     "window_join": (ROWS, RIGHT),
     "interval_join": (ROWS, RIGHT),

@@ -28,17 +28,36 @@ class BaseStream(PluggedIn):
 
     @property
     def name(self) -> str:
-        """The name of the operator whose main output this is; of another output, its own name."""
+        """The name of the operator whose main output this is; of another output, its own name.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.name, flights.filter("delay > 15", name="delayed").name
+        ('flights', 'delayed')
+        """
         return self._dataflow.name_of(self._ref)
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """The column names, or None if they are only known once the pipeline is planned."""
+        """The column names, or None if they are only known once the pipeline is planned.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.columns, flights.transform(lambda frame: frame.fillna(0)).columns
+        (('origin', 'delay'), None)
+        """
         return self._type.columns
 
     @property
     def event_time(self) -> str | None:
-        """The column with the event time, if the stream has one."""
+        """The column with the event time, if the stream has one.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> source = FileSource("in", schema="origin string, dep timestamp")
+        >>> flights = Pipeline("p", root="data").source("flights", source, event_time="dep")
+        >>> flights.rename(dep="at").event_time, flights.drop("dep").event_time
+        ('at', None)
+        """
         return self._type.event_time
 
     @property

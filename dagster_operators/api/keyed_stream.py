@@ -44,7 +44,21 @@ class KeyedStream(PluggedIn):
         self.keys = keys
 
     def through(self, operator: type[LogicalOperator], *, name: str | None = None, chain: bool = True, **settings: Any) -> Stream:
-        """Put a logical operator of any package behind the stream; its setting ``keys`` are the key columns."""
+        """Put a logical operator of any package behind the stream; its setting ``keys`` are the key columns.
+
+        Args:
+            operator: Its class.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+            settings: Its other settings.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> settings = {"event_time": None, "aggregates": (("n", "count(*)"),)}
+        >>> flights.key_by("origin").through(KeyedAggregate, **settings).columns
+        ('origin', 'n')
+        """
         return self._stream.through(operator, name=name, chain=chain, keys=self.keys, **settings)
 
     def window(self, window: Window | Session | None = None) -> WindowedStream:
@@ -56,6 +70,13 @@ class KeyedStream(PluggedIn):
 
         Raises:
             SchemaError: The stream has no event time, or its rows carry no windows.
+
+        >>> from dagster_operators import FileSource, Pipeline, Tumbling
+        >>> source = FileSource("in", schema="origin string, dep timestamp, delay int")
+        >>> flights = Pipeline("p", root="data").source("flights", source, event_time="dep")
+        >>> hourly = flights.key_by("origin").window(Tumbling("1 hour")).aggregate(n="count(*)")
+        >>> hourly.window().aggregate(most="max(n)").columns
+        ('window_start', 'window_end', 'most')
         """
         pipeline, time = self._stream._dataflow.name, self._stream.event_time  # noqa: SLF001
         if time is None:
@@ -96,7 +117,31 @@ class KeyedStream(PluggedIn):
         name: str | None = None,
         chain: bool = True,
     ) -> Stream:
-        """Put the rows through an operator of the user's own, or a registered one; rows of one key meet in one subtask."""
+        """Put the rows through an operator of the user's own, or a registered one; rows of one key meet in one subtask.
+
+        Args:
+            operator: An :class:`~dagster_operators.ArrowOperator`, or the name under which one is registered.
+            config: The settings of a registered operator.
+            name: The operator's name, by default its own, or that of its class; its state is addressed by it.
+            chain: Whether it may share a stage with the operator before it.
+
+        Raises:
+            PipelineError: This is no operator.
+            SchemaError: The stream does not fit it.
+
+        >>> from dagster_operators import ArrowOperator, FileSource, KeyedState, Pipeline
+        >>> class KnownBefore(ArrowOperator):
+        ...     state = {"seen": KeyedState("k string", key="k")}
+        ...     def output_schema(self, inputs):
+        ...         return "k string, known boolean"
+        ...     def process_batch(self, batch, ctx, out):
+        ...         keys = batch.select(["k"])
+        ...         out.collect(keys.append_column("known", ctx.state["seen"].contains(keys)))
+        ...         ctx.state["seen"].put(keys)
+        >>> rows = Pipeline("p", root="data").source("rows", FileSource("in", schema="k string, v long"))
+        >>> rows.key_by("k").apply(KnownBefore()).columns
+        ('k', 'known')
+        """
         return apply_to([self], operator, config, name=name, chain=chain)
 
     def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
@@ -106,6 +151,15 @@ class KeyedStream(PluggedIn):
             aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
             name: The operator's name; its state is addressed by it.
             more: Output column = Spark SQL aggregate, for example ``flights="count(*)"``.
+
+        Raises:
+            PipelineError: There is nothing to aggregate.
+            SchemaError: A column is missing, an aggregate cannot be kept up to date, or the stream is updating.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.key_by("origin").aggregate(flights="count(*)", late="count_if(delay > 15)").columns
+        ('origin', 'flights', 'late')
         """
         return self.add_aggregate(KeyedAggregate, name, (), {**(aggregates or {}), **more}, event_time=self._stream.event_time)
 
@@ -117,6 +171,15 @@ class KeyedStream(PluggedIn):
             by: What comes behind ORDER BY: ``"price DESC, volume"``. Between equal rows the event time decides, then all columns.
             rank: The column with the row's place, from 1.
             name: The operator's name; its state is addressed by it.
+
+        Raises:
+            PipelineError: ``n`` is less than 1.
+            SchemaError: A column is missing, or the stream is updating.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.key_by("origin").top(3, by="delay DESC").columns
+        ('origin', 'rank', 'delay')
         """
         order, time = (by,) if isinstance(by, str) else tuple(by), self._stream.event_time
         return self._stream._add(TopPerKey, name, keys=self.keys, n=n, by=order, event_time=time, rank=rank)  # noqa: SLF001
@@ -136,6 +199,12 @@ class KeyedStream(PluggedIn):
         Raises:
             PipelineError: There is no such way to keep rows, or ``within`` is no duration.
             SchemaError: ``last`` and ``within`` need an event time.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> source = FileSource("in", schema="id long, v long, at timestamp")
+        >>> events = Pipeline("p", root="data").source("events", source, event_time="at")
+        >>> events.key_by("id").deduplicate(within="1 day").columns
+        ('id', 'v', 'at')
         """
         where = {"pipeline": self._stream._dataflow.name, "operator": name or "deduplicate"}  # noqa: SLF001
         if keep not in ("first", "last"):
@@ -177,6 +246,13 @@ class KeyedStream(PluggedIn):
         Raises:
             PipelineError: A bound is no duration, the interval is empty, or one of the streams is updating.
             SchemaError: A stream has no event time, or both sides have a column of one name; rename one.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> pipeline = Pipeline("p", root="data")
+        >>> clicks = pipeline.source("clicks", FileSource("c", schema="ad long, at timestamp"), event_time="at")
+        >>> sales = pipeline.source("sales", FileSource("s", schema="ad long, sold timestamp, price int"), event_time="sold")
+        >>> clicks.key_by("ad").interval_join(sales.key_by("ad"), lower="0 s", upper="1 hour").columns
+        ('ad', 'at', 'sold', 'price')
         """
         stream = self._stream
         where = {"pipeline": stream._dataflow.name, "operator": name or stream.name}  # noqa: SLF001
@@ -206,7 +282,23 @@ class KeyedStream(PluggedIn):
         aggregates: Mapping[str, str],
         **settings: Any,
     ) -> Stream:
-        """Put an operator behind the stream that aggregates per key; ``stem`` is the end of its name if it is given none."""
+        """Put an operator behind the stream that aggregates per key: what :meth:`aggregate`, in windows or not, is made of.
+
+        Args:
+            operator: Its class.
+            name: The operator's name; its state is addressed by it.
+            stem: The end of the name of one that is given none.
+            aggregates: Output column -> Spark SQL aggregate.
+            settings: The operator's other settings.
+
+        Raises:
+            PipelineError: There is nothing to aggregate.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.key_by("origin").add_aggregate(KeyedAggregate, None, ("ever",), {"n": "count(*)"}, event_time=None)
+        Stream(p.aggregate_origin_ever)
+        """
         dataflow = self._stream._dataflow  # noqa: SLF001
         named = name or dataflow.fresh_name("_".join(("aggregate", *map(_word, self.keys), *map(_word, stem))))
         if not aggregates:

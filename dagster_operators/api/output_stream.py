@@ -20,18 +20,62 @@ class OutputStream(BaseStream):
     """Where a stream's rows go, and what else comes out of the operator behind which it is."""
 
     def late(self, *, name: str | None = None) -> Self:
-        """The rows that came too late for the operator whose output this is, as they came, in a stream of their own."""
+        """The rows that came too late for the operator whose output this is, as they came, in a stream of their own.
+
+        Args:
+            name: The stream's name, by default the operator's with ``_late``.
+
+        Raises:
+            PipelineError: No row comes too late for the operator, since it does not go by event time.
+
+        >>> from dagster_operators import FileSource, Pipeline, Tumbling
+        >>> source = FileSource("in", schema="origin string, dep timestamp")
+        >>> pipeline = Pipeline("p", root="data")
+        >>> flights = pipeline.source("flights", source, event_time="dep", lateness="1 hour")
+        >>> hourly = flights.window(Tumbling("1 hour")).aggregate(departures="count(*)", name="hourly")
+        >>> hourly.late().name, hourly.late().columns
+        ('hourly_late', ('origin', 'dep'))
+        """
         return self.side_output("late", name=name)
 
     def rejects(self, *, name: str | None = None) -> Self:
-        """The rows that the operator whose output this is gave up on: ``record`` (the row as JSON) and ``reason``."""
+        """The rows that the operator whose output this is gave up on: ``record`` (the row as JSON) and ``reason``.
+
+        Args:
+            name: The stream's name, by default the operator's with ``_rejects``.
+
+        Raises:
+            PipelineError: The operator gives up on no row.
+
+        >>> from dagster_operators import ArrowOperator, FileSource, Pipeline
+        >>> class Refusing(ArrowOperator):
+        ...     def output_schema(self, inputs):
+        ...         return inputs[0]
+        ...     def process_batch(self, batch, ctx, out):
+        ...         ctx.reject(batch, "we take nothing")
+        >>> rows = Pipeline("p", root="data").source("rows", FileSource("in", schema="v long"))
+        >>> rows.apply(Refusing()).rejects().columns
+        ('record', 'reason')
+        """
         return self.side_output("rejects", name=name)
 
     def side_output(self, port: str, *, name: str | None = None) -> Self:
         """One of the further outputs of the operator whose main output this is.
 
+        Args:
+            port: Which one; :meth:`side_outputs` has them all.
+            name: The stream's name, by default the operator's and the port's.
+
         Raises:
             PipelineError: The operator has no output of that name.
+
+        >>> from dagster_operators import FileSource, Pipeline, Tumbling
+        >>> source = FileSource("in", schema="origin string, dep timestamp")
+        >>> pipeline = Pipeline("p", root="data")
+        >>> flights = pipeline.source("flights", source, event_time="dep", lateness="1 hour")
+        >>> hourly = flights.window(Tumbling("1 hour")).aggregate(departures="count(*)", name="hourly")
+        >>> hourly.side_output("late", name="too_late")
+        Stream(p.too_late)
         """
         if not self._ref.is_main:
             raise PipelineError(
@@ -44,12 +88,30 @@ class OutputStream(BaseStream):
         return type(self)(self._dataflow, self._dataflow.ask_for(ref, name or f"{ref.operator}_{port}"))
 
     def side_outputs(self) -> Mapping[str, StreamType]:
-        """The further outputs of the operator whose main output this is, by port."""
+        """The further outputs of the operator whose main output this is, by port.
+
+        >>> from dagster_operators import FileSource, Pipeline, Tumbling
+        >>> source = FileSource("in", schema="origin string, dep timestamp")
+        >>> pipeline = Pipeline("p", root="data")
+        >>> flights = pipeline.source("flights", source, event_time="dep", lateness="1 hour")
+        >>> hourly = flights.window(Tumbling("1 hour")).aggregate(departures="count(*)", name="hourly")
+        >>> list(hourly.side_outputs()), list(flights.side_outputs())
+        (['late'], [])
+        """
         outputs = self._dataflow.nodes[self._ref.operator].outputs if self._ref.is_main else {}
         return {port: kind for port, kind in outputs.items() if port != MAIN}
 
     def start_new_stage(self) -> Self:
-        """The same stream; the next operator begins a new stage."""
+        """The same stream; the next operator begins a new stage.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> pipeline = Pipeline("p", root="data")
+        >>> flights = pipeline.source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.start_new_stage().filter("delay > 15").to_table("delayed").name
+        'filter'
+        >>> print(pipeline.explain().splitlines()[0])
+        pipeline p: 2 stages, 1 tables
+        """
         return type(self)(self._dataflow, self._ref, cut=True)
 
     def to_table(
@@ -75,6 +137,19 @@ class OutputStream(BaseStream):
 
         Returns:
             The stream, for operators that read it too.
+
+        Raises:
+            PipelineError: There is a table of that name, or the stream goes to one already.
+            SchemaError: A check uses a column that the stream does not have, or looks at other rows.
+
+        >>> from dagster_operators import Check, FileSource, Pipeline
+        >>> pipeline = Pipeline("p", root="data")
+        >>> flights = pipeline.source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> checks = {"has_origin": "origin IS NOT NULL", "plausible": Check("delay < 2000", blocking=False)}
+        >>> flights.to_table("all_flights", checks=checks).columns
+        ('origin', 'delay')
+        >>> list(pipeline.tables)
+        ['all_flights']
         """
         wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}
         self._dataflow.add_table(Table(table, self._ref, description, wanted, dict(tags or {}), tuple(owners)))
@@ -95,6 +170,11 @@ class OutputStream(BaseStream):
         Raises:
             PipelineError: The name is taken, or what is given is no sink.
             SchemaError: The sink cannot take this stream.
+
+        >>> from dagster_operators import FileSource, Pipeline, PostgresSink
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.to_sink(PostgresSink("dbname=shop", "flights")).name
+        'flights'
         """
         named = name or self.name
         if not isinstance(sink, SinkTarget):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from dagster_operators.api.base_stream import BaseStream
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from dagster_operators.operators.physical import quoted
 from dagster_operators.operators.relational.filter import Filter
 from dagster_operators.operators.relational.flat_map import FlatMap
 from dagster_operators.operators.relational.map_async import MapAsync
@@ -22,11 +23,44 @@ class RowStream(BaseStream):
     """A stream's operators that make each row into a row, into several or into none, without a look at others."""
 
     def filter(self, condition: str, *, name: str | None = None, chain: bool = True) -> Self:
-        """Keep the rows for which a Spark SQL condition is true (null counts as false)."""
+        """Keep the rows for which a Spark SQL condition is true (null counts as false).
+
+        On an updating stream a row that no longer passes leaves the table.
+
+        Args:
+            condition: Over one row.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+
+        Raises:
+            SchemaError: A column is missing, or the condition looks at other rows.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.filter("delay > 15 AND origin = 'JFK'").columns
+        ('origin', 'delay')
+        """
         return self._add(Filter, name, chain=chain, condition=condition)
 
     def select(self, *expressions: str, name: str | None = None, chain: bool = True) -> Self:
-        """Compute the output's columns, each as ``"expression"`` or ``"expression AS name"``; ``"*"`` stands for all columns."""
+        """Compute the output's columns.
+
+        Args:
+            expressions: Each a plain column, or ``"expression AS name"``; ``"*"`` stands for all columns.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+
+        Raises:
+            SchemaError: A column is missing or has no name, a key of an updating stream is left out, or an expression looks at
+                other rows than its own.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.select("origin", "delay / 60 AS hours").columns
+        ('origin', 'hours')
+        >>> flights.select("*", "delay > 15 AS late").columns
+        ('origin', 'delay', 'late')
+        """
         expanded: list[str] = []
         for text in expressions:
             if text.strip() == "*":
@@ -37,7 +71,7 @@ class RowStream(BaseStream):
                         operator=self.name,
                         remedy="give the source a schema",
                     )
-                expanded.extend(f"`{column}`" for column in self.columns)
+                expanded.extend(map(quoted, self.columns))
             else:
                 expanded.append(text)
         return self._add(Select, name, chain=chain, expressions=tuple(expanded))
@@ -45,17 +79,62 @@ class RowStream(BaseStream):
     def with_columns(
         self, expressions: Mapping[str, str] | None = None, /, *, name: str | None = None, chain: bool = True, **more: str
     ) -> Self:
-        """Add columns or replace them; every expression sees the columns as they were before."""
+        """Add columns or replace them; every expression sees the columns as they were before.
+
+        Args:
+            expressions: Column -> Spark SQL over one row, for names that are no Python words.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+            more: Column = Spark SQL over one row.
+
+        Raises:
+            SchemaError: A column is missing or given twice, a key of an updating stream would be replaced, or an expression
+                looks at other rows than its own.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.with_columns(delay="greatest(delay, 0)", hours="delay / 60").columns
+        ('origin', 'delay', 'hours')
+        """
         return self._add(WithColumns, name, chain=chain, expressions=as_pairs({**(expressions or {}), **more}))
 
     def rename(
         self, names: Mapping[str, str] | None = None, /, *, name: str | None = None, chain: bool = True, **more: str
     ) -> Self:
-        """Give columns other names: ``rename(old="new")`` or ``rename({"old": "new"})``."""
+        """Give columns other names.
+
+        Args:
+            names: Old name -> new name, for names that are no Python words.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+            more: Old name = new name.
+
+        Raises:
+            SchemaError: A column is missing or renamed twice, or another one has the new name.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.rename(origin="airport").rename({"delay": "minutes late"}).columns
+        ('airport', 'minutes late')
+        """
         return self._add(Rename, name, chain=chain, names=as_pairs({**(names or {}), **more}))
 
     def drop(self, *columns: str, name: str | None = None, chain: bool = True) -> Self:
-        """Leave columns out."""
+        """Leave columns out.
+
+        Args:
+            columns: Their names.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+
+        Raises:
+            SchemaError: A column is missing, is a key of an updating stream, or none would be left.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.drop("delay").columns
+        ('origin',)
+        """
         return self._add(Drop, name, chain=chain, columns=columns)
 
     def flat_map(
@@ -70,6 +149,14 @@ class RowStream(BaseStream):
             outer: Keep a row of which nothing was made, with nulls; else it is dropped.
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
+
+        Raises:
+            SchemaError: The columns that are made have no names, or names that are taken.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> lines = Pipeline("p", root="data").source("lines", FileSource("in", schema="id long, text string"))
+        >>> lines.flat_map("explode(split(text, ' ')) AS word").columns
+        ('id', 'text', 'word')
         """
         if not isinstance(call, str):
             return self.transform(call, name=name or self._dataflow.fresh_name(FlatMap.label), chain=chain)
@@ -86,6 +173,14 @@ class RowStream(BaseStream):
             outer: Keep a row whose array or map is empty or null, with nulls; else it is dropped.
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
+
+        Raises:
+            SchemaError: The elements have no name, or one that is taken.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> orders = Pipeline("p", root="data").source("orders", FileSource("in", schema="id long, items array<string>"))
+        >>> orders.unnest("items AS item", position="n").columns
+        ('id', 'items', 'n', 'item')
         """
         named = name or self._dataflow.fresh_name("unnest")
         try:
@@ -95,9 +190,25 @@ class RowStream(BaseStream):
         return self._add(FlatMap, named, chain=chain, call=call, outer=outer)
 
     def map_async(self, call: str, *, name: str | None = None, chain: bool = True) -> Self:
-        """Add a column with the answers of an asynchronous function: ``"geocode(address) AS place"``.
+        """Add a column with the answers of an asynchronous function.
 
         Where the function has ``ordered=False``, rows are handed on as they are answered, so that none waits for a slow one.
+
+        Args:
+            call: ``"geocode(address) AS place"``, for a function made with ``udf`` over an ``async def``.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+
+        Raises:
+            SchemaError: This is no call of an asynchronous function, or there is a column of that name.
+
+        >>> from dagster_operators import FileSource, Pipeline, udf
+        >>> @udf("string", name="geocode_example")
+        ... async def geocode(address):
+        ...     return address.upper()
+        >>> rows = Pipeline("p", root="data").source("rows", FileSource("in", schema="address string"))
+        >>> rows.map_async("geocode_example(address) AS place").columns
+        ('address', 'place')
         """
         return self._add(MapAsync, name, chain=chain, call=call)
 
@@ -116,6 +227,14 @@ class RowStream(BaseStream):
             columns: The names of the output's columns, if later operators are to be checked while the pipeline is built.
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
+
+        Raises:
+            PipelineError: This is no function, or the stream is updating.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.transform(lambda frame: frame.selectExpr("delay / 60 AS hours"), columns=["hours"]).columns
+        ('hours',)
         """
         if not callable(function):
             raise PipelineError(

@@ -56,11 +56,44 @@ class Stream(RowStream, OutputStream):
             config: The settings of a registered operator.
             name: The operator's name, by default its own, or that of its class.
             chain: Whether it may share a stage with the operator before it.
+
+        Raises:
+            PipelineError: This is no operator.
+            SchemaError: The stream does not fit it.
+
+        >>> from dagster_operators import ArrowOperator, FileSource, Pipeline
+        >>> class Doubled(ArrowOperator):
+        ...     def output_schema(self, inputs):
+        ...         return "v long"
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch.select(["v"]))
+        ...         out.collect(batch.select(["v"]))
+        >>> rows = Pipeline("p", root="data").source("rows", FileSource("in", schema="k string, v long"))
+        >>> doubled = rows.apply(Doubled())
+        >>> doubled.name, doubled.columns
+        ('doubled', ('v',))
         """
         return KeyedStream(self, ()).apply(operator, config, name=name, chain=chain)
 
     def union(self, *others: Stream, name: str | None = None, chain: bool = True) -> Stream:
-        """The rows of this and other streams, whose columns must have the same names."""
+        """The rows of this and other streams, whose columns must have the same names and types.
+
+        Its watermark is the smallest of theirs.
+
+        Args:
+            others: The other streams.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+
+        Raises:
+            SchemaError: A stream has a column that another one lacks, or is updating.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> pipeline = Pipeline("p", root="data")
+        >>> east, west = (pipeline.source(name, FileSource(name, schema="k string, v long")) for name in ("east", "west"))
+        >>> east.union(west.select("v", "upper(k) AS k")).columns
+        ('k', 'v')
+        """
         return self._join(Union, (self, *others), name, chain=chain)
 
     def lookup(
@@ -84,6 +117,16 @@ class Stream(RowStream, OutputStream):
             how: ``"left"`` keeps rows without a match, ``"inner"`` leaves them out.
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
+
+        Raises:
+            PipelineError: This is no table, or there is no key.
+            SchemaError: A column is missing or there already, or the stream is updating.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="carrier string, delay int"))
+        >>> airlines = FileSource("airlines.csv", schema="code string, name string, country string")
+        >>> flights.lookup(airlines, on={"carrier": "code"}, columns=["name AS airline"]).columns
+        ('carrier', 'delay', 'airline')
         """
         if isinstance(table, Stream):
             raise PipelineError(
@@ -138,7 +181,19 @@ class Stream(RowStream, OutputStream):
         return self._add(Latest, name, chain=chain, keys=keys)
 
     def key_by(self, *keys: str) -> KeyedStream:
-        """Say by which columns the next operator groups; a key is a column or ``"expression AS name"`` with a new name."""
+        """Say by which columns the next operator groups.
+
+        Args:
+            keys: Each a column, or ``"expression AS name"`` with a new name.
+
+        Raises:
+            SchemaError: A column is missing, or a key has no name or one that is taken.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.key_by("origin", "delay > 15 AS late").aggregate(n="count(*)").columns
+        ('origin', 'late', 'n')
+        """
         stream: Stream = self
         parsed = [named(key) for key in keys]
         for key, (_, name) in zip(keys, parsed, strict=True):
@@ -161,9 +216,37 @@ class Stream(RowStream, OutputStream):
         return KeyedStream(stream, tuple(kind.resolve(name) or name for name in pairs))
 
     def window(self, window: Window | Session | None = None) -> WindowedStream:
-        """Group all rows by windows over the event time (after :meth:`key_by`: per key)."""
+        """Group all rows by windows over the event time (after :meth:`key_by`: per key).
+
+        Args:
+            window: Tumbling, Sliding or Session; by default the windows that the rows carry in ``window_start`` and
+                ``window_end``, as they do behind an operator on windows.
+
+        Raises:
+            SchemaError: The stream has no event time, or its rows carry no windows.
+
+        >>> from dagster_operators import FileSource, Pipeline, Tumbling
+        >>> source = FileSource("in", schema="origin string, dep timestamp, delay int")
+        >>> flights = Pipeline("p", root="data").source("flights", source, event_time="dep")
+        >>> flights.window(Tumbling("1 hour")).aggregate(departures="count(*)").columns
+        ('window_start', 'window_end', 'departures')
+        """
         return KeyedStream(self, ()).window(window)
 
     def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
-        """Aggregate all rows ever seen into one row (after :meth:`key_by`: one row per key)."""
+        """Aggregate all rows ever seen into one row (after :meth:`key_by`: one row per key).
+
+        Args:
+            aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
+            name: The operator's name; its state is addressed by it.
+            more: Output column = Spark SQL aggregate.
+
+        Raises:
+            SchemaError: A column is missing, or an aggregate cannot be kept up to date.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> flights = Pipeline("p", root="data").source("flights", FileSource("in", schema="origin string, delay int"))
+        >>> flights.aggregate(flights="count(*)", mean_delay="avg(delay)").columns
+        ('flights', 'mean_delay')
+        """
         return KeyedStream(self, ()).aggregate(aggregates, name=name, **more)

@@ -44,7 +44,21 @@ class WindowedStream(PluggedIn):
         self.window = window
 
     def through(self, operator: type[LogicalOperator], *, name: str | None = None, chain: bool = True, **settings: Any) -> Stream:
-        """Put a logical operator of any package behind the stream; it is given ``keys``, ``window`` and ``event_time``."""
+        """Put a logical operator of any package behind the stream; it is given ``keys``, ``window`` and ``event_time``.
+
+        Args:
+            operator: Its class.
+            name: The operator's name.
+            chain: Whether it may share a stage with the operator before it.
+            settings: Its other settings.
+
+        >>> from dagster_operators import FileSource, Pipeline, Tumbling
+        >>> source = FileSource("in", schema="origin string, dep timestamp, delay int")
+        >>> flights = Pipeline("p", root="data").source("flights", source, event_time="dep")
+        >>> from dagster_operators.operators.windows.top_per_window import TopPerWindow
+        >>> flights.window(Tumbling("1 hour")).through(TopPerWindow, n=1, by=("delay DESC",)).columns
+        ('window_start', 'window_end', 'rank', 'origin', 'dep', 'delay')
+        """
         return self._keyed.through(operator, name=name, chain=chain, window=self.window, event_time=self._event_time, **settings)
 
     def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
@@ -54,6 +68,17 @@ class WindowedStream(PluggedIn):
             aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
             name: The operator's name; its state is addressed by it.
             more: Output column = Spark SQL aggregate, for example ``mean_delay="avg(dep_delay)"``.
+
+        Raises:
+            PipelineError: There is nothing to aggregate.
+            SchemaError: A column is missing, or an aggregate cannot be kept up to date.
+
+        >>> from dagster_operators import FileSource, Pipeline, Tumbling
+        >>> source = FileSource("in", schema="origin string, dep timestamp, delay int")
+        >>> flights = Pipeline("p", root="data").source("flights", source, event_time="dep")
+        >>> hourly = flights.key_by("origin").window(Tumbling("1 hour")).aggregate(mean="avg(delay)")
+        >>> hourly.columns, hourly.event_time
+        (('origin', 'window_start', 'window_end', 'mean'), 'window_start')
         """
         size = "per " + str(self.window).removeprefix("tumbling ").removeprefix("sliding ")
         wanted, settings = {**(aggregates or {}), **more}, {"window": self.window, "event_time": self._event_time}
@@ -72,6 +97,13 @@ class WindowedStream(PluggedIn):
 
         Raises:
             PipelineError: The windows are sessions.
+            SchemaError: A column is missing, or has the name of one that is added.
+
+        >>> from dagster_operators import FileSource, Pipeline, Tumbling
+        >>> source = FileSource("in", schema="origin string, dep timestamp, delay int")
+        >>> flights = Pipeline("p", root="data").source("flights", source, event_time="dep")
+        >>> flights.key_by("origin").window(Tumbling("1 day")).top(10, by="delay DESC", rank="place").columns
+        ('origin', 'window_start', 'window_end', 'place', 'dep', 'delay')
         """
         stream = self._keyed._stream  # noqa: SLF001
         if isinstance(self.window, Session):
@@ -107,6 +139,13 @@ class WindowedStream(PluggedIn):
         Raises:
             PipelineError: The windows differ, or they are sessions.
             SchemaError: Both sides have a column of one name; rename one.
+
+        >>> from dagster_operators import FileSource, Pipeline, Tumbling
+        >>> pipeline, hour = Pipeline("p", root="data"), Tumbling("1 hour")
+        >>> clicks = pipeline.source("clicks", FileSource("c", schema="ad long, at timestamp"), event_time="at")
+        >>> sales = pipeline.source("sales", FileSource("s", schema="ad long, sold timestamp"), event_time="sold")
+        >>> clicks.key_by("ad").window(hour).join(sales.key_by("ad").window(hour), how="left").columns
+        ('ad', 'window_start', 'window_end', 'at', 'sold')
         """
         stream = self._keyed._stream  # noqa: SLF001
         where = {"pipeline": stream._dataflow.name, "operator": name or stream.name}  # noqa: SLF001

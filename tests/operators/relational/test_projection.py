@@ -111,6 +111,11 @@ def test_the_keys_of_an_updating_stream_are_handed_on_under_their_names() -> Non
     assert rows.with_columns(n="n + 1").drop("xs")._type.keys == ("k", "v")
 
 
+def test_a_star_stands_for_columns_of_any_name() -> None:
+    rows = source().select("k AS `a``b`", "v AS `x y`")
+    assert rows.select("*", "1 AS one").columns == ("a`b", "x y", "one")
+
+
 def test_lineage() -> None:
     rows = source().select("*", "v + size(xs) AS n").rename(k="key").with_columns(n="n + length(key)", one="1").drop("s", "ts")
     assert lineage(rows) == {

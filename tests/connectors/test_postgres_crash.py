@@ -124,7 +124,7 @@ def test_a_zombie_that_comes_back_is_refused(tmp_path, database, step):
     def stop(name):
         if name == step and not stopped:
             stopped.append(name)
-            run._lease.pause()  # a stopped process has no heartbeat
+            run._lease._end()  # a stopped process has no heartbeat
             take_over(tmp_path, database, 2)
 
     run = coordinator(tmp_path, database.dsn, lease_seconds=0.3)

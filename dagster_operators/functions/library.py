@@ -111,7 +111,7 @@ class LibraryFunction(Installable):
 
     @cached_property
     def _call(self) -> LibraryCall:
-        kinds = tuple(map(arrow_type, self.args))
+        kinds = tuple(arrow_type(parse_type(kind)) for kind in self.args)
         return LibraryCall(self.name, self.symbol, kinds, arrow_type(parse_type(self.returns)), self.library)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.graph.operator import StreamType
-from dagster_operators.operators.physical import HandOn, PhysicalOperator, RelationalOperator, StageContext
+from dagster_operators.operators.physical import PhysicalOperator, RelationalOperator, StageContext
 from dagster_operators.operators.relational.union import Union
 from dagster_operators.operators.windows.input_window_aggregate import InputWindowAggregate
 from dagster_operators.operators.windows.window_rows import InputWindow
@@ -68,6 +68,10 @@ def everything() -> do.Pipeline:
     keyed, others, window = rows.key_by("k"), other.key_by("k"), do.Tumbling("1 minute")
     counts = keyed.window(window).aggregate(n="count(*)")
     waiting = counts.union(counts.filter("n > 1"))  # whose windows do not have all their rows in one epoch
+    loop = pipeline.loop("around")
+    variable = loop.variable("again", "v long")
+    loop.feed(variable, loop.enter(rows.select("v")).union(variable))
+    again = loop.leave(variable)
     streams = [
         rows.select("k", "v").rename(v="w").drop("k").with_columns(z="w + 1"),
         rows.union(rows.filter("v > 1")).flat_map("explode(array(v)) AS x").transform(lambda frame: frame),
@@ -87,6 +91,7 @@ def everything() -> do.Pipeline:
         keyed.interval_join(others, lower="-1 s", upper="1 s", columns=["v", "w"]),
         keyed.apply(Counting()),
         rows.as_changes("k").latest("v"),
+        again,
     ]
     for number, stream in enumerate(streams):
         stream.to_table(f"t{number}")
@@ -104,7 +109,7 @@ def test_equal_operators_are_lowered_to_equal_ones_that_hold_nothing_but_their_f
     once, again = (lower(everything.dataflow) for _ in range(2))
     assert once == again
     operators = [node.operator for node in once]
-    assert {type(operator) for operator in operators} == set(kinds()) - {HandOn}
+    assert {type(operator) for operator in operators} == set(kinds())
     for operator in operators:
         assert set(vars(operator)) == {field.name for field in dataclasses.fields(cast("Any", operator))}
 

@@ -241,7 +241,7 @@ def programs(draw: st.DrawFn) -> list[Step]:
         elif kind == "select":
             kept = draw(st.lists(st.sampled_from(columns), min_size=1, unique=True))
             steps.append((kind, kept))
-            columns = kept
+            columns = list(kept)
     return steps
 
 

@@ -26,9 +26,9 @@ class Reference:
         check_sound(folder / "root", epochs)
         self.rows: dict[str, Rows] = rows_of(folder / "root")
 
-    def check(self, root: Path) -> None:
+    def check(self, root: Path, *, woke_up: bool = False) -> None:
         """A storage root is sound and has the same rows in every table."""
-        check_sound(root, self.epochs)
+        check_sound(root, self.epochs, woke_up=woke_up)
         assert rows_of(root) == self.rows
 
 

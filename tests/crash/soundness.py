@@ -38,8 +38,12 @@ def _rows(table: DeltaTable) -> Rows:
     return rows
 
 
-def check_sound(root: Path, epochs: int, pipeline: str = "crashing") -> None:
-    """All epochs are complete, and the tables hold exactly the files that were decided, each once."""
+def check_sound(root: Path, epochs: int, pipeline: str = "crashing", *, woke_up: bool = False) -> None:
+    """All epochs are complete, and the tables hold exactly the files that were decided, each once.
+
+    A run that woke up after another one had taken over (``woke_up``) may leave a manifest that nobody recorded: it was about to
+    write it when it stopped, and learns only then that it is fenced. Nobody reads it.
+    """
     entries = list(_ledger(root, pipeline))
     assert [entry.seq for entry in entries] == list(range(entries[0].seq, entries[0].seq + len(entries)))
     records = [entry.record for entry in entries]
@@ -52,7 +56,7 @@ def check_sound(root: Path, epochs: int, pipeline: str = "crashing") -> None:
         _check_epoch(records, decision, complete)
     for dataset in _datasets(root):
         _check_files(root, dataset, decisions, completes)
-    _check_nothing_left(root, decisions)
+    _check_nothing_left(root, decisions, manifests=not woke_up)
 
 
 def _ledger(root: Path, pipeline: str) -> tuple[Entry, ...]:
@@ -100,7 +104,7 @@ def _changes(manifests: tuple[Manifest, ...], dataset: str) -> list[Any]:
     return [change for manifest in manifests for change in manifest.changes if change.dataset == dataset]
 
 
-def _check_nothing_left(root: Path, decisions: list[Decision]) -> None:
+def _check_nothing_left(root: Path, decisions: list[Decision], *, manifests: bool) -> None:
     """Of attempts that were not decided there is no file, and no stream of any attempt."""
     decided = {(decision.epoch, manifest.attempt) for decision in decisions for manifest in decision.manifests}
     assert not list((root / "streams").glob("*/e*"))
@@ -108,7 +112,7 @@ def _check_nothing_left(root: Path, decisions: list[Decision]) -> None:
         for folder in (root / dataset).iterdir():
             found = _ATTEMPT.fullmatch(folder.name)
             assert folder.name == "_delta_log" or (found and (int(found[1]), found[2]) in decided), f"left behind: {folder}"
-    for path in (root / "manifests").glob("e*/*"):
+    for path in (root / "manifests").glob("e*/*") if manifests else ():
         assert (int(path.parent.name[1:]), path.name.split(".")[-2]) in decided, f"left behind: {path}"
 
 

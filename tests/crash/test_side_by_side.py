@@ -18,8 +18,11 @@ PLACES = ("stage:half_files", "before:write_manifest", "after:write_manifest", "
 
 
 def test_they_reach_what_they_reach_one_after_another(three: Reference, tmp_path: Path, launch: Callable[..., Launcher]) -> None:
+    """The same places; some more often, since a record is written again when another stage's came first."""
     launcher, root = launch(three.feed), tmp_path / "root"
-    assert launcher.run(root, concurrent_stages=3).reached() == three.reached
+    reached = launcher.run(root, concurrent_stages=3).reached()
+    assert reached.keys() == three.reached.keys()
+    assert reached >= three.reached
     three.check(root)
 
 
@@ -45,7 +48,7 @@ def test_a_paused_process_is_refused_when_it_goes_on(
     launcher.run(root, wait_seconds=60, lease_seconds=0.6, concurrent_stages=3)
     zombie.go_on()
     assert zombie.end() == FENCED, zombie.tail()
-    three.check(root)
+    three.check(root, woke_up=True)
 
 
 def test_it_comes_back_while_the_other_is_at_work(three: Reference, tmp_path: Path, launch: Callable[..., Launcher]) -> None:
@@ -58,4 +61,4 @@ def test_it_comes_back_while_the_other_is_at_work(three: Reference, tmp_path: Pa
     assert zombie.end() == FENCED, zombie.tail()
     other.go_on()
     assert other.end() == 0, other.tail()
-    three.check(root)
+    three.check(root, woke_up=True)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Self
 
 from dagster_operators.api.base_stream import BaseStream
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
-from dagster_operators.operators.physical import quoted
 from dagster_operators.operators.relational.filter import Filter
 from dagster_operators.operators.relational.flat_map import FlatMap
 from dagster_operators.operators.relational.map_async import MapAsync
 from dagster_operators.operators.relational.projection import Drop, Rename, Select, WithColumns, as_pairs
 from dagster_operators.operators.relational.transform import Transform
 from dagster_operators.operators.relational.unnest import unnest_call
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,13 +17,13 @@ from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.joins.lookup import Lookup
-from dagster_operators.operators.physical import quoted
 from dagster_operators.operators.relational.changelog import AsChanges, Latest
 from dagster_operators.operators.relational.projection import WithColumns, as_pairs, named
 from dagster_operators.operators.relational.source import Described
 from dagster_operators.operators.relational.union import Union
 from dagster_operators.operators.windows.session import Session
 from dagster_operators.operators.windows.windows import Window
+from dagster_operators.types.names import quoted
 
 
 class Stream(RowStream, OutputStream):

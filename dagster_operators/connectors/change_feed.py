@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.connectors.dialect import reads_like_spark
 from dagster_operators.errors import BadInputError
+from dagster_operators.operators.engine_schema import arrow_as_spark, struct
 from dagster_operators.storage.delta_log import Commit, DeltaLog
 
 if TYPE_CHECKING:
@@ -36,18 +36,15 @@ def check_change_feed(log: DeltaLog, version: int) -> None:
 
 def read_change_feed(session: SparkSession, log: DeltaLog, first: int, last: int, schema_json: str) -> DataFrame:
     """The changes of some versions; on engines without a feed they come through memory, from deltalake."""
-    from pyspark.sql.types import StructType
-
-    schema = StructType.fromJson(json.loads(schema_json))
+    schema = struct(schema_json)
     if reads_like_spark(session):
         reader = session.read.format("delta").option("readChangeFeed", "true")
         feed = reader.option("startingVersion", first).option("endingVersion", last).load(log.location.folder_uri())
         return feed.select(*schema.names)
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     rows = pa.table(log.table(last).load_cdf(starting_version=first, ending_version=last)).select(schema.names)
-    return session.createDataFrame(rows.cast(to_arrow_schema(schema, timezone="UTC")), schema=schema)
+    return session.createDataFrame(rows.cast(arrow_as_spark(schema_json)), schema=schema)
 
 
 def as_inserts(rows: DataFrame, commit: Commit) -> DataFrame:

@@ -227,12 +227,3 @@ def _as_value(value: Any) -> Any:
 def parse_schema(session: SparkSession, ddl: str) -> str:
     """A DDL schema as a Spark StructType in JSON, parsed by the engine."""
     return str(session.createDataFrame([], schema=ddl).schema.json())
-
-
-def field_types(schema_json: str) -> dict[str, Any]:
-    """The columns of a Spark StructType in JSON and their types: a name, or an object for nested ones.
-
-    >>> field_types('{"type":"struct","fields":[{"name":"v","type":"long","nullable":true,"metadata":{}}]}')
-    {'v': 'long'}
-    """
-    return {field["name"]: field["type"] for field in json.loads(schema_json)["fields"]}

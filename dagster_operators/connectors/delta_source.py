@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dagster_operators.connectors import delta_files, parquet_format
 from dagster_operators.connectors.change_feed import CHANGE_FIELDS, as_inserts, check_change_feed, read_change_feed
-from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, field_types
+from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown
 from dagster_operators.connectors.delta_versions import DeltaVersions
 from dagster_operators.connectors.read_failure import explain_read_failure
-from dagster_operators.connectors.sql_text import ddl_type, shown_type
 from dagster_operators.errors import BadInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.delta_log import DataFile, DeltaLog
 from dagster_operators.storage.location import FileLocation
+from dagster_operators.types.data_type import Field
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,15 +106,13 @@ class DeltaSource(Connector):
     def verify(self, items: JSON, schema_json: str) -> None:
         """Look whether the table still has all columns in their types, and the data files are there."""
         first, last = _versions(items)
-        columns = self._log.fields(last) + (CHANGE_FIELDS if self.changes else [])
-        found = {column["name"]: column["type"] for column in columns}
-        for column, kind in field_types(schema_json).items():
+        changes = json.dumps({"type": "struct", "fields": CHANGE_FIELDS if self.changes else []})
+        found = {**self._log.schema(last).types, **Schema.from_json(changes).types}
+        for column, kind in Schema.from_json(schema_json).types.items():
             if column not in found:
                 raise BadInputError(f"version {last} of the Delta table no longer has a column", table=self.uri, column=column)
-            if ddl_type(found[column]) != ddl_type(kind):
-                problem = (
-                    f"a column of the Delta table was {shown_type(kind)} and is {shown_type(found[column])} in version {last}"
-                )
+            if found[column].sql != kind.sql:
+                problem = f"a column of the Delta table was {kind.shown} and is {found[column].shown} in version {last}"
                 raise BadInputError(problem, table=self.uri, column=column, remedy="reset the source, or cast the column back")
         if self.changes and first is not None:
             check_change_feed(self._log, last)
@@ -130,7 +129,7 @@ class DeltaSource(Connector):
     ) -> DataFrame:
         """The rows of a snapshot, or what versions added or changed."""
         self.verify(items, schema_json)
-        names = list(field_types(schema_json))
+        names = Schema.from_json(schema_json).names
         first, last = _versions(items)
         if first is None:
             rows = self._snapshot(session, last, names)
@@ -142,7 +141,7 @@ class DeltaSource(Connector):
     def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
         """The data file that made the engine fail."""
         files = {self._log.location.full_path(each.file): each for each in self._files(items)}
-        columns = self._columns(_versions(items)[1], list(field_types(schema_json)))
+        columns = self._columns(_versions(items)[1], Schema.from_json(schema_json).names)
         return explain_read_failure(
             error, files, lambda each: delta_files.read_files(session, self._log.location, [each], columns)
         )
@@ -169,8 +168,8 @@ class DeltaSource(Connector):
         """All rows of the pinned version."""
         return self.read(session, pin, schema_json)
 
-    def _columns(self, version: int, names: Sequence[str]) -> list[dict[str, Any]]:
-        fields = {column["name"]: column for column in self._log.fields(version)}
+    def _columns(self, version: int, names: Sequence[str]) -> list[Field]:
+        fields = {column.name: column for column in self._log.schema(version)}
         return [fields[name] for name in names if name in fields]
 
     def _snapshot(self, session: SparkSession, version: int, names: Sequence[str]) -> DataFrame:
@@ -179,7 +178,7 @@ class DeltaSource(Connector):
         if not self._log.may_have_deletion_vectors(version):
             return delta_files.read_files(session, self._log.location, self._log.files(version), columns)
         frame = session.read.format("delta").option("versionAsOf", version).load(self._log.location.folder_uri())
-        return frame.select(*(column["name"] for column in columns))
+        return frame.select(*(column.name for column in columns))
 
     def _files(self, items: JSON) -> list[DataFile]:
         """The data files of a slice; of a change feed those with the added rows."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from dagster_operators.connectors import parquet_format
-from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, field_types, parse_schema
+from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
 from dagster_operators.connectors.dialect import reader_paths
 from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.connectors.slicing import SeenFiles, SliceLimits, files_of
@@ -19,6 +19,7 @@ from dagster_operators.errors import BadInputError, MissingInputError, PipelineE
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.location import FileLocation, SourceFile, changed_file
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -200,7 +201,7 @@ class FileSource(Connector):
             raise MissingInputError("there is no file to read", file=self.uri, remedy="put the table's files there")
         self._location.require(files)
         kind = self._format(files)
-        columns = field_types(schema_json)
+        columns = Schema.from_json(schema_json).types
         if kind == "parquet":
             self._each(files, lambda file: parquet_format.verify(self._location, file, columns))
         elif self._text(kind).has_header:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,6 +13,7 @@ from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt
 from dagster_operators.connectors.row_batch import batch_to_arrow, batch_values, infer_arrow
 from dagster_operators.errors import BadInputError, MissingInputError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
+from dagster_operators.operators.engine_schema import struct
 from dagster_operators.time.watermark import to_micros
 from dagster_operators.types.schema import Schema
 
@@ -112,10 +112,9 @@ class MemorySource(Connector):
     ) -> DataFrame:
         """The rows of the batches ``items``; a value that does not fit its column always fails."""
         import pyarrow as pa
-        from pyspark.sql.types import StructType
 
         tables = [batch_to_arrow(batch, schema_json, number) for number, batch in self._batches(items)]
-        schema = StructType.fromJson(json.loads(schema_json))
+        schema = struct(schema_json)
         return session.createDataFrame(pa.concat_tables(tables), schema=schema) if tables else session.createDataFrame([], schema)
 
     def explain_failure(self, *_: object) -> SourceError | None:

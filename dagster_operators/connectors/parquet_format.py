@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import UNKNOWN, Unknown
 from dagster_operators.connectors.dialect import reader_paths
-from dagster_operators.connectors.sql_text import shown_type
 from dagster_operators.errors import BadInputError
+from dagster_operators.operators.engine_schema import struct
 from dagster_operators.storage.location import FileLocation, SourceFile
+from dagster_operators.types.data_type import Array, Decimal, Map, Struct
+from dagster_operators.types.data_type import DataType as SparkType
 
 if TYPE_CHECKING:
     from pyarrow import DataType
@@ -80,7 +81,7 @@ def footer(location: FileLocation, file: SourceFile) -> Footer:
             ) from error
 
 
-def verify(location: FileLocation, file: SourceFile, columns: Mapping[str, Any]) -> None:
+def verify(location: FileLocation, file: SourceFile, columns: Mapping[str, SparkType]) -> None:
     """Look whether a file has all columns, in types that fit.
 
     Args:
@@ -104,7 +105,7 @@ def verify(location: FileLocation, file: SourceFile, columns: Mapping[str, Any])
         if not _fits(types[column], kind):
             times = ", with times in microseconds" if _is_nanoseconds(types[column]) else ""
             raise BadInputError(
-                f"a column is {types[column]} in the file and {shown_type(kind)} in the schema",
+                f"a column is {types[column]} in the file and {kind.shown} in the schema",
                 file=location.full_path(file),
                 column=column,
                 remedy=f"rewrite the file{times}, or remove it",
@@ -113,9 +114,7 @@ def verify(location: FileLocation, file: SourceFile, columns: Mapping[str, Any])
 
 def read(session: SparkSession, location: FileLocation, files: Sequence[SourceFile], schema_json: str) -> DataFrame:
     """The rows of files in the columns of the schema."""
-    from pyspark.sql.types import StructType
-
-    reader = session.read.schema(StructType.fromJson(json.loads(schema_json)))
+    reader = session.read.schema(struct(schema_json))
     return reader.options(ignoreCorruptFiles="false", ignoreMissingFiles="false").parquet(
         *reader_paths(session, location.file_uris(files))
     )
@@ -169,21 +168,24 @@ def _range(metadata: FileMetaData, place: int, kind: DataType) -> ColumnRange:
     return ColumnRange(max(largest, default=None) if is_known else UNKNOWN, nulls)
 
 
-def _fits(found: DataType, kind: Any) -> bool:
+def _fits(found: DataType, kind: SparkType) -> bool:
     import pyarrow as pa
 
     if pa.types.is_dictionary(found):
         found = found.value_type
-    if isinstance(kind, dict):
-        nested = {"array": pa.types.is_list, "struct": pa.types.is_struct, "map": pa.types.is_map}
-        fits = nested.get(kind["type"], lambda _: True)
-        return bool(fits(found)) or (kind["type"] == "array" and bool(pa.types.is_large_list(found)))
-    if kind in {"timestamp", "timestamp_ntz"}:
-        return bool(pa.types.is_timestamp(found)) and not _is_nanoseconds(found)
-    if kind.startswith("decimal"):
-        precision, scale = (int(part) for part in kind[8:-1].split(","))
-        return bool(pa.types.is_decimal(found)) and found.scale == scale and found.precision <= precision
-    return kind not in _WIDER or str(found) in _WIDER[kind]
+    match kind:
+        case Array():
+            return bool(pa.types.is_list(found) or pa.types.is_large_list(found))
+        case Struct():
+            return bool(pa.types.is_struct(found))
+        case Map():
+            return bool(pa.types.is_map(found))
+        case Decimal():
+            return bool(pa.types.is_decimal(found)) and found.scale == kind.scale and found.precision <= kind.precision
+        case _ if kind.is_timestamp:
+            return bool(pa.types.is_timestamp(found)) and not _is_nanoseconds(found)
+        case _:
+            return kind.shown not in _WIDER or str(found) in _WIDER[kind.shown]
 
 
 def _is_nanoseconds(found: DataType) -> bool:

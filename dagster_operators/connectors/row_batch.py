@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.connectors.connector import field_types
 from dagster_operators.errors import BadInputError
+from dagster_operators.operators.engine_schema import arrow_as_spark
+from dagster_operators.types.data_type import Array, DataType, Map, Plain, Struct
+from dagster_operators.types.data_type import Decimal as DecimalType
 from dagster_operators.types.nested_nulls import with_nested_nulls
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
-    from pyarrow import Array, Table
+    import pyarrow as pa
+    from pyarrow import Table
 
 
 def batch_to_arrow(batch: Any, schema_json: str, number: int) -> Table:
@@ -28,11 +31,9 @@ def batch_to_arrow(batch: Any, schema_json: str, number: int) -> Table:
         BadInputError: A value does not fit its column, or a column is missing or unknown.
     """
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
 
-    types = field_types(schema_json)
-    target = to_arrow_schema(StructType.fromJson(json.loads(schema_json)), timezone="UTC")
+    types = Schema.from_json(schema_json).types
+    target = arrow_as_spark(schema_json)
     table = _as_arrow(batch)
     arrays = []
     for place, (name, kind) in enumerate(types.items()):
@@ -102,7 +103,7 @@ def _as_arrow(batch: Any) -> Table | None:
     return None
 
 
-def _value(row: Any, name: str, place: int, types: Mapping[str, Any], number: int) -> Any:
+def _value(row: Any, name: str, place: int, types: Mapping[str, DataType], number: int) -> Any:
     if isinstance(row, Mapping):
         if unknown := [key for key in row if key not in types]:
             raise BadInputError(
@@ -114,7 +115,7 @@ def _value(row: Any, name: str, place: int, types: Mapping[str, Any], number: in
     return row[place]
 
 
-def _column(values: Any, name: str, kind: Any, arrow_type: Any, number: int) -> Array:
+def _column(values: Any, name: str, kind: DataType, arrow_type: Any, number: int) -> pa.Array:
     import pyarrow as pa
 
     try:
@@ -127,38 +128,39 @@ def _column(values: Any, name: str, kind: Any, arrow_type: Any, number: int) -> 
             values = values.to_pylist()
         return pa.array([_convert(value, kind) for value in values], type=arrow_type)
     except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
-        shown = kind if isinstance(kind, str) else kind["type"]
         raise BadInputError(
-            f"batch {number} of the memory source has a value that is no {shown}: {error}", column=name
+            f"batch {number} of the memory source has a value that is no {kind.shown}: {error}", column=name
         ) from error
 
 
-def _convert(value: Any, kind: Any) -> Any:
-    """A value of a Spark type, given as JSON, as Arrow takes it."""
+def _convert(value: Any, kind: DataType) -> Any:
+    """A value of a Spark type as Arrow takes it."""
     if value is None:
         return None
-    if isinstance(kind, dict):
+    if kind.is_nested:
         return _convert_nested(value, kind)
-    if kind in ("timestamp", "timestamp_ntz"):
+    if kind.is_timestamp:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         if not isinstance(moment, datetime):
             raise ValueError(f"{value!r} is no datetime and no ISO string")
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-        return moment.replace(tzinfo=None) if kind == "timestamp_ntz" else moment
-    if kind == "date" and isinstance(value, str):
+        return moment.replace(tzinfo=None) if kind == Plain("timestamp_ntz") else moment
+    if kind == Plain("date") and isinstance(value, str):
         return date.fromisoformat(value)
-    if kind.startswith("decimal") and not isinstance(value, Decimal):
+    if isinstance(kind, DecimalType) and not isinstance(value, Decimal):
         return Decimal(str(value))
     return value
 
 
-def _convert_nested(value: Any, kind: Mapping[str, Any]) -> Any:
-    if kind["type"] == "array":
-        return [_convert(item, kind["elementType"]) for item in value]
-    if kind["type"] == "map":
-        return [(_convert(key, kind["keyType"]), _convert(item, kind["valueType"])) for key, item in dict(value).items()]
-    if kind["type"] == "struct":
-        fields = kind["fields"]
-        items = value if isinstance(value, Mapping) else dict(zip((field["name"] for field in fields), value, strict=True))
-        return {field["name"]: _convert(items.get(field["name"]), field["type"]) for field in fields}
-    return value
+def _convert_nested(value: Any, kind: DataType) -> Any:
+    match kind:
+        case Array():
+            return [_convert(item, kind.element) for item in value]
+        case Map():
+            return [(_convert(key, kind.key), _convert(item, kind.value)) for key, item in dict(value).items()]
+        case Struct():
+            names = [field.name for field in kind.fields]
+            items = value if isinstance(value, Mapping) else dict(zip(names, value, strict=True))
+            return {field.name: _convert(items.get(field.name), field.type) for field in kind.fields}
+        case _:
+            return value

@@ -7,20 +7,22 @@ A condition that is always true but mentions every column keeps them all, so tha
 from __future__ import annotations
 
 import functools
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from dagster_operators.connectors.connector import OnCorrupt, field_types
+from dagster_operators.connectors.connector import OnCorrupt
 from dagster_operators.connectors.dialect import reader_paths, reads_like_spark
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
-from dagster_operators.connectors.sql_text import literal, shown_type
+from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat
 from dagster_operators.connectors.text_salvage import read_salvaging
-from dagster_operators.operators.physical import quoted
+from dagster_operators.operators.engine_schema import struct
 from dagster_operators.storage.location import FileLocation, SourceFile
+from dagster_operators.types.data_type import Field, Plain
+from dagster_operators.types.names import quoted
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +55,7 @@ class TextReader:
 
     def _layouts(self, files: Sequence[SourceFile], schema_json: str) -> Iterable[tuple[tuple[str, ...], list[SourceFile]]]:
         """Files grouped by the order of their columns, and by compression, because some engines do not read a mixture at once."""
-        declared = tuple(field_types(schema_json))
+        declared = Schema.from_json(schema_json).names
         groups: dict[tuple[tuple[str, ...], str], list[SourceFile]] = defaultdict(list)
         for file in files:
             columns = self.text.header(self.location, file) if self.text.has_header else declared
@@ -63,8 +65,6 @@ class TextReader:
     def _read_alike(
         self, session: SparkSession, files: Sequence[SourceFile], columns: Sequence[str], schema_json: str, corrupt: OnCorrupt
     ) -> DataFrame:
-        from pyspark.sql.types import StructType
-
         fields = _file_fields(columns, schema_json)
         if corrupt == "reject":
             fields.append(_string_field(CORRUPT_RECORD))
@@ -73,17 +73,17 @@ class TextReader:
             options |= {"header": str(self.text.has_header).lower(), "columnPruning": "false"}
         frame = (
             session.read.format(self.text.name)
-            .schema(StructType.fromJson({"type": "struct", "fields": fields}))
+            .schema(struct(Schema(tuple(fields)).to_json()))
             .options(**options)
             .options(mode="PERMISSIVE" if corrupt == "reject" else "FAILFAST", columnNameOfCorruptRecord=CORRUPT_RECORD)
             .options(ignoreCorruptFiles="false", ignoreMissingFiles="false")
             .load(reader_paths(session, self.location.file_uris(files)))
-            .where(_all_columns_matter([field["name"] for field in fields]))
+            .where(_all_columns_matter([field.name for field in fields]))
         )
-        declared = [quoted(name) for name in field_types(schema_json)]
+        declared = [quoted(name) for name in Schema.from_json(schema_json).names]
         if corrupt == "fail":
             return frame.selectExpr(*declared)
-        reason = self._reason([field["name"] for field in fields[:-1]], schema_json)
+        reason = self._reason([field.name for field in fields[:-1]], schema_json)
         # The path is a URI: decoded, it is the name people know the file by.
         file = "regexp_replace(try_url_decode(replace(_metadata.file_path, '+', '%2B')), '^file:/+', '/')"
         located = f"CASE WHEN {CORRUPT_RECORD} IS NOT NULL THEN {file} END AS {CORRUPT_FILE}"
@@ -97,21 +97,21 @@ class TextReader:
         parsed = f"from_{self.text.name}({CORRUPT_RECORD}, {raw}, map({listed}))"
         wrong = [
             f"CASE WHEN {parsed}.{quoted(name)} IS NOT NULL AND {quoted(name)} IS NULL THEN "
-            f"concat({literal(f'column {name} is no {shown_type(kind)}: ')}, {parsed}.{quoted(name)}) END"
-            for name, kind in field_types(schema_json).items()
+            f"concat({literal(f'column {name} is no {kind.shown}: ')}, {parsed}.{quoted(name)}) END"
+            for name, kind in Schema.from_json(schema_json).types.items()
         ]
         found = f"concat_ws('; ', {', '.join(wrong)})"
         return f"CASE WHEN {CORRUPT_RECORD} IS NOT NULL THEN coalesce(nullif({found}, ''), {literal(INCOMPLETE)}) END"
 
 
-def _file_fields(columns: Sequence[str], schema_json: str) -> list[dict[str, Any]]:
+def _file_fields(columns: Sequence[str], schema_json: str) -> list[Field]:
     """The fields of a file in its own order: the declared ones as declared, others as strings that nobody reads."""
-    declared = {field["name"].lower(): {**field, "nullable": True} for field in json.loads(schema_json)["fields"]}
+    declared = {field.name.lower(): replace(field, nullable=True) for field in Schema.from_json(schema_json)}
     return [declared.get(name.lower(), _string_field(f"_unread_{place}")) for place, name in enumerate(columns)]
 
 
-def _string_field(name: str) -> dict[str, Any]:
-    return {"name": name, "type": "string", "nullable": True, "metadata": {}}
+def _string_field(name: str) -> Field:
+    return Field(name, Plain("string"))
 
 
 def _all_columns_matter(names: Iterable[str]) -> str:

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.connectors.connector import field_types
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
-from dagster_operators.connectors.sql_text import ddl_type, literal, shown_type
+from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat, decoded_lines
-from dagster_operators.operators.physical import quoted
 from dagster_operators.storage.location import FileLocation, SourceFile
+from dagster_operators.types.data_type import DataType, Plain
+from dagster_operators.types.names import quoted
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -34,7 +35,7 @@ def read_salvaging(
     session: SparkSession, location: FileLocation, text: TextFormat, files: Sequence[SourceFile], schema_json: str
 ) -> DataFrame:
     """The rows of files in the columns of the schema, with the three columns of rejects behind."""
-    types = field_types(schema_json)
+    types = Schema.from_json(schema_json).types
     cut = functools.partial(_cut_files, location, text, tuple(types))
     cut_schema = (
         ", ".join(f"c{place} string" for place in range(len(types))) + f", {_RAW} string, {_FILE} string, {_WHOLE} boolean"
@@ -44,7 +45,7 @@ def read_salvaging(
     for place, (name, kind) in enumerate(types.items()):
         cast = _cast(f"c{place}", kind)
         values.append(f"{cast} AS {quoted(name)}")
-        about = literal(f"column {name} is no {shown_type(kind)}: ")
+        about = literal(f"column {name} is no {kind.shown}: ")
         wrong.append(f"CASE WHEN c{place} IS NOT NULL AND {cast} IS NULL THEN concat({about}, c{place}) END")
     reason = f"CASE WHEN NOT {_WHOLE} THEN {literal(INCOMPLETE)} ELSE nullif(concat_ws('; ', {', '.join(wrong)}), '') END"
     return (
@@ -60,11 +61,11 @@ def read_salvaging(
     )
 
 
-def _cast(column: str, kind: Any) -> str:
-    """SQL for a value of a Spark type, given as JSON, from its text; null if the text is no such value."""
-    if isinstance(kind, dict):
-        return f"from_json({column}, {literal(ddl_type(kind))})"
-    return column if kind == "string" else f"try_cast(trim({column}) AS {kind})"
+def _cast(column: str, kind: DataType) -> str:
+    """SQL for a value of a type from its text; null if the text is no such value."""
+    if kind.is_nested:
+        return f"from_json({column}, {literal(kind.sql)})"
+    return column if kind == Plain("string") else f"try_cast(trim({column}) AS {kind})"
 
 
 def _cut_files(

@@ -11,7 +11,8 @@ from typing_extensions import override
 
 from dagster_operators.graph.exchange import Exchange, HashBy
 from dagster_operators.graph.ports import MAIN
-from dagster_operators.operators.physical import Analysis, PhysicalOperator, schema_of
+from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.physical import Analysis, PhysicalOperator
 from dagster_operators.types.arrow_schema import spark_type
 from dagster_operators.types.data_type import DataType
 from dagster_operators.types.schema import Schema

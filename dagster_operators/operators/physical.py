@@ -9,7 +9,6 @@ no Spark. ``None`` in place of a DataFrame means "known to hold no rows": the wo
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias
 from typing_extensions import TypeVar, override
 
 from dagster_operators.graph.exchange import Exchange
-from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,27 +39,6 @@ def constant(number: int, _: str = "") -> str:
     '5L'
     """
     return f"{number}L"
-
-
-def quoted(column: str) -> str:
-    """A column name as Spark SQL reads it, whatever characters it has.
-
-    >>> quoted("mean delay")
-    '`mean delay`'
-    """
-    return "`" + column.replace("`", "``") + "`"
-
-
-def empty(session: SparkSession, schema_json: str) -> DataFrame:
-    """A DataFrame without rows of a ``StructType`` in JSON."""
-    from pyspark.sql.types import StructType
-
-    return session.createDataFrame([], StructType.fromJson(json.loads(schema_json)))
-
-
-def schema_of(frame: DataFrame) -> Schema:
-    """The columns of a DataFrame; asks the engine, but runs nothing."""
-    return Schema.from_json(frame.schema.json())
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.errors import OperatorsError, SchemaError
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow, Node, Table
-from dagster_operators.operators.physical import Analysis, schema_of
+from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.physical import Analysis
 from dagster_operators.planner.physical_plan import PhysicalNode
 from dagster_operators.types.data_type import Plain
 

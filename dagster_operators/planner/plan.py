@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.engine_schema import empty
 from dagster_operators.operators.loops.edges import LoopVariable
-from dagster_operators.operators.physical import Analysed, empty
+from dagster_operators.operators.physical import Analysed
 from dagster_operators.planner.analysis import analyse, analyse_checks, check_feedback
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalPlan

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.batch_operator import BatchOperator, keys_of
-from dagster_operators.operators.physical import empty
+from dagster_operators.operators.engine_schema import empty
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.runtime.stages.staged_files import StagedFiles

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from dagster_operators.errors import BadInputError, MissingInputError
 from dagster_operators.storage.location import FileLocation, SourceFile
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -109,6 +110,10 @@ class DeltaLog:
         """The columns at a version, or now, as the table's schema in JSON describes them."""
         columns: list[dict[str, Any]] = json.loads(self.table(version).schema().to_json())["fields"]
         return columns
+
+    def schema(self, version: int | None = None) -> Schema:
+        """The columns at a version, or now."""
+        return Schema.from_json(json.dumps({"type": "struct", "fields": self.fields(version)}))
 
     def table(self, version: int | None = None) -> DeltaTable:
         """The table at a version, or as it is now.

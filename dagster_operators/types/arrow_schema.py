@@ -27,7 +27,6 @@ def arrow_field(field: Field) -> pa.Field:
     return pa.field(field.name, arrow_type(field.type), field.nullable)
 
 
-@cache
 def arrow_type(kind: DataType) -> pa.DataType:
     """The Arrow type of a Spark type.
 
@@ -37,6 +36,11 @@ def arrow_type(kind: DataType) -> pa.DataType:
     >>> arrow_type(Map(Plain("string"), Plain("bigint")))
     MapType(map<string, int64>)
     """
+    return _arrow_type(kind)
+
+
+@cache  # apart from the function above, whose arguments are checked: what is cached takes any
+def _arrow_type(kind: DataType) -> pa.DataType:
     import pyarrow as pa
 
     match kind:

@@ -144,7 +144,16 @@ class DataType(ABC):
         >>> Plain("int").kind, Decimal(10, 2).kind, Array(Plain("int")).kind, Plain("timestamp").kind
         ('number', 'number', 'array', 'timestamp')
         """
-        return "number" if self.is_number else self.spelt_as_json.partition("<")[0].partition("(")[0]
+        return "number" if self.is_number else self.shown.partition("(")[0]
+
+    @property
+    def shown(self) -> str:
+        """What an error calls it where numbers are not alike, without what is in it.
+
+        >>> Plain("bigint").shown, Decimal(10, 2).shown, Array(Plain("bigint")).shown
+        ('long', 'decimal(10,2)', 'array')
+        """
+        return self.spelt_as_json.partition("<")[0]
 
 
 @dataclass(frozen=True)

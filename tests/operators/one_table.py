@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, settings
 
 import dagster_operators as do
-from dagster_operators.operators.physical import quoted
 from dagster_operators.planner.explain import explain
+from dagster_operators.types.names import quoted
 from tests.end_to_end.full_computation import plain
 from tests.operators.cut_input import table_columns
 

@@ -12,6 +12,7 @@ from dagster_operators.operators.aggregates import partial_results as partial
 from dagster_operators.operators.aggregates.aggregate_calls import Call
 from dagster_operators.operators.aggregates.distinct_sketch import estimate_of
 from dagster_operators.operators.aggregates.partial_results import PartialKind, decimals_in, sketch_buckets
+from dagster_operators.types.names import quoted
 
 _MAX_PRECISION = 38
 
@@ -220,4 +221,4 @@ def _ordered(call: Call, event_time: str | None) -> Call:
             f"{call.function}() needs an order, and the stream has no event time",
             remedy=f"give the source an event_time, or use {ordered}(value, order)",
         )
-    return replace(call, arguments=(*call.arguments, "`" + event_time.replace("`", "``") + "`"))
+    return replace(call, arguments=(*call.arguments, quoted(event_time)))

@@ -22,7 +22,8 @@ from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.aggregates.aggregate_calls import Call, Template, find_calls
 from dagster_operators.operators.aggregates.aggregate_functions import CALLABLE, AggregateFunction, PartialColumn, resolve
 from dagster_operators.operators.aggregates.user_aggregates import user_aggregates
-from dagster_operators.operators.physical import quoted, schema_of
+from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -17,7 +17,8 @@ from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
 from dagster_operators.operators.aggregates.aggregation import Aggregation
 from dagster_operators.operators.key_join import with_keys_of
-from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

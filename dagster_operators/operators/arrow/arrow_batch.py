@@ -13,9 +13,10 @@ from dagster_operators.graph.state_tables import StateTable, TimeState
 from dagster_operators.operators.arrow.apply import TIME, TIMERS, by_port
 from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, REJECTS_COLUMNS, overrides
 from dagster_operators.operators.batch_operator import BatchOperator, PortSchemas, key_types
-from dagster_operators.operators.physical import PhysicalState, quoted
+from dagster_operators.operators.physical import PhysicalState
 from dagster_operators.operators.worker_program import Isolation
 from dagster_operators.time.watermark import parse_duration
+from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from typing_extensions import override
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
+from dagster_operators.operators.engine_schema import empty
 from dagster_operators.operators.joins.join_columns import (
     How,
     JoinColumns,
@@ -42,10 +43,9 @@ from dagster_operators.operators.physical import (
     Rows,
     StageContext,
     StateRuns,
-    empty,
-    quoted,
 )
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, parse_duration
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,7 +10,8 @@ from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
-from dagster_operators.operators.physical import quoted, schema_of
+from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,9 +12,11 @@ from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, StreamType, same_columns
 from dagster_operators.graph.row_expressions import aggregate_of
-from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, quoted, schema_of
+from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.projection import named, nameless
 from dagster_operators.operators.relational.source import ConnectorOperator
+from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:

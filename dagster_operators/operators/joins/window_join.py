@@ -14,6 +14,7 @@ from typing_extensions import override
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
+from dagster_operators.operators.engine_schema import empty
 from dagster_operators.operators.joins.join_columns import (
     ONE_SIDED,
     HowInWindows,
@@ -27,20 +28,12 @@ from dagster_operators.operators.joins.join_columns import (
     side_rows,
     sides,
 )
-from dagster_operators.operators.physical import (
-    Analysed,
-    Analysis,
-    PhysicalState,
-    RelationalOperator,
-    Rows,
-    StageContext,
-    empty,
-    quoted,
-)
+from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.windows.window_rows import PANE, InputWindow, WindowRows, rows_of
 from dagster_operators.operators.windows.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,8 +14,9 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.row_expressions import columns_of_row
-from dagster_operators.operators.physical import Stateless, quoted
+from dagster_operators.operators.physical import Stateless
 from dagster_operators.operators.relational.projection import bare_column
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -30,11 +30,11 @@ from dagster_operators.operators.physical import (
     RunFile,
     StageContext,
     StateRuns,
-    quoted,
 )
 from dagster_operators.operators.relational.first_rows import FirstRows, alternatives
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

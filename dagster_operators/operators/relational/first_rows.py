@@ -24,9 +24,9 @@ from dagster_operators.operators.physical import (
     Rows,
     StageContext,
     TableOperator,
-    quoted,
 )
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

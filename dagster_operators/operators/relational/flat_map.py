@@ -22,8 +22,9 @@ from dagster_operators.functions.table import TableFunction, table_named
 from dagster_operators.graph.expressions import parse_alias
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.row_expressions import columns_of_row
-from dagster_operators.operators.physical import Stateless, quoted
+from dagster_operators.operators.physical import Stateless
 from dagster_operators.operators.relational.projection import from_columns
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

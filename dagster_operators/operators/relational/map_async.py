@@ -22,10 +22,11 @@ from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamTyp
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.graph.user_functions import find
 from dagster_operators.operators.aggregates.aggregate_calls import Call, find_calls
-from dagster_operators.operators.physical import Stateless, quoted
+from dagster_operators.operators.physical import Stateless
 from dagster_operators.operators.relational.projection import from_columns, named
 from dagster_operators.types.arrow_schema import arrow_type
 from dagster_operators.types.ddl import parse_type
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

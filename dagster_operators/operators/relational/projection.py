@@ -16,7 +16,8 @@ from dagster_operators.graph.expressions import columns_of, parse_alias
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import ANY, InputPort
 from dagster_operators.graph.row_expressions import columns_of_row, generator_of
-from dagster_operators.operators.physical import Stateless, quoted
+from dagster_operators.operators.physical import Stateless
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

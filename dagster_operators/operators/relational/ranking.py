@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import parse_alias, tokens_of
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
-from dagster_operators.operators.physical import quoted, schema_of
+from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.types.data_type import DataType
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

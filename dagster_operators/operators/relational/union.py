@@ -13,7 +13,9 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
-from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext, quoted, schema_of
+from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

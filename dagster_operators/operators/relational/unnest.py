@@ -13,7 +13,7 @@ import re
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import parse_alias
-from dagster_operators.operators.physical import quoted
+from dagster_operators.types.names import quoted
 
 _SEVERAL = re.compile(r"(?is)(?P<what>.*?)\s+AS\s*\((?P<names>[^()]*)\)\s*")
 

@@ -14,9 +14,10 @@ from typing_extensions import override
 
 from dagster_operators.graph.operator import Lineage, StreamType
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
-from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
 from dagster_operators.operators.windows.window_rows import PANE, CarriedRows, InputWindow
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

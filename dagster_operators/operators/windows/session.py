@@ -14,9 +14,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dagster_operators.graph.values import Fields, check_fields
-from dagster_operators.operators.physical import quoted
 from dagster_operators.operators.windows.windows import positive
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -28,11 +28,11 @@ from dagster_operators.operators.physical import (
     RunFile,
     StageContext,
     StateRuns,
-    quoted,
 )
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
 from dagster_operators.operators.windows.session import LAST, START, Session, merge_sessions
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

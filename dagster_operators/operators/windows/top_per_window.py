@@ -17,13 +17,14 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.joins.join_columns import join_columns
-from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext, quoted
+from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows, parse_order
 from dagster_operators.operators.relational.top_per_key import check_rank, check_top, ordered_by
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.windows.window_rows import PANE, InputWindow, WindowRows, rows_of
 from dagster_operators.operators.windows.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -24,12 +24,12 @@ from dagster_operators.operators.physical import (
     StageContext,
     Varying,
     constant,
-    quoted,
 )
 from dagster_operators.operators.windows.aggregate_over_windows import AggregateOverWindows
 from dagster_operators.operators.windows.window_rows import PANE, START, PlacedRows
 from dagster_operators.operators.windows.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

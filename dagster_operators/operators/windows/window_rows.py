@@ -17,10 +17,11 @@ from typing_extensions import override
 
 from dagster_operators.graph.values import Fields, check_fields
 from dagster_operators.operators.late_rows import late_condition, on_time
-from dagster_operators.operators.physical import RunFile, StageContext, StateRuns, Varying, constant, quoted
+from dagster_operators.operators.physical import RunFile, StageContext, StateRuns, Varying, constant
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.windows.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

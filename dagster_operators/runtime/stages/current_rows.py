@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from dagster_operators.errors import StageFailedError
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.traits import Trait
-from dagster_operators.operators.physical import Rows, quoted
+from dagster_operators.operators.physical import Rows
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.union import Union
 from dagster_operators.planner.plan import without_marks
 from dagster_operators.runtime.stages.changed_keys import ChangedKeys, Held
 from dagster_operators.runtime.stages.updating_table import with_keys
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

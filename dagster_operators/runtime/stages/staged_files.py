@@ -6,11 +6,11 @@ listed after the write instead of being predicted, because engines name them dif
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from dagster_operators.operators.engine_schema import struct
 from dagster_operators.runtime.stages.staged_rows import write_batches
 from dagster_operators.storage.parquet_stats import delta_stats
 from dagster_operators.transactions.manifest import FileEntry
@@ -18,7 +18,6 @@ from dagster_operators.transactions.manifest import FileEntry
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from dagster_operators.storage.root import Root
 
@@ -95,10 +94,3 @@ class StagedFiles:
             return None
         rows = self._session.read.schema(struct(schema_json)).parquet(*(self._root.join(dataset, file.path) for file in wanted))
         return rows.coalesce(1) if sum(file.size for file in wanted) <= _SMALL else rows
-
-
-def struct(schema_json: str) -> StructType:
-    """Spark's type for a schema in JSON."""
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(json.loads(schema_json))

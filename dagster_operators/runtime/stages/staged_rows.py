@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from dagster_operators.operators.engine_schema import arrow_as_spark
 from dagster_operators.storage.parquet_writer import ParquetWriter
 from dagster_operators.types.schema import Schema
 
@@ -22,11 +22,7 @@ def arrow_schema(schema_json: str) -> pa.Schema:
 
     What an engine thinks may be null is left out, for it differs between engines.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
-
-    loose = Schema.from_json(schema_json).with_nulls().to_json()
-    return to_arrow_schema(StructType.fromJson(json.loads(loose)), timezone="UTC")
+    return arrow_as_spark(Schema.from_json(schema_json).with_nulls().to_json())
 
 
 def read_batches(root: Root, dataset: str, paths: Sequence[str], schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
 from dagster_operators.operators.key_join import join_by_keys
-from dagster_operators.operators.physical import quoted
 from dagster_operators.runtime.stages.changed_keys import AT_ONCE, ChangedKeys, Held
 from dagster_operators.runtime.stages.runs import runs_of
 from dagster_operators.runtime.stages.stage_work import StageWork
@@ -22,6 +21,7 @@ from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.stages.staged_rows import arrow_schema, read_batches
 from dagster_operators.state.compaction import choose_fold
 from dagster_operators.transactions.manifest import KEPT_FOLDER, FileEntry
+from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.graph.key_group import KEY_GROUPS, key_group
-from dagster_operators.operators.physical import Rows, quoted
+from dagster_operators.operators.physical import Rows
 from dagster_operators.runtime.workers.task import MARKER, PORT, ROW, SUBTASK
 from dagster_operators.types.arrow_schema import spark_type
 from dagster_operators.types.data_type import DataType
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

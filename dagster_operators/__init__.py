@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from dagster_operators.api.applying import apply
     from dagster_operators.api.keyed_stream import KeyedStream
     from dagster_operators.api.pipeline import Pipeline
+    from dagster_operators.api.queries.query import Query, query
+    from dagster_operators.api.queries.sources import Sources
     from dagster_operators.api.snapshot import Snapshot
     from dagster_operators.api.stream import Stream
     from dagster_operators.api.windowed_stream import WindowedStream
@@ -57,6 +59,7 @@ _HOME = {
     "OperatorConstructor": "operators.arrow.registry",
     "Pipeline": "api.pipeline",
     "PostgresSink": "connectors.postgres_sink",
+    "Query": "api.queries.query",
     "Session": "operators.windows.session",
     "Sink": "connectors.sink",
     "SinkAttempt": "connectors.sink",
@@ -65,6 +68,7 @@ _HOME = {
     "Snapshot": "api.snapshot",
     "Registry": "operators.arrow.registry",
     "SourceOperator": "connectors.source_operator",
+    "Sources": "api.queries.sources",
     "SparkEngine": "orchestration.engine",
     "Stream": "api.stream",
     "TimeState": "graph.state_tables",
@@ -72,6 +76,7 @@ _HOME = {
     "Window": "operators.windows.windows",
     "WindowedStream": "api.windowed_stream",
     "apply": "api.applying",
+    "query": "api.queries.query",
     "registry": "catalog.loading",
     "build_definitions": "orchestration.definitions",
     "load_udf": "functions.library",
@@ -96,6 +101,7 @@ __all__ = [
     "OperatorContext",
     "Pipeline",
     "PostgresSink",
+    "Query",
     "Registry",
     "Session",
     "Sink",
@@ -104,6 +110,7 @@ __all__ = [
     "Sliding",
     "Snapshot",
     "SourceOperator",
+    "Sources",
     "SparkEngine",
     "Stream",
     "TimeState",
@@ -113,6 +120,7 @@ __all__ = [
     "apply",
     "build_definitions",
     "load_udf",
+    "query",
     "registry",
     "udaf",
     "udf",

@@ -11,17 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dagster_operators.api.history import History
-from dagster_operators.api.loop import Loop
+from dagster_operators.api.pipeline_graph import PipelineGraph
 from dagster_operators.api.snapshot import Snapshot
-from dagster_operators.api.stream import Stream
-from dagster_operators.connectors.connector import Connector
-from dagster_operators.connectors.operator_source import OperatorSource
-from dagster_operators.connectors.source_operator import SourceOperator
 from dagster_operators.errors import PipelineError, StorageError
-from dagster_operators.graph.dataflow import Dataflow, Table
-from dagster_operators.graph.ports import StreamRef
-from dagster_operators.graph.scope import Scope
-from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.engine import Engine, default_engine
 from dagster_operators.runtime.epochs import Epochs
 from dagster_operators.runtime.kept_plans import KeptPlans
@@ -32,14 +24,13 @@ from dagster_operators.time.watermark import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from dagster_operators.plans.building import Surroundings
     from dagster_operators.plans.logical_plan import LogicalPlan
     from dagster_operators.transactions.lease import IsRunAlive
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.records import Repair
 
 
-class Pipeline:
+class Pipeline(PipelineGraph):
     """A named dataflow with one storage root. Building one reads nothing and starts nothing.
 
     Args:
@@ -80,12 +71,8 @@ class Pipeline:
             )
         if concurrent_stages is not None and concurrent_stages < 1:
             raise PipelineError(f"concurrent_stages is {concurrent_stages}", pipeline=name, remedy="choose 1 or more")
-        self._name = name
-        self._given: tuple[LogicalPlan, Surroundings] | None = None
-        self.dataflow = Dataflow(name)
-        self.root = str(root)
+        super().__init__(name, root, storage_options)
         self.engine = engine
-        self._storage_options = dict(storage_options or {})
         self._lease_seconds = lease_seconds
         self._parallelism = parallelism
         self._concurrent_stages = concurrent_stages
@@ -93,75 +80,6 @@ class Pipeline:
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, root={self.root!r})"
-
-    @property
-    def name(self) -> str:
-        """The pipeline's name."""
-        return self._name
-
-    @cached_property
-    def dataflow(self) -> Dataflow:
-        """The graph; that of a plan is built when it is first asked for, and then the user's code is imported."""
-        from dagster_operators.plans.building import build
-
-        if self._given is None:
-            return Dataflow(self._name)
-        return build(*self._given)
-
-    @property
-    def tables(self) -> Mapping[str, Table]:
-        """The tables, by name."""
-        return self.dataflow.tables
-
-    def source(
-        self,
-        name: str,
-        connector: Connector | SourceOperator,
-        *,
-        event_time: str | None = None,
-        lateness: str | timedelta = "0 seconds",
-        finished: bool = False,
-    ) -> Stream:
-        """Declare where rows come from.
-
-        Args:
-            name: The source's name, in lineage too.
-            connector: A FileSource, DeltaSource or MemorySource, or a SourceOperator of your own.
-            event_time: The timestamp column with the time of the event.
-            lateness: How much later than the newest row a row may come and still be counted in its window.
-            finished: No more rows will come than there are now: once they are read, every window closes.
-
-        Raises:
-            PipelineError: The name is taken, or what is given is no source.
-        """
-        if isinstance(connector, SourceOperator):
-            connector = OperatorSource(name, connector, self.root, dict(self._storage_options) or None)
-        if not isinstance(connector, Connector):
-            raise PipelineError(
-                f"{connector!r} is no source",
-                pipeline=self.name,
-                source=name,
-                remedy="use FileSource, DeltaSource or MemorySource",
-            )
-        try:
-            late = parse_duration(lateness)
-        except ValueError as error:
-            raise PipelineError(f"the lateness: {error}", pipeline=self.name, source=name) from None
-        operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
-        return Stream(self.dataflow, StreamRef(self.dataflow.add(operator).name))
-
-    def loop(self, name: str, *, limit: int = 1000) -> Loop:
-        """Declare a loop, in which rows go round within an epoch until none is left.
-
-        Args:
-            name: The loop's name.
-            limit: After how many rounds an epoch fails, since the loop seems not to end.
-
-        Raises:
-            PipelineError: The name is taken or not a name.
-        """
-        self.dataflow.add_scope(Scope(name, limit))
-        return Loop(self.dataflow, name)
 
     # --- as data -----------------------------------------------------------------------------------------------------
 

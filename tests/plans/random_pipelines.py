@@ -88,7 +88,7 @@ APPENDING: dict[str, Step] = {
         do.MemorySource([[{"id": "a", "rate": 1}]], schema="id string, rate long"), on={"k": "id"}, how=draw(how("left", "inner"))
     ).drop("rate"),
     "apply": lambda one, _, draw: one.key_by("k").apply(Scaled(draw(st.integers(1, 3)), {"x": draw(st.integers())})),
-    "apply_large": lambda one, _, draw: do.apply(Scaled(), one.key_by("k"))[1],
+    "apply_large": lambda one, _, draw: one.key_by("k").apply(Scaled()).side_output("large"),
     "deduplicate": lambda one, _, draw: one.key_by("k", "v").deduplicate(within=draw(st.sampled_from([None, "3 s"]))),
     "late": lambda one, _, draw: one.key_by("k").window(fixed(draw)).aggregate(n="count(*)").late(),
     "aggregate": lambda one, _, draw: of_window(one.key_by("k").window(fixed(draw)).aggregate(n="sum(v)"), "n"),
@@ -141,11 +141,17 @@ UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
 
 
 @st.composite
-def pipelines(draw: Any, most: int = 6) -> do.Pipeline:
-    """A pipeline with some rows, some operators, and tables for what nobody reads."""
+def pipelines(draw: Any, most: int = 6, wrapped: Callable[[do.Stream], Any] = lambda stream: stream) -> do.Pipeline:
+    """A pipeline with some rows, some operators, and tables for what nobody reads.
+
+    Args:
+        draw: Hypothesis's.
+        most: How many operators.
+        wrapped: Given each source's stream, gives what its steps are called on.
+    """
     pipeline = do.Pipeline("random", root="unused")
     epochs = st.lists(st.lists(ROWS, max_size=4), min_size=1, max_size=3)
-    streams = [source(pipeline, "one", draw(epochs)), source(pipeline, "two", draw(epochs))]
+    streams = [wrapped(source(pipeline, name, draw(epochs))) for name in ("one", "two")]
     for step in draw(st.lists(st.sampled_from(sorted(APPENDING)), max_size=most)):
         one, other = draw(st.sampled_from(streams)), draw(st.sampled_from(streams))
         if one.event_time is None or other.event_time is None:

@@ -1,0 +1,141 @@
+"""What a pipeline is made of, before anything runs: sources, loops, queries, and the tables that streams go to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.api.loop import Loop
+from dagster_operators.api.queries.playing import play
+from dagster_operators.api.queries.query import Query
+from dagster_operators.api.queries.sources import Sources
+from dagster_operators.api.stream import Stream
+from dagster_operators.connectors.connector import Connector
+from dagster_operators.connectors.operator_source import OperatorSource
+from dagster_operators.connectors.source_operator import SourceOperator
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.dataflow import Dataflow, Table
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.scope import Scope
+from dagster_operators.operators.relational.source import Source
+from dagster_operators.time.watermark import parse_duration
+
+if TYPE_CHECKING:
+    from dagster_operators.plans.building import Surroundings
+    from dagster_operators.plans.logical_plan import LogicalPlan
+
+
+class PipelineGraph:
+    """A named dataflow that is being put together.
+
+    Args:
+        name: Letters, digits and underscores.
+        root: Where tables, state and the ledger live.
+        storage_options: Credentials and settings of an object store.
+    """
+
+    def __init__(self, name: str, root: str, storage_options: Mapping[str, str] | None = None) -> None:
+        self._name = name
+        self._given: tuple[LogicalPlan, Surroundings] | None = None
+        self.dataflow = Dataflow(name)
+        self.root = str(root)
+        self._storage_options = dict(storage_options or {})
+        self._added: dict[Query, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self._name
+
+    @cached_property
+    def dataflow(self) -> Dataflow:
+        """The graph; that of a plan is built when it is first asked for, and then the user's code is imported."""
+        from dagster_operators.plans.building import build
+
+        if self._given is None:
+            return Dataflow(self._name)
+        return build(*self._given)
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """The tables, by name."""
+        return self.dataflow.tables
+
+    def source(
+        self,
+        name: str,
+        connector: Connector | SourceOperator,
+        *,
+        event_time: str | None = None,
+        lateness: str | timedelta = "0 seconds",
+        finished: bool = False,
+    ) -> Stream:
+        """Declare where rows come from.
+
+        Args:
+            name: The source's name, in lineage too.
+            connector: A FileSource, DeltaSource or MemorySource, or a SourceOperator of your own.
+            event_time: The timestamp column with the time of the event.
+            lateness: How much later than the newest row a row may come and still be counted in its window.
+            finished: No more rows will come than there are now: once they are read, every window closes.
+
+        Raises:
+            PipelineError: The name is taken, or what is given is no source.
+        """
+        if isinstance(connector, SourceOperator):
+            connector = OperatorSource(name, connector, self.root, dict(self._storage_options) or None)
+        if not isinstance(connector, Connector):
+            raise PipelineError(
+                f"{connector!r} is no source",
+                pipeline=self.name,
+                source=name,
+                remedy="use FileSource, DeltaSource or MemorySource",
+            )
+        try:
+            late = parse_duration(lateness)
+        except ValueError as error:
+            raise PipelineError(f"the lateness: {error}", pipeline=self.name, source=name) from None
+        operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
+        return Stream(self.dataflow, StreamRef(self.dataflow.add(operator).name))
+
+    def loop(self, name: str, *, limit: int = 1000) -> Loop:
+        """Declare a loop, in which rows go round within an epoch until none is left.
+
+        Args:
+            name: The loop's name.
+            limit: After how many rounds an epoch fails, since the loop seems not to end.
+
+        Raises:
+            PipelineError: The name is taken or not a name.
+        """
+        self.dataflow.add_scope(Scope(name, limit))
+        return Loop(self.dataflow, name)
+
+    def add(self, *queries: Query, sources: Sources | None = None) -> Any:
+        """Make the fluent calls of queries; a step that several queries share is made once.
+
+        Args:
+            queries: What :func:`~dagster_operators.query` began, with the tables and sinks that they go to.
+            sources: Where to find sources that the pipeline does not have yet.
+
+        Returns:
+            What the last call of the query gives, a stream in most cases; of several queries a tuple.
+
+        Raises:
+            PipelineError: A name stands for no source and no stream; or what a fluent method raises, with the line of the query.
+
+        >>> from dagster_operators import FileSource, Pipeline, query
+        >>> pipeline = Pipeline("p", root="data/p")
+        >>> rows = pipeline.source("rows", FileSource("in", schema="k string, v long"))
+        >>> big = query("rows").filter("v > 9")
+        >>> pipeline.add(big.to_table("big"), big.key_by("k").aggregate(n="count(*)").to_table("counts"))
+        (Stream(p.filter), Stream(p.aggregate_k))
+        """
+        for query in queries:
+            if not isinstance(query, Query):
+                raise PipelineError(f"{query!r} is no query", pipeline=self.name, remedy="write do.query(name).filter(...)")
+        play(self, queries, sources or {}, self._added)
+        found = tuple(self._added[query] for query in queries)
+        return found[0] if len(found) == 1 else found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -43,6 +43,7 @@ class Pipeline(PipelineGraph):
             engine has shuffle partitions. It may change between epochs: state is stored by key group.
         concurrent_stages: How many stages that do not depend on each other run at the same time; 1 runs them one after another.
             By default as many as this machine (or the local Spark master) has cores, at most 8, and 4 on a cluster.
+        rules_off: The names of the planner's rules that are not applied; ``explain`` shows what each does.
 
     Example:
         >>> from dagster_operators import FileSource, Pipeline, Tumbling
@@ -64,6 +65,7 @@ class Pipeline(PipelineGraph):
         lease_seconds: float = 30.0,
         parallelism: int | None = None,
         concurrent_stages: int | None = None,
+        rules_off: Collection[str] = (),
     ) -> None:
         if parallelism is not None and not 1 <= parallelism <= MOST_SUBTASKS:
             raise PipelineError(
@@ -71,7 +73,7 @@ class Pipeline(PipelineGraph):
             )
         if concurrent_stages is not None and concurrent_stages < 1:
             raise PipelineError(f"concurrent_stages is {concurrent_stages}", pipeline=name, remedy="choose 1 or more")
-        super().__init__(name, root, storage_options)
+        super().__init__(name, root, storage_options, rules_off)
         self.engine = engine
         self._lease_seconds = lease_seconds
         self._parallelism = parallelism
@@ -125,6 +127,7 @@ class Pipeline(PipelineGraph):
         lease_seconds: float = 30.0,
         parallelism: int | None = None,
         concurrent_stages: int | None = None,
+        rules_off: Collection[str] = (),
     ) -> Self:
         """The pipeline of a plan. What is the user's own in it is imported when the pipeline is first planned or run.
 
@@ -138,6 +141,7 @@ class Pipeline(PipelineGraph):
             lease_seconds: As of :class:`Pipeline`.
             parallelism: As of :class:`Pipeline`.
             concurrent_stages: As of :class:`Pipeline`.
+            rules_off: As of :class:`Pipeline`.
 
         Raises:
             PlanError: This is no plan, or there is something in it that no installed package knows, or a secret is missing.
@@ -150,7 +154,7 @@ class Pipeline(PipelineGraph):
         check_secrets(plan, given)
         made = cls(
             plan.pipeline, root, engine=engine, storage_options=storage_options, lease_seconds=lease_seconds,
-            parallelism=parallelism, concurrent_stages=concurrent_stages,
+            parallelism=parallelism, concurrent_stages=concurrent_stages, rules_off=rules_off,
         )  # fmt: skip
         made._given = plan, given
         del made.dataflow
@@ -319,8 +323,12 @@ class Pipeline(PipelineGraph):
         coordinator = self.epochs.coordinator
         return History(coordinator.history(), KeptPlans(coordinator.root))
 
-    def explain(self) -> str:
-        """The stages, chains, shuffles, state tables and column lineage, as text; starts no engine."""
+    def explain(self, *, rules: bool = True) -> str:
+        """The stages, chains, shuffles, state tables and column lineage, and what each rule of the planner did; starts no engine.
+
+        Args:
+            rules: Whether the planner's rules are applied; else the plan is shown as it was written.
+        """
         from dagster_operators.planner.explain import explain
 
-        return explain(self.dataflow)
+        return explain(self.dataflow, rules=rules)

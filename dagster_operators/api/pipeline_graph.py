@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,12 +34,16 @@ class PipelineGraph:
         name: Letters, digits and underscores.
         root: Where tables, state and the ledger live.
         storage_options: Credentials and settings of an object store.
+        rules_off: The names of the planner's rules that are not applied.
     """
 
-    def __init__(self, name: str, root: str, storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str, root: str, storage_options: Mapping[str, str] | None = None, rules_off: Collection[str] = ()
+    ) -> None:
         self._name = name
         self._given: tuple[LogicalPlan, Surroundings] | None = None
-        self.dataflow = Dataflow(name)
+        self._rules_off = frozenset(rules_off)
+        self.dataflow = self._built()
         self.root = str(root)
         self._storage_options = dict(storage_options or {})
         self._added: dict[Query, Any] = {}
@@ -52,11 +56,14 @@ class PipelineGraph:
     @cached_property
     def dataflow(self) -> Dataflow:
         """The graph; that of a plan is built when it is first asked for, and then the user's code is imported."""
+        return self._built()
+
+    def _built(self) -> Dataflow:
         from dagster_operators.plans.building import build
 
-        if self._given is None:
-            return Dataflow(self._name)
-        return build(*self._given)
+        made = Dataflow(self._name) if self._given is None else build(*self._given)
+        made.rules_off = self._rules_off
+        return made
 
     @property
     def tables(self) -> Mapping[str, Table]:

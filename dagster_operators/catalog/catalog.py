@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.catalog.registration import STREAMS, FluentMethod, Lowering, Registration, ValueKind, loaded
+from dagster_operators.catalog.registration import STREAMS, FluentMethod, Lowering, Registration, RuleEntry, ValueKind, loaded
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.values import Encodable
@@ -15,6 +15,8 @@ from dagster_operators.operators.arrow.registry import Registry
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
+
+    from dagster_operators.graph.rule import Rule
 
 OWN = "dagster_operators"
 """The distribution that this package comes in."""
@@ -29,6 +31,7 @@ class _Contents:
     methods: dict[tuple[str, str], Registration] = field(default_factory=dict)
     arrow_operators: Registry = field(default_factory=Registry)
     reserved: dict[tuple[str, str], str] = field(default_factory=dict)
+    rules: dict[str, RuleEntry] = field(default_factory=dict)
     others: Callable[[Catalog], None] | None = None
 
 
@@ -130,6 +133,16 @@ class Catalog:
         self._check("value", kind, _package_of(self._contents.values.get(kind)))
         self._contents.values[kind] = ValueKind(kind, self.package, where or value)
 
+    def add_rule(self, rule: type[Rule] | str, where: str | None = None) -> None:
+        """Register a rule of the planner: a subclass of ``Rule``, or its name and ``"module:Class"``.
+
+        Raises:
+            PipelineError: Another package has registered a rule of that name.
+        """
+        name = rule if isinstance(rule, str) else rule.name
+        self._check("rule", name, _package_of(self._contents.rules.get(name)))
+        self._contents.rules[name] = RuleEntry(name, self.package, where or rule)
+
     def reserve(self, receiver: str, names: Iterable[str]) -> None:
         """Keep names on one of :data:`STREAMS` from being taken for fluent methods of other packages."""
         self._contents.reserved.update(((receiver, name), self.package) for name in names)
@@ -180,6 +193,11 @@ class Catalog:
         self.complete()
         return {name: registration for (of, name), registration in self._contents.methods.items() if of == receiver}
 
+    def rules(self) -> dict[str, Rule]:
+        """The planner's rules by name, in the order of registration."""
+        self.complete()
+        return {name: entry.made for name, entry in self._contents.rules.items()}
+
     def lower(self, operator: LogicalOperator, inputs: Sequence[StreamType]) -> dict[str, Any]:
         """What an operator can be lowered to, by the name of the lowering rule, the preferred one first."""
         registration = self.operator(operator.kind)
@@ -187,7 +205,7 @@ class Catalog:
         return {name: loaded(rule)(operator, inputs) for name, rule in rules.items()} or {operator.kind: operator.lower(inputs)}
 
 
-def _package_of(entry: Registration | ValueKind | None) -> str | None:
+def _package_of(entry: Registration | ValueKind | RuleEntry | None) -> str | None:
     return None if entry is None else entry.package
 
 

@@ -57,6 +57,12 @@ _API = {
     "windowed_stream": "windowed_stream:WindowedStream",
 }
 
+_RULES = {
+    "redundant_projections": "redundant_projections:RedundantProjections",
+    "redundant_unions": "redundant_unions:RedundantUnions",
+}
+"""The planner's rules; each says which come before it."""
+
 _VALUES = {
     "arrow": "functions.captured_values:ArrowBytes",
     "collection": "functions.captured_values:Collection",
@@ -78,7 +84,7 @@ _VALUES = {
 
 
 def register(catalog: Catalog) -> None:
-    """Register the operators of this package, and the values that they are made of."""
+    """Register the operators of this package, the values that they are made of, and the planner's rules."""
     for kind, (where, page, named) in _OPERATORS.items():
         methods: dict[str, Any] = {receiver: {} for receiver in _API}
         for receiver, name in (text.split(".") for text in named.split()):
@@ -87,5 +93,7 @@ def register(catalog: Catalog) -> None:
         catalog.add_operator(kind, f"dagster_operators.operators.{where}", message=message, docs=f"docs/{page}.md", **methods)
     for receiver, names in _OTHER_METHODS.items():
         catalog.reserve(receiver, names.split())
+    for name, where in _RULES.items():
+        catalog.add_rule(name, f"dagster_operators.planner.rules.{where}")
     for kind, where in _VALUES.items():
         catalog.add_value(kind, f"dagster_operators.{where}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import LogicalOperator, StreamType
+from dagster_operators.graph.rule import Rule
 from dagster_operators.graph.values import Encodable
 from dagster_operators.operators.physical import PhysicalOperator
 
@@ -93,6 +94,37 @@ class ValueKind:
     def type(self) -> Any:
         """The class."""
         return loaded(self.where)
+
+
+@dataclass(frozen=True)
+class RuleEntry:
+    """A rule of the planner.
+
+    Attributes:
+        name: Its name.
+        package: The distribution that brings it.
+        where: Its class.
+    """
+
+    name: str
+    package: str
+    where: type[Rule] | str
+
+    @cached_property
+    def made(self) -> Rule:
+        """The rule.
+
+        Raises:
+            PipelineError: The class is no rule of that name.
+        """
+        found: Any = loaded(self.where)
+        if not (isinstance(found, type) and issubclass(found, Rule) and found.name == self.name):
+            raise PipelineError(
+                f"the package {self.package!r} registers {self.where!r} as the rule {self.name!r}, which it is not",
+                rule=self.name, remedy=f"give its class, derived from Rule with name = {self.name!r}",
+            )  # fmt: skip
+        rule: Rule = found()
+        return rule
 
 
 def loaded(thing: Any) -> Any:

@@ -117,6 +117,8 @@ class Dataflow:
         """The streams of ports other than the main one that somebody asked for, with their names."""
         self.cost_model: CostModel = PREFERRED
         """Chooses where an operator can be lowered in several ways."""
+        self.rules_off: frozenset[str] = frozenset()
+        """The names of the planner's rules that are not applied."""
         self.scopes: dict[str, Scope] = {}
         self.feedback: dict[str, StreamRef] = {}
         """The streams that go round, by the loop variable that has their rows in the next round."""

@@ -55,9 +55,9 @@ def inputs(pipeline: Pipeline) -> Iterator[tuple[str, str, Connector]]:
     """The sources and lookups in use: name, ``source`` or ``lookup``, and the connector."""
     for stage in cut_stages(pipeline.dataflow):
         for name in stage.operators:
-            operator = pipeline.dataflow.nodes[name].operator
-            if isinstance(operator, Source | Lookup) and isinstance(operator.connector, Connector):
-                yield name, operator.kind, operator.connector
+            node = pipeline.dataflow.nodes.get(name)  # a rule may have put in operators that the dataflow does not have
+            if node and isinstance(node.operator, Source | Lookup) and isinstance(node.operator.connector, Connector):
+                yield name, node.operator.kind, node.operator.connector
 
 
 class AssetKeys:

@@ -10,21 +10,29 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.lineage import TableLineage
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalPlan
+from dagster_operators.planner.rules.rule_set import Optimised, optimised
 from dagster_operators.planner.stages import Stage, cut
 from dagster_operators.time.watermark import format_duration
 
 
-def explain(dataflow: Dataflow) -> str:
+def explain(dataflow: Dataflow, *, rules: bool = True) -> str:
     """The plan of a dataflow as text; needs no engine.
+
+    Args:
+        dataflow: The pipeline's graph.
+        rules: Whether the rules are applied that it has not switched off.
 
     Raises:
         PipelineError: The pipeline has no table.
     """
-    physical = lower(dataflow)
+    made = optimised(dataflow) if rules else Optimised(dataflow)
+    physical = lower(made.plan)
     stages = cut(physical)
     lines = [f"pipeline {dataflow.name}: {len(stages)} stages, {len(dataflow.tables)} tables"]
     for stage in stages:
-        lines += _stage(dataflow, stage, physical)
+        lines += _stage(made.plan, stage, physical)
+    if made.steps:
+        lines += ["rules", *(f"  {rule}: {what}" for rule, what in made.steps)]
     lines.append("column lineage")
     lineage = TableLineage(dataflow)
     for table in dataflow.tables.values():

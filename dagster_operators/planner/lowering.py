@@ -22,7 +22,7 @@ def lower(dataflow: Dataflow) -> PhysicalPlan:
     Raises:
         PipelineError: An operator lowers to parts that do not fit it.
     """
-    needed = _needed(dataflow)
+    needed = needed_operators(dataflow)
     nodes = {part.name: part for node in dataflow if node.name in needed for part in _lower(dataflow, node)}
     names = {StreamRef(name): name for name in nodes} | dict(dataflow.side_streams)
     tables = {table.stream: table for table in dataflow.tables.values()}
@@ -31,7 +31,7 @@ def lower(dataflow: Dataflow) -> PhysicalPlan:
     return PhysicalPlan(dataflow.name, nodes, names, tables, sinks, feedback)
 
 
-def _needed(dataflow: Dataflow) -> set[str]:
+def needed_operators(dataflow: Dataflow) -> set[str]:
     """The operators that lead to a table or a sink."""
     needed: set[str] = set()
     ends = [table.stream for table in dataflow.tables.values()] + [sink.stream for sink in dataflow.sinks.values()]

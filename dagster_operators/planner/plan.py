@@ -7,10 +7,11 @@ epoch begins, and the error names the operator.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.errors import PipelineError
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
@@ -19,7 +20,8 @@ from dagster_operators.operators.loops.edges import LoopVariable
 from dagster_operators.operators.physical import Analysed
 from dagster_operators.planner.analysis import analyse, analyse_checks, check_feedback
 from dagster_operators.planner.lowering import lower
-from dagster_operators.planner.physical_plan import PhysicalPlan
+from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
+from dagster_operators.planner.rules.rule_set import optimised
 from dagster_operators.planner.stages import Stage, cut
 from dagster_operators.types.schema import Schema
 
@@ -32,7 +34,7 @@ class Plan:
     """What runs in an epoch.
 
     Attributes:
-        pipeline: The pipeline's name.
+        dataflow: The pipeline's graph as the rules left it: what runs.
         stages: In topological order.
         physical: The physical operators.
         analysed: What the engine's analysis of each of them gave; what it is handed when it runs.
@@ -42,7 +44,7 @@ class Plan:
         lookups: The names of the lookup operators in use.
     """
 
-    pipeline: str
+    dataflow: Dataflow
     stages: tuple[Stage, ...]
     physical: PhysicalPlan
     analysed: Mapping[str, Analysed[Any]]
@@ -73,29 +75,82 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     Raises:
         SchemaError: An operator does not fit its input; names the operator and lists the columns there are.
     """
-    physical = lower(dataflow)
-    stages = cut(physical)
-    frames: dict[StreamRef, DataFrame] = {}
-    analysed: dict[str, Analysed[Any]] = {}
-    states: dict[str, str] = {}
-    for node in physical:
-        before = [frames[edge.stream] for edge in node.inputs]
-        given = [empty(session, inputs[node.name])] if node.name in inputs else _declared(session, dataflow, node.logical)
-        analysis = analyse(dataflow, node, [*before, *given])
-        found = analysed[node.name] = analysis.as_data()
-        frames[StreamRef(node.name)] = empty(session, found.output)
-        frames |= {stream: analysis.sides[stream.port] for stream in physical.side_streams.get(node.name, ())}
-        states.update({f"{node.name}.{table}": schema for table, schema in found.states.items()})
-    for variable, stream in physical.feedback.items():
-        check_feedback(dataflow, variable, frames[StreamRef(variable)], frames[stream])
-    for table in dataflow.tables.values():
-        analyse_checks(dataflow, table, frames[table.stream])
+    made = optimised(dataflow).plan
+    as_written = _analyse_all(session, dataflow, lower(dataflow), inputs)  # errors are about what the author wrote
+    changed = any(node is not dataflow.nodes.get(node.name) for node in made)
+    found = _analyse_all(session, made, lower(made), inputs, as_written) if changed else as_written
+    _check_kept(made, as_written, found)
+    for table in made.tables.values():
+        analyse_checks(made, table, found.frames[table.stream])
+    stages = cut(found.physical)
     kinds = {
-        kind: tuple(name for stage in stages for name in stage.operators if dataflow.nodes[name].operator.kind == kind)
+        kind: tuple(name for stage in stages for name in stage.operators if made.nodes[name].operator.kind == kind)
         for kind in ("source", "lookup")
     }
-    schemas = {stream: frame.schema.json() for stream, frame in frames.items()}
-    return Plan(dataflow.name, stages, physical, analysed, schemas, states, kinds["source"], kinds["lookup"])
+    return Plan(
+        made, stages, found.physical, found.analysed, found.schemas, found.states, kinds["source"], kinds["lookup"]
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What an engine said about the operators of a physical plan."""
+
+    physical: PhysicalPlan
+    frames: dict[StreamRef, DataFrame] = field(default_factory=dict)
+    schemas: dict[StreamRef, str] = field(default_factory=dict)
+    analysed: dict[str, Analysed[Any]] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+
+    def add(self, node: PhysicalNode, output: DataFrame, analysed: Analysed[Any], sides: Mapping[str, DataFrame]) -> None:
+        self.analysed[node.name] = analysed
+        self.states.update({f"{node.name}.{table}": schema for table, schema in analysed.states.items()})
+        streams = {StreamRef(node.name): output}
+        streams |= {stream: sides[stream.port] for stream in self.physical.side_streams.get(node.name, ())}
+        self.frames.update(streams)
+        self.schemas.update({stream: frame.schema.json() for stream, frame in streams.items()})
+
+    def kept(self, streams: Sequence[StreamRef]) -> dict[str, str]:
+        """The schemas that stored data has: of these streams and of all state tables."""
+        columns = {f"the columns of the stream {str(stream)!r}": without_marks(self.schemas[stream]) for stream in streams}
+        return columns | {f"the state table {name!r}": without_marks(schema) for name, schema in self.states.items()}
+
+    def knows(self, node: PhysicalNode, others: _Found) -> bool:
+        """Whether a node is one of these, and reads streams of the schemas that it reads here."""
+        same = self.physical.nodes.get(node.name) == node
+        return same and all(self.schemas[edge.stream] == others.schemas[edge.stream] for edge in node.inputs)
+
+
+def _analyse_all(
+    session: SparkSession, dataflow: Dataflow, physical: PhysicalPlan, inputs: Mapping[str, str], known: _Found | None = None
+) -> _Found:
+    """Ask the engine about every operator, but for those that it has said all about already."""
+    found = _Found(physical)
+    for node in physical:
+        if known and known.knows(node, found):
+            sides = {stream.port: known.frames[stream] for stream in physical.side_streams.get(node.name, ())}
+            found.add(node, known.frames[StreamRef(node.name)], known.analysed[node.name], sides)
+            continue
+        before = [found.frames[edge.stream] for edge in node.inputs]
+        given = [empty(session, inputs[node.name])] if node.name in inputs else _declared(session, dataflow, node.logical)
+        analysis = analyse(dataflow, node, [*before, *given])
+        analysed = analysis.as_data()
+        found.add(node, empty(session, analysed.output), analysed, analysis.sides)
+    for variable, stream in physical.feedback.items():
+        check_feedback(dataflow, variable, found.frames[StreamRef(variable)], found.frames[stream])
+    return found
+
+
+def _check_kept(made: Dataflow, as_written: _Found, found: _Found) -> None:
+    """See that no rule changed a table's columns, or what an operator keeps."""
+    streams = [*(table.stream for table in made.tables.values()), *(sink.stream for sink in made.sinks.values())]
+    before, now = as_written.kept(streams), found.kept(streams)
+    different = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    if different:
+        raise PipelineError(
+            f"a rule of the planner changed {different[0]}", pipeline=made.name,
+            remedy="see in explain() what the rules did, and switch the rule off: Pipeline(..., rules_off=[...])",
+        )  # fmt: skip
 
 
 def _declared(session: SparkSession, dataflow: Dataflow, operator: str) -> list[DataFrame]:

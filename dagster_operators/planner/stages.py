@@ -23,6 +23,7 @@ from dagster_operators.planner.batch_groups import stays_in_workers
 from dagster_operators.planner.groups import Groups
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
+from dagster_operators.planner.rules.rule_set import optimised
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,12 @@ class Stage:
 
 
 def cut_stages(dataflow: Dataflow) -> tuple[Stage, ...]:
-    """The stages of a dataflow in topological order; operators that lead to no table or sink are left out.
+    """The stages of a dataflow in topological order, once the rules are applied, without operators that lead to no table or sink.
 
     Raises:
         PipelineError: The pipeline has no table.
     """
-    return cut(lower(dataflow))
+    return cut(lower(optimised(dataflow).plan))
 
 
 def cut(plan: PhysicalPlan) -> tuple[Stage, ...]:

@@ -94,8 +94,8 @@ class Choosing:
         found: dict[str, Any] = {}
         for stage in cut_stages(self._dataflow):
             for name in stage.operators:
-                node = self._dataflow.nodes[name].operator
-                if isinstance(node, Source) and (connector := self._planning.connector(name)):
+                node = self._dataflow.nodes.get(name)
+                if node and isinstance(node.operator, Source) and (connector := self._planning.connector(name)):
                     with located(pipeline=self._dataflow.name, source=name):
                         told = connector.news(
                             positions.get(name),

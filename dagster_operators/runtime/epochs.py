@@ -160,7 +160,7 @@ class Epochs:
 
         def work(attempt: StageAttempt) -> Manifest:
             given = StageWork(
-                self.session, self._engine.name, self._dataflow, made, made.stage(key.stage), attempt, self.coordinator,
+                self.session, self._engine.name, made.dataflow, made, made.stage(key.stage), attempt, self.coordinator,
                 self._planning.input_schemas(), self._planning.parallelism,
             )  # fmt: skip
             try:

@@ -21,14 +21,14 @@ _REJECTS: Final = json.dumps({"type": "struct", "fields": [
 ]})  # fmt: skip
 
 
-def plan_record(made: Plan, dataflow: Dataflow, schemas: Mapping[str, str]) -> PlanRecord:
+def plan_record(made: Plan, schemas: Mapping[str, str]) -> PlanRecord:
     """The record of a plan.
 
     Args:
         made: The plan.
-        dataflow: The graph it was made of.
         schemas: Of each source and lookup table.
     """
+    dataflow = made.dataflow
     stages = tuple(_stage(stage) for stage in made.stages)
     # A lookup counts as a source: an epoch that was begun without it has not pinned it.
     read = (*made.sources, *made.lookups)

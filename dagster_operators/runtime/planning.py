@@ -112,4 +112,4 @@ class Planning:
         made = self.plan()
         if self._kept is None or self._kept[0] is not made:
             self._kept = (made, KeptPlans(self._coordinator.root).keep(self.dataflow))
-        return replace(plan_record(made, self.dataflow, self.input_schemas()), logical=self._kept[1])
+        return replace(plan_record(made, self.input_schemas()), logical=self._kept[1])

@@ -117,7 +117,7 @@ class StageWork:
 
 def connector_of(dataflow: Dataflow, operator: str) -> Connector | None:
     """The connector that a source or lookup operator was given; None for other operators."""
-    node = dataflow.nodes[operator].operator
-    if isinstance(node, Source | Lookup) and isinstance(node.connector, Connector):
-        return node.connector
+    node = dataflow.nodes.get(operator)  # a rule may have put in operators that the dataflow does not have
+    if node and isinstance(node.operator, Source | Lookup) and isinstance(node.operator.connector, Connector):
+        return node.operator.connector
     return None

@@ -29,6 +29,13 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert loaded_after("import dagster_operators") == set()
 
 
+def test_what_packages_of_operators_import_is_there_and_loads_nothing_heavy() -> None:
+    from dagster_operators import plugins
+
+    assert [name for name in plugins.__all__ if getattr(plugins, name, None) is None] == []
+    assert loaded_after("import dagster_operators.plugins") == set()
+
+
 def test_describing_a_pipeline_loads_neither_spark_nor_dagster() -> None:
     program = """
 import dagster_operators as do

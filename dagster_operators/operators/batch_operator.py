@@ -73,6 +73,11 @@ class BatchOperator(PhysicalOperator[PortSchemas]):
         return not (self.is_numbered or before.in_workers)
 
     @property
+    def belongs_together(self) -> bool:
+        """Whether it must be in the same subtasks as the other parts of its logical operator, with which it shares something."""
+        return False
+
+    @property
     def isolation(self) -> Isolation | None:
         """How it is to run in a process of its own, if it is."""
         return None

@@ -7,7 +7,7 @@ a program of one of them (``operators/arrow/arrow_program.py``), and ``runtime/w
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
@@ -118,6 +118,7 @@ class ProgramContext:
         held: The times that it held at each output then, all its subtasks together; none for a port that is missing.
         state: Its state tables.
         report: What it has to tell of the epoch.
+        shared: What the programs of one logical operator share in this subtask; an isolated program has it alone.
     """
 
     operator: str
@@ -131,6 +132,7 @@ class ProgramContext:
     held: Mapping[str, Frontier]
     state: StateStore
     report: Report
+    shared: MutableMapping[str, Any] = field(default_factory=dict)
 
     @property
     def where(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ stream stay, or none does, so that no stream is written and handed on at once, e
 
 from __future__ import annotations
 
+from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.batch_operator import BatchOperator
 from dagster_operators.planner.groups import Group, Groups
@@ -40,3 +41,23 @@ def _reads_on_the_spot(plan: PhysicalPlan, reader: PhysicalNode, stream: StreamR
 def _reads_nothing_else(node: PhysicalNode, before: Group, own: Group) -> bool:
     """Whether all that a node reads is of a group: rows that come from elsewhere would not be in that group's order."""
     return own.members == [node.name] and own.reads <= set(before.members)
+
+
+def check_together(plan: PhysicalPlan, groups: Groups) -> None:
+    """Refuse a plan in which parts of an operator that share something would be in different stages.
+
+    Raises:
+        PipelineError: With the operator.
+    """
+    for node in plan:
+        if isinstance(node.operator, BatchOperator) and node.operator.belongs_together:
+            own = groups.of(node.name)
+            apart = next(
+                (other.name for other in plan if other.logical == node.logical and groups.of(other.name) is not own), None
+            )
+            if apart is not None:
+                raise PipelineError(
+                    f"{node.name!r} shares a handler with {apart!r}, and rows would have to move between them",
+                    pipeline=plan.pipeline, operator=node.logical,
+                    remedy="let the exchange of each part be that of the part it reads, and let no part but the first be ordered",
+                )  # fmt: skip

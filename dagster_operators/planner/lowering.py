@@ -79,8 +79,9 @@ def _lower(dataflow: Dataflow, node: Node) -> Iterator[PhysicalNode]:
             for place in part.inputs
         )
         own = fingerprint if part is parts[-1] else f"{fingerprint}/{part.name}"
+        chain = node.operator.chain or any(isinstance(place, str) for place in part.inputs)  # what is said of its first ones
         yield PhysicalNode(
-            names[part.name], node.name, part.operator, inputs, node.operator.chain, own,
+            names[part.name], node.name, part.operator, inputs, chain, own,
             choice if part is parts[-1] else None, node.scope,
         )  # fmt: skip
 

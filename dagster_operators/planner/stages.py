@@ -19,7 +19,7 @@ from dagster_operators.graph.dataflow import Check, Dataflow, Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.scope import OUTSIDE
 from dagster_operators.graph.user_functions import contents_of
-from dagster_operators.planner.batch_groups import stays_in_workers
+from dagster_operators.planner.batch_groups import check_together, stays_in_workers
 from dagster_operators.planner.groups import Groups
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
@@ -127,6 +127,7 @@ class _Cut:
     def stages(self) -> Iterator[Stage]:
         for node in self._plan:
             self._join(node)
+        check_together(self._plan, self._groups)
         yield from _loops_together([self._stage(members) for members in self._groups.members()])
 
     def _join(self, node: PhysicalNode) -> None:

@@ -186,6 +186,7 @@ class _Programs:
         handle = self._work.attempt.handle
         return ProgramTask(
             name=name,
+            logical=self._nodes[name].logical,
             keys=keys_of(self._nodes[name].inputs[0].exchange),
             inputs=len(ports.inputs),
             ports=ports.outputs,

@@ -54,7 +54,7 @@ class ProcessProgram:
         self._ctx = ctx
         self._state = _StateService(ctx.state)
         self._process = ChildProcess.take()
-        place = {name: value for name, value in vars(ctx).items() if name not in {"state", "report"}}
+        place = {name: value for name, value in vars(ctx).items() if name not in {"state", "report", "shared"}}
         self._call("open", self._payload, place, tuple(ctx.state), sys.path)
 
     def on_batch(self, port: int, batch: pa.RecordBatch, out: ProgramOutput) -> None:

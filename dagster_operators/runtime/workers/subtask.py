@@ -9,9 +9,9 @@ the next as ordinary rows. The programs of a loop get ``on_frontier`` until no m
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -68,6 +68,7 @@ class Member:
         state: Its state.
         begin: The frontier of its inputs together as the epoch began.
         held: The times that it held at each output then, all its subtasks together.
+        shared: What it shares with the other programs of its logical operator.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Member:
     state: StateStore
     begin: Frontier
     held: Mapping[str, Frontier]
+    shared: MutableMapping[str, Any] = field(default_factory=dict)
 
 
 class Subtask:
@@ -210,6 +212,7 @@ class _Running:
             held=member.held,
             state=member.state,
             report=self.report,
+            shared=member.shared,
         )
 
     def open(self) -> None:

@@ -37,6 +37,7 @@ class ProgramTask:
 
     Attributes:
         name: Its operator's name.
+        logical: The logical operator that it works for.
         keys: The key columns of its first input, empty when it is not keyed.
         inputs: How many inputs it has.
         ports: The schema of each of its ports.
@@ -50,6 +51,7 @@ class ProgramTask:
     """
 
     name: str
+    logical: str
     keys: tuple[str, ...]
     inputs: int
     ports: Mapping[str, pa.Schema]

@@ -6,6 +6,7 @@ An exception never leaves through the engine, which would turn it into text: it 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -59,6 +60,7 @@ class _Worker:
         self._number = subtask
         self._files, self._root = task.files, task.root
         self._writers: dict[tuple[str, str], PortWriter] = {}
+        self._shared: dict[str, dict[str, Any]] = defaultdict(dict)
         self._stores = {member.name: self._store(member) for member in task.members}
         members = [self._member(told, program) for told, program in zip(task.members, task.programs(), strict=True)]
         self._subtask = Subtask(SubtaskId(task.epoch, subtask, task.parallelism), task.graph(), members, self._write)
@@ -72,7 +74,9 @@ class _Worker:
 
     def _member(self, told: ProgramTask, program: WorkerProgram) -> Member:
         store, leaving = self._stores[told.name], frozenset(told.places)
-        return Member(told.name, program, told.ports, leaving, told.keys, store, told.begin, told.held)
+        return Member(
+            told.name, program, told.ports, leaving, told.keys, store, told.begin, told.held, self._shared[told.logical]
+        )
 
     def _store(self, told: ProgramTask) -> StateStore:
         task = self._task

@@ -57,14 +57,15 @@ class Running:
         ports: The ports of a program, if not ``main`` alone.
         entries: The inputs that get rows; by default the first one's.
         states: The state of a program, if it has any.
+        shared: What the programs share, if they are of one logical operator.
     """
 
-    def __init__(self, programs, edges, *, inputs=None, ports=None, entries=None, states=None, rounds=ROUNDS):
+    def __init__(self, programs, edges, *, inputs=None, ports=None, entries=None, states=None, rounds=ROUNDS, shared=None):
         self.out = defaultdict(list)
         names = list(programs)
         counts = {name: (inputs or {}).get(name, 1) for name in names}
         self.graph = ProgramGraph(counts, [Edge(*edge) for edge in edges], entries or [(names[0], 0)])
-        members = [member(name, programs[name], (ports or {}).get(name), (states or {}).get(name)) for name in names]
+        members = [member(name, programs[name], (ports or {}).get(name), (states or {}).get(name), shared) for name in names]
         self.subtask = Subtask(SubtaskId(1, 0, 1), self.graph, members, self._write, rounds=rounds)
         self.subtask.open()
 
@@ -84,6 +85,7 @@ class Running:
         return dict.fromkeys(self.graph.entries, Frontier.from_watermark(watermark))
 
 
-def member(name, program, ports, state):
+def member(name, program, ports, state, shared):
     schemas = dict.fromkeys(ports or ["main"], SCHEMA)
-    return Member(name, program, schemas, frozenset(schemas), (), state or StateStore({}), Frontier([0]), {})
+    own = {} if shared is None else shared
+    return Member(name, program, schemas, frozenset(schemas), (), state or StateStore({}), Frontier([0]), {}, own)

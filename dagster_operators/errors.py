@@ -150,6 +150,12 @@ class StorageError(OperatorsError):
     retryable = True
 
 
+class LostFileError(StorageError):
+    """Files that the pipeline wrote are missing, or not as they were written; ``lost`` says how many, ``file`` names one."""
+
+    retryable = False
+
+
 class LedgerError(OperatorsError):
     """The ledger does not allow what was asked for."""
 

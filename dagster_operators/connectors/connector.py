@@ -179,6 +179,16 @@ class Connector(ABC):
             SourceError: Something is missing, has changed since the slice was chosen, or does not fit the schema.
         """
 
+    def verify_again(self, items: JSON, schema_json: str) -> None:
+        """Look whether ``items`` are still what they were, once the last query that reads them is done.
+
+        Between ``verify`` and that something may have been taken away or written to, which engines may read as it is then.
+
+        Raises:
+            SourceError: They are not; what was read of them is thrown away.
+        """
+        self.verify(items, schema_json)
+
     @abstractmethod
     def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
         """Exactly the rows of ``items``, the same ones every time, in the columns of the schema.

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from dagster_operators.connectors import delta_files, parquet_format
 from dagster_operators.connectors.change_feed import CHANGE_FIELDS, as_inserts, check_change_feed, read_change_feed
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown
@@ -105,7 +107,7 @@ class DeltaSource(Connector):
 
     def verify(self, items: JSON, schema_json: str) -> None:
         """Look whether the table still has all columns in their types, and the data files are there."""
-        first, last = _versions(items)
+        last = _versions(items)[1]
         changes = json.dumps({"type": "struct", "fields": CHANGE_FIELDS if self.changes else []})
         found = {**self._log.schema(last).types, **Schema.from_json(changes).types}
         for column, kind in Schema.from_json(schema_json).types.items():
@@ -114,6 +116,12 @@ class DeltaSource(Connector):
             if found[column].sql != kind.sql:
                 problem = f"a column of the Delta table was {kind.shown} and is {found[column].shown} in version {last}"
                 raise BadInputError(problem, table=self.uri, column=column, remedy="reset the source, or cast the column back")
+        self.verify_again(items, schema_json)
+
+    @override
+    def verify_again(self, items: JSON, schema_json: str) -> None:
+        """Look whether the data files are there, and no further."""
+        first, last = _versions(items)
         if self.changes and first is not None:
             check_change_feed(self._log, last)
         elif first is not None:

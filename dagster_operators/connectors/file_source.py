@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from typing_extensions import override
+
 from dagster_operators.connectors import parquet_format
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
 from dagster_operators.connectors.dialect import reader_paths
@@ -206,6 +208,11 @@ class FileSource(Connector):
             self._each(files, lambda file: parquet_format.verify(self._location, file, columns))
         elif self._text(kind).has_header:
             self._each(files, lambda file: self._text(kind).verify(self._location, file, columns))
+
+    @override
+    def verify_again(self, items: JSON, schema_json: str) -> None:
+        """Look whether the files are there unchanged, and no further."""
+        self._location.require(files_of(items))
 
     def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
         """The rows of the files ``items``, after ``verify``."""

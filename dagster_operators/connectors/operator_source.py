@@ -169,6 +169,11 @@ class OperatorSource(Connector):
         """Look whether the spool is there."""
         self._files.verify(items, schema_json)
 
+    @override
+    def verify_again(self, items: JSON, schema_json: str) -> None:
+        """Look whether the spool is still there."""
+        self._files.verify_again(items, schema_json)
+
     def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
         """The rows of the spool."""
         return self._files.read(session, items, schema_json, corrupt=corrupt)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -15,6 +15,7 @@ from dagster_operators.transactions.effects import (
     CommitTable,
     DeleteAttempts,
     Effect,
+    FindLost,
     FindMissing,
     Now,
     ReadLedger,
@@ -22,6 +23,7 @@ from dagster_operators.transactions.effects import (
     ReadTables,
 )
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
+from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, lost_error, sizes_of
 from dagster_operators.transactions.manifest import Change, Manifest
 from dagster_operators.transactions.plan import EpochHandle
 from dagster_operators.transactions.records import Begin, Complete, Decision, Prepared, Record
@@ -96,9 +98,10 @@ def commit_epoch(run: RunContext, handle: EpochHandle) -> Steps[Complete]:
         return done
     fence(view, run)
     require_begin(view, handle)
-    if view.decision is None:
+    decided = view.decision is not None
+    if not decided:
         view = yield from unless_fenced(run, _decide(run, view, handle))
-    view = yield from roll_forward(run, view)
+    view = yield from roll_forward(run, view, looked=not decided)
     done = completed(view, handle)
     if done is None:
         raise LedgerError("another epoch was completed instead", pipeline=run.pipeline, epoch=handle.epoch)
@@ -134,6 +137,7 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[Led
         manifests.append(manifest)
     _check_outcomes(run, begin, manifests)
     changes = changes_by_dataset(manifests, begin.plan)
+    yield from _require(changes.values(), "the epoch cannot be committed", RUN_AGAIN, pipeline=run.pipeline, epoch=begin.epoch)
     tables = yield ReadTables(tuple(sorted(view.versions.keys() | begin.plan.datasets.keys())))
     check_tables(view, tables, begin.plan)
     for dataset in begin.plan.datasets.keys() - view.versions.keys():
@@ -160,6 +164,12 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[Led
         return Decision(begin.epoch, run.generation, begin.begin_id, tuple(manifests), expected)
 
     return (yield from append(view, run, decision))
+
+
+def _require(changes: Collection[Change], so: str, remedy: str, **where: Any) -> Steps[None]:
+    """All files that some changes add must be there as they were written."""
+    if changes and (lost := (yield FindLost(sizes_of(changes)))):
+        raise lost_error(lost, so, remedy, **where)
 
 
 def _all_prepared(view: LedgerView, begin: Begin) -> tuple[Prepared, ...]:
@@ -207,14 +217,20 @@ def commit_data(run: RunContext, manifests: list[Manifest] | tuple[Manifest, ...
             yield name, data
 
 
-def roll_forward(run: RunContext, view: LedgerView) -> Steps[LedgerView]:
-    """Carry the decision out: one commit for each table, the participants, the completion. Nothing in it is done twice."""
+def roll_forward(run: RunContext, view: LedgerView, *, looked: bool = False) -> Steps[LedgerView]:
+    """Carry the decision out: one commit for each table, the participants, the completion. Nothing in it is done twice.
+
+    Args:
+        run: The run.
+        view: The ledger.
+        looked: Whether it was seen just now that all files are there.
+    """
     decision = view.decision
     if decision is None:
         return view
     sinks = tuple(commit_data(run, decision.manifests))
     changes = changes_by_dataset(decision.manifests)
-    yield from unless_fenced(run, _commit_tables(run, view, decision, changes))
+    yield from unless_fenced(run, _commit_tables(run, view, decision, changes, looked=looked))
     for index, (name, data) in enumerate(sinks, start=1):
         yield CallParticipant(name, "commit", decision.epoch, run.generation, data, index)
     committed_at = yield Now()
@@ -227,10 +243,15 @@ def roll_forward(run: RunContext, view: LedgerView) -> Steps[LedgerView]:
     return view
 
 
-def _commit_tables(run: RunContext, view: LedgerView, decision: Decision, changes: Mapping[str, Change]) -> Steps[None]:
+def _commit_tables(
+    run: RunContext, view: LedgerView, decision: Decision, changes: Mapping[str, Change], *, looked: bool
+) -> Steps[None]:
     datasets = decided_datasets(view)
     tables = yield ReadTables(datasets)
     bases = {dataset: base_for_commit(view, dataset, tables[dataset]) for dataset in datasets}
+    waiting = () if looked else [changes[dataset] for dataset, base in bases.items() if base is not None]
+    so = f"epoch {decision.epoch} is decided and cannot be carried out"
+    yield from _require(waiting, so, PUT_BACK, pipeline=run.pipeline, epoch=decision.epoch)
     for index, (dataset, base) in enumerate(bases.items(), start=1):
         while base is not None:
             change = changes[dataset]

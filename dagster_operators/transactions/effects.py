@@ -153,6 +153,14 @@ class FindMissing:
 
 
 @dataclass(frozen=True)
+class FindLost:
+    """Which files are not as they were written? ``sizes`` by their paths below the root. Result: what is wrong, by path."""
+
+    sizes: Mapping[str, int]
+    name: ClassVar[str] = "find_lost"
+
+
+@dataclass(frozen=True)
 class RestoreTable:
     """Give a table at version ``found`` the content of ``version`` again, in a new commit. Result: its status, or Conflict."""
 
@@ -268,6 +276,7 @@ Effect: TypeAlias = (
     | CreateTable
     | CommitTable
     | FindMissing
+    | FindLost
     | RestoreTable
     | WriteManifest
     | ReadManifest

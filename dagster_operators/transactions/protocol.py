@@ -26,6 +26,7 @@ from dagster_operators.transactions.effects import (
     Conflict,
     CreateTable,
     DeleteAttempts,
+    FindLost,
     ListAttempts,
     Liveness,
     MakeId,
@@ -37,7 +38,8 @@ from dagster_operators.transactions.effects import (
     WriteManifest,
 )
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
-from dagster_operators.transactions.manifest import Manifest
+from dagster_operators.transactions.lost import sizes_of
+from dagster_operators.transactions.manifest import Change, Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices, StageRecord
 from dagster_operators.transactions.records import Begin, Generation, Prepared
@@ -173,14 +175,26 @@ def _begin(
 
 
 def _take_up(run: RunContext, view: LedgerView, plan: PlanRecord, begin: Begin) -> Steps[LedgerView | Conflict | None]:
-    """Go on with the epoch's slices, or begin it anew if what they name is no longer there as it was."""
+    """Go on with the epoch's slices, or begin it anew if what they name, or what was prepared, is no longer there as it was."""
     slices: Slices | None = yield Choose(view)
     if slices is None:
         return None
-    if slices != begin.slices:
+    if slices != begin.slices or not (yield from _is_whole(view)):
         return (yield from _begin(run, view, plan, begin.epoch, slices))
     result: LedgerView | Conflict = yield Append(replace(begin, plan=plan, generation=run.generation), view.version)
     return result
+
+
+def _is_whole(view: LedgerView) -> Steps[bool]:
+    """Whether the manifests and files of all prepared stages are there as they were written."""
+    changes: list[Change] = []
+    for record in view.prepared.values():
+        try:
+            manifest: Manifest = yield _read(record)
+        except LedgerError:
+            return False
+        changes += manifest.changes
+    return not (yield FindLost(sizes_of(changes)))
 
 
 def _ready(run: RunContext, view: LedgerView, plan: PlanRecord) -> Steps[EpochHandle]:

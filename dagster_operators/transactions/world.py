@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dagster_operators.errors import LedgerError, StorageError
+from dagster_operators.storage.presence import lost_files
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions import effects as fx
 from dagster_operators.transactions.cleaning import delete_outdated
@@ -86,6 +87,8 @@ class World:
             case fx.FindMissing(dataset, version, removes):
                 active = {file.path for file in self._tables.files(dataset, version)}
                 return tuple(path for path in removes if path not in active)
+            case fx.FindLost(sizes):
+                return lost_files(self._root, sizes)
             case fx.ReadManifest():
                 return self._read_manifest(effect)
             case fx.ListAttempts(epoch, streams_only):

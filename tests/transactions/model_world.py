@@ -173,6 +173,14 @@ class Model:
     def find_missing(self, world, effect, unique):
         return world, tuple(path for path in effect.removes if path not in world.table(effect.dataset).snapshots[effect.version])
 
+    def find_lost(self, world, effect, unique):
+        return world, {path: "is missing" for path in effect.sizes if not self.is_there(world, path)}
+
+    def is_there(self, world, path):
+        kind, _, folder, _ = path.split("/")
+        epoch, _, attempt = folder.removeprefix("e").partition("-")
+        return (kind, int(epoch), attempt) in world.files
+
     def commit_table(self, world, effect, unique):
         table = world.table(effect.dataset)
         if table.version != effect.base:

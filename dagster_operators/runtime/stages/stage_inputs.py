@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.connectors.connector import UNKNOWN, Connector
 from dagster_operators.connectors.rejects import split_rejects
-from dagster_operators.errors import BadInputError, PipelineError, located
+from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.physical import Rows
 from dagster_operators.operators.relational.source import Source
@@ -48,6 +48,7 @@ class StageInputs:
         self._begin = Frontiers(work.dataflow, at_beginning(handle.watermarks), held_in(handle.held))
         self._end = Frontiers(work.dataflow, self._end_of_source, self._held_at_end)
         self.rejected: dict[str, DataFrame] = {}
+        self._read_from: set[str] = set()
 
     def upstream(self, stream: StreamRef) -> Rows:
         """The rows that another stage staged in this epoch (of an updating table: those that changed)."""
@@ -107,6 +108,7 @@ class StageInputs:
         if items is None:
             return None
         connector = self._connector(operator)
+        self._read_from.add(operator)
         with located(source=operator):
             rows = connector.read(self._work.session, items, self._work.schemas[operator], corrupt=connector.on_corrupt)
         if connector.on_corrupt == "reject":
@@ -126,8 +128,22 @@ class StageInputs:
     def pinned(self, operator: str) -> DataFrame:
         """A lookup table as it was when the epoch began."""
         connector = self._connector(operator)
+        self._read_from.add(operator)
         with located(operator=operator):
             return connector.read_pinned(self._work.session, self._work.items(operator), self._work.schemas[operator])
+
+    def verify_again(self) -> None:
+        """Look whether sources and lookup tables are still what they were, after the last query that reads them.
+
+        Raises:
+            SourceError: One is not.
+        """
+        for operator in self._read_from:
+            try:
+                self._connector(operator).verify_again(self._work.items(operator), self._work.schemas[operator])
+            except SourceError as error:
+                error.remedy = "run again: nothing of the epoch is committed, and it is begun anew with what is there then"
+                raise error.at(source=operator) from None
 
     def watermark_begin(self, operator: str) -> int:
         """The watermark of an operator's input when the epoch began."""

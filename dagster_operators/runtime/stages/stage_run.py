@@ -129,6 +129,8 @@ class StageRun:
                     outputs.write(output, rows, self._current.get(output.ref.operator) if output.ref.is_main else None)
         with self._step("rejects"):
             rejected = {source: outputs.write_rejects(source, records) for source, records in self._inputs.rejected.items()}
+        with self._step("verify inputs"):
+            self._inputs.verify_again()
         with self._step("checks"):
             checks = tuple(outputs.checks())
         states = [change for state in self._states.values() if (change := state.change())]

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from dagster_operators.operators.engine_schema import struct
 from dagster_operators.runtime.stages.staged_rows import write_batches
 from dagster_operators.storage.parquet_stats import delta_stats
+from dagster_operators.storage.presence import lost_files
+from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, lost_error
 from dagster_operators.transactions.manifest import FileEntry
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class StagedFiles:
         self._root = root
         self._session = session
         self._wrote = wrote
+        self._looked_at: set[str] = set()
 
     def write(self, frame: DataFrame, dataset: str, directory: str, *, longest: int = 0) -> tuple[FileEntry, ...]:
         """Write the rows to new files in a folder of the dataset that nothing else uses.
@@ -66,18 +69,23 @@ class StagedFiles:
         return self.collect(dataset, directory)
 
     def collect(self, dataset: str, directory: str) -> tuple[FileEntry, ...]:
-        """The files that a write left in a folder, without those that hold no rows."""
+        """The files that a write left in a folder, without those that hold no rows.
+
+        What lies in folders of Spark's own, such as ``_temporary``, may be of a task that was given up and goes on all the same.
+        """
         from pyarrow import fs
 
         base = self._root.path(dataset)
         with self._root.guard(f"{dataset}/{directory}", "the staged files cannot be listed"):
             listed = self._root.files.get_file_info(fs.FileSelector(f"{base}/{directory}", allow_not_found=True, recursive=True))
-        found = sorted((info.path.removeprefix(f"{base}/"), info.size) for info in listed if info.path.endswith(".parquet"))
+        paths = {info.path.removeprefix(f"{base}/"): info.size for info in listed if info.path.endswith(".parquet")}
+        found = sorted(item for item in paths.items() if not _is_hidden(item[0].removeprefix(directory)))
         if len(found) < _FEW:
             entries = [self._entry(dataset, *item) for item in found]
         else:
             with ThreadPoolExecutor(8) as pool:
                 entries = list(pool.map(lambda item: self._entry(dataset, *item), found))
+        self._looked_at.update(f"{dataset}/{path}" for path, _ in found)
         return tuple(entry for entry in entries if entry.rows)
 
     def _entry(self, dataset: str, path: str, size: int) -> FileEntry:
@@ -88,9 +96,31 @@ class StagedFiles:
         return FileEntry(path, size, footer.num_rows, delta_stats(footer))
 
     def read(self, dataset: str, files: Iterable[FileEntry], schema_json: str) -> DataFrame | None:
-        """The rows of some files of a dataset, in one partition if they are few; None without files."""
+        """The rows of some files of a dataset, in one partition if they are few; None without files.
+
+        Raises:
+            LostFileError: A file is missing, which some engines would read as empty, or not as it was written.
+        """
         wanted = list(files)
         if not wanted:
             return None
+        self._require(dataset, wanted)
         rows = self._session.read.schema(struct(schema_json)).parquet(*(self._root.join(dataset, file.path) for file in wanted))
         return rows.coalesce(1) if sum(file.size for file in wanted) <= _SMALL else rows
+
+    def _require(self, dataset: str, files: Iterable[FileEntry]) -> None:
+        """Look whether files are there, each once."""
+        sizes = {f"{dataset}/{file.path}": file.size for file in files}
+        new = {path: size for path, size in sizes.items() if path not in self._looked_at}
+        if lost := lost_files(self._root, new):
+            raise lost_error(lost, "rows cannot be read", RUN_AGAIN if dataset.startswith("streams/") else PUT_BACK)
+        self._looked_at.update(new)
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether a file lies in a folder, or has a name, that readers of a folder leave out.
+
+    >>> _is_hidden("part-0.parquet"), _is_hidden("/_temporary/0/part-0.parquet")
+    (False, True)
+    """
+    return any(part.startswith(("_", ".")) for part in path.split("/"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.operators.engine_schema import arrow_as_spark
 from dagster_operators.storage.parquet_writer import ParquetWriter
+from dagster_operators.transactions.lost import PUT_BACK, lost_error
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def read_batches(root: Root, dataset: str, paths: Sequence[str], schema: pa.Sche
         place = f"{dataset}/{path}"
         with (
             root.guard(place, "a staged file cannot be read back"),
-            root.files.open_input_file(root.path(place)) as source,
+            _opened(root, place) as source,
             pq.ParquetFile(
                 source, pre_buffer=False, coerce_int96_timestamp_unit="us"
             ) as file,  # of each column only the page at hand is decoded
@@ -42,6 +43,13 @@ def read_batches(root: Root, dataset: str, paths: Sequence[str], schema: pa.Sche
             for batch in file.iter_batches(rows, columns=schema.names, use_threads=False):
                 columns = [batch.column(field.name).cast(field.type) for field in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _opened(root: Root, path: str) -> pa.NativeFile:
+    try:
+        return root.files.open_input_file(root.path(path))
+    except FileNotFoundError:
+        raise lost_error({path: "is missing"}, "rows cannot be read", PUT_BACK) from None
 
 
 def write_batches(root: Root, path: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:

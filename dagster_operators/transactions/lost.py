@@ -1,0 +1,42 @@
+"""Files of the pipeline's own that are gone: what is told, and what can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from dagster_operators.errors import LostFileError
+from dagster_operators.transactions.manifest import Change
+
+RUN_AGAIN: Final = "run again: the epoch is not decided, so that its stages are run anew"
+
+PUT_BACK: Final = "put the file back from a backup"
+
+
+def lost_error(lost: Mapping[str, str], so: str, remedy: str, **where: Any) -> LostFileError:
+    """The error for lost files.
+
+    Args:
+        lost: What is wrong with each, by its path below the root; not empty.
+        so: What does not go because of it.
+        remedy: What can be done.
+        where: Further places.
+
+    >>> print(lost_error({"tables/clean/e1-g1-0a/part-0": "is missing"}, "it cannot be read", PUT_BACK).problem)
+    it cannot be read: a file that was written is missing
+    """
+    path, problem = next(iter(lost.items()))
+    others = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    return LostFileError(
+        f"{so}: a file that was written {problem}{others}",
+        table="/".join(path.split("/")[:2]),
+        file=path,
+        lost=len(lost),
+        remedy=remedy,
+        **where,
+    )
+
+
+def sizes_of(changes: Iterable[Change]) -> dict[str, int]:
+    """The size of each file that some changes add, by its path below the root."""
+    return {f"{change.dataset}/{file.path}": file.size for change in changes for file in change.adds}

@@ -24,8 +24,8 @@ EPOCHS = 2
 """So many are complete in each root."""
 
 COMPLETE = ["windows", "keyed", "joins", "user", "lake", "mixed"]
-UNDECIDED = ["windows", "keyed", "joins", "user"]
-DECIDED = ["windows", "keyed", "joins", "user", "mixed"]
+UNDECIDED = ["keyed", "user", *(pytest.param(name, marks=pytest.mark.slow) for name in ("windows", "joins"))]
+DECIDED = ["windows", "joins", "user", "mixed", pytest.param("keyed", marks=pytest.mark.slow)]
 
 
 @dataclass(frozen=True)

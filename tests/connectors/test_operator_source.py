@@ -8,7 +8,7 @@ import pytest
 import dagster_operators as do
 from dagster_operators.errors import BadInputError, PipelineError, SchemaError
 from dagster_operators.transactions import failpoints
-from tests.engines import SAIL
+from tests.engines import ENGINES, SAIL
 
 MINUTE = 60_000_000
 
@@ -40,13 +40,15 @@ class Clock(do.SourceOperator):
         return {"size": self.size}
 
 
-def pipeline(root, source, **more):
-    made = do.Pipeline("p", root=str(root), engine=SAIL)
+def pipeline(root, source, engine=SAIL, **more):
+    made = do.Pipeline("p", root=str(root), engine=engine)
     return made, made.source("clock", source, event_time="t", **more)
 
 
-def test_each_epoch_goes_on_where_the_last_one_ended_and_a_final_end_closes_the_windows(sail, tmp_path):
-    made, rows = pipeline(tmp_path, Clock())
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
+def test_each_epoch_goes_on_where_the_last_one_ended_and_a_final_end_closes_the_windows(engine, request, tmp_path):
+    request.getfixturevalue(engine)
+    made, rows = pipeline(tmp_path, Clock(), ENGINES[engine])
     rows.to_table("rows")
     rows.window(do.Tumbling("4 minutes")).aggregate(n="count(*)").to_table("windows")
     results = made.run_until_caught_up()

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_operators.connectors.postgres_sink import PostgresSink
@@ -25,6 +25,7 @@ from dagster_operators.errors import (
 )
 from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.operator import StreamType
+from tests.examples import fresh_examples
 
 pytestmark = pytest.mark.postgres
 
@@ -228,7 +229,7 @@ def test_any_text_bytes_and_arrays_arrive_as_they_are(database):
     sink, epochs = sink_to(database, "anything"), itertools.count(1)
     kinds = {"words": pa.string(), "bytes": pa.binary(), "tags": pa.list_(pa.string())}
 
-    @settings(max_examples=25, deadline=None, derandomize=True, database=None)
+    @fresh_examples(25)
     @given(st.lists(_ROW, min_size=1, max_size=5))
     def check(rows):
         columns = zip(*rows, strict=True)

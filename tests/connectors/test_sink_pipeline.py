@@ -11,7 +11,7 @@ from decimal import Decimal
 import dagster as dg
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dagster_operators as do
@@ -26,6 +26,7 @@ from dagster_operators.errors import (
 from dagster_operators.runtime.stages import sinks
 from dagster_operators.transactions.failpoints import VARIABLE, watch
 from tests.engines import ENGINES, SAIL
+from tests.examples import fresh_examples
 
 SCHEMA = "k string, v long"
 
@@ -251,7 +252,7 @@ def test_the_tables_there_and_here_are_equal_however_the_input_is_cut(sail, tmp_
     """Rows of an updating stream replace each other and leave again; keys may be null."""
     row = st.tuples(st.sampled_from(["a", "b", "c", "", None]), st.none() | st.integers(-5, 5))
 
-    @settings(max_examples=6, deadline=None, derandomize=True, database=None)
+    @fresh_examples(6)
     @given(st.lists(st.lists(row, min_size=1, max_size=8), min_size=1, max_size=3))
     def check(batches):
         tables.query("TRUNCATE counts, rows")

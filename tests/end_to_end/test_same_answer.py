@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dagster_operators import MemorySource, Pipeline, Sliding, Stream, Tumbling
@@ -23,6 +23,7 @@ from dagster_operators.state import compaction
 from dagster_operators.time.watermark import MAX_WATERMARK
 from tests.end_to_end.full_computation import NAMES, SECOND, Results, Row, Scenario, compute, plain
 from tests.engines import CONNECT, EMBEDDED, SAIL
+from tests.examples import fresh_examples
 
 if TYPE_CHECKING:
     from dagster_operators.runtime.engine import Spark
@@ -55,16 +56,6 @@ COLUMNS = {
     "busy": ["k", "n"],
 }
 EVERY_TABLE = tuple(COLUMNS)
-# A test that runs as a whole must find the same examples each time, and leave no database of them behind.
-QUICK = settings(
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-    suppress_health_check=list(HealthCheck),
-)
-
-
 LETTERS = ["a", "b", "c", None]
 BASES = [1_700_000_000, -30]  # the second one straddles 1970
 
@@ -219,7 +210,7 @@ def test_the_dense_examples_have_something_in_every_table_and_late_rows() -> Non
 
 
 @pytest.mark.usefixtures("sail")
-@settings(QUICK, max_examples=20)
+@fresh_examples(20)
 @example(DOUBLES)
 @example(STRINGS)
 @given(scenario=scenarios(nan=False))  # in a file with one other number it reads NaN as that: docs/engines.md
@@ -229,7 +220,7 @@ def test_any_cut_gives_the_full_computation_on_sail(scenario: Scenario) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("spark")
-@settings(QUICK, max_examples=3)
+@fresh_examples(3, shrinking=120)
 @example(DOUBLES)
 @given(scenario=scenarios(epochs=3))
 def test_any_cut_gives_the_full_computation_on_spark(scenario: Scenario) -> None:
@@ -238,7 +229,7 @@ def test_any_cut_gives_the_full_computation_on_spark(scenario: Scenario) -> None
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("connect")
-@settings(QUICK, max_examples=2)
+@fresh_examples(2, shrinking=120)
 @example(STRINGS)
 @given(scenario=scenarios(epochs=3))
 def test_any_cut_gives_the_full_computation_on_spark_connect(scenario: Scenario) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import random
 import statistics
 from collections import defaultdict
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,14 @@ import numpy as np  # noqa: TC002 - annotations decide what a function is given
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_operators import MemorySource, Pipeline, Sliding, udaf
 from dagster_operators.errors import PipelineError, SchemaError, UserFunctionError
 from dagster_operators.graph import user_functions
 from tests.engines import ENGINES, SAIL
+from tests.examples import fresh_examples, unlike_the_simplest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,15 +112,19 @@ def expected(rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     )
 
 
-def random_rows(seed: int) -> list[list[tuple[Any, ...]]]:
-    """Rows in random cuts; within each the times are those of the cut or later."""
-    chance = random.Random(seed)  # noqa: S311 - test data
-    rows = []
-    for n in range(chance.randint(1, 60)):
-        value = chance.choice([None, *range(8)])
-        rows.append((chance.randint(0, 3), value, float(chance.randint(0, 4)), START + dt.timedelta(seconds=n)))
-    cuts = sorted({0, len(rows), *(chance.randint(0, len(rows)) for _ in range(chance.randint(0, 5)))})
-    return [rows[start:end] for start, end in pairwise(cuts)]
+def timed(batches: list[list[tuple[Any, ...]]]) -> list[list[tuple[Any, ...]]]:
+    """The same rows with times behind: each is a second later than the one before."""
+    seconds = count()
+    return [[(*row, START + dt.timedelta(seconds=next(seconds))) for row in batch] for batch in batches]
+
+
+row = st.tuples(st.integers(0, 3), st.none() | st.integers(0, 7), st.integers(0, 4).map(float))
+
+
+def cuts(epochs: int) -> st.SearchStrategy[list[list[tuple[Any, ...]]]]:
+    """Rows cut into epochs."""
+    batches = st.lists(st.lists(row, max_size=20), min_size=1, max_size=epochs)
+    return unlike_the_simplest(batches).map(timed)
 
 
 def check(batches: list[list[tuple[Any, ...]]], root: Path, engine: str) -> None:
@@ -147,19 +151,25 @@ def check(batches: list[list[tuple[Any, ...]]], root: Path, engine: str) -> None
     assert found == {key: expected(group) for key, group in windowed.items()}
 
 
-@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 2**32))
-def test_any_cut_gives_the_answer_of_all_rows(sail: SparkSession, tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+@fresh_examples(4)
+@given(batches=cuts(epochs=6))
+def test_any_cut_gives_the_answer_of_all_rows(
+    sail: SparkSession, tmp_path_factory: pytest.TempPathFactory, batches: list[Any]
+) -> None:
     assert sail
     declare_anew()
-    check(random_rows(seed), tmp_path_factory.mktemp("cut"), "sail")
+    check(batches, tmp_path_factory.mktemp("cut"), "sail")
 
 
 @pytest.mark.parametrize("engine", ["spark", "connect"])
-def test_other_engines_give_the_same(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+@fresh_examples(1, shrinking=60)
+@given(batches=cuts(epochs=3))
+def test_other_engines_give_the_same(
+    engine: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, batches: list[Any]
+) -> None:
     request.getfixturevalue(engine)
-    declare()
-    check(random_rows(7)[:3], tmp_path, engine)
+    declare_anew()
+    check(batches, tmp_path_factory.mktemp("cut"), engine)
 
 
 def declare_anew() -> None:

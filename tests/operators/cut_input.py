@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from dagster_operators import MemorySource, Pipeline, Stream
 from dagster_operators.state import compaction
 from tests.end_to_end.full_computation import END, SECOND, START, moment, plain
+from tests.examples import fresh_examples, unlike_the_simplest
 
 if TYPE_CHECKING:
     from dagster_operators.runtime.engine import Spark
@@ -24,15 +24,8 @@ BASE = 1_700_000_000
 Rows = list[dict[str, Any]]
 """Rows of one epoch; their ``ts`` is in seconds after :data:`BASE`."""
 
-# A test that runs as a whole must find the same examples each time, and leave no database of them behind.
-QUICK = settings(
-    max_examples=6,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+few = fresh_examples(6)
+"""As many as a test can afford that runs on Sail each time."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +90,8 @@ def cuts(
     row = st.builds(
         lambda k, v, ts: {"k": k, "v": v, "ts": ts}, st.sampled_from(keys), st.none() | st.integers(0, 3), st.integers(0, last)
     )
-    return st.builds(Cut, st.lists(st.lists(row, max_size=rows), min_size=1, max_size=epochs), st.sampled_from(list(lateness)))
+    cut = st.lists(st.lists(row, max_size=rows), min_size=1, max_size=epochs)
+    return unlike_the_simplest(st.builds(Cut, cut, st.sampled_from(list(lateness))))
 
 
 @dataclass(frozen=True)
@@ -106,6 +100,10 @@ class Found:
 
     tables: Mapping[str, Counter[Any]]
     late: Mapping[str, int]
+
+    def late_of(self, *operators: str) -> dict[str, int]:
+        """How many rows were late for some of the operators, where there were any."""
+        return {name: count for name, count in self.late.items() if name in operators}
 
 
 def run(engine: Spark, build: Callable[[Pipeline], object], *, partitions: Sequence[int] = (2,), tier_length: int = 8) -> Found:

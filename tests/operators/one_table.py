@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import HealthCheck, settings
-
 import dagster_operators as do
 from dagster_operators.planner.explain import explain
 from dagster_operators.types.names import quoted
 from tests.end_to_end.full_computation import plain
+from tests.examples import fresh_examples
 from tests.operators.cut_input import table_columns
 
 if TYPE_CHECKING:
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 SCHEMA = "k string, v long, xs array<long>, s struct<a: long, `b c`: string>, ts timestamp"
 Rows = Sequence[dict[str, Any]]
 
-FEW = settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-"""Fresh examples in each run, as few as an epoch each allows."""
+few = fresh_examples(12)
+"""As few as an epoch each allows."""
 
 
 def source(pipeline: do.Pipeline | None = None, *batches: Rows, name: str = "rows", schema: str = SCHEMA) -> do.Stream:

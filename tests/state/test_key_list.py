@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_operators import ListState
 from dagster_operators.state.store import StateStore, next_epoch
+from tests.examples import fresh_examples
 from tests.state.world import HASHERS, World
 
 RETENTION = 10
@@ -77,7 +78,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("hasher", HASHERS)
-@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@fresh_examples(10)
 @given(epochs=EPOCHS, memory=st.sampled_from([100, 10**9]))
 def test_any_history_gives_what_lists_give(hasher: str, epochs: list[Any], memory: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -92,7 +93,7 @@ def test_any_history_gives_what_lists_give(hasher: str, epochs: list[Any], memor
             world.commit(merge=merge)
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@fresh_examples(10)
 @given(epochs=EPOCHS)
 def test_stores_in_memory_hand_over_what_lists_hold(epochs: list[Any]) -> None:
     world, model = World(Path(), DECLARATION), Model()

@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_operators import KeyedState
 from dagster_operators.errors import SchemaError
 from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.store import StateStore, next_epoch
+from tests.examples import fresh_examples
 from tests.state.world import HASHERS, World
 
 RETENTION = 10
@@ -97,7 +98,7 @@ def run_epochs(world: World, epochs: list[Any]) -> None:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("hasher", HASHERS)
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@fresh_examples(15)
 @given(epochs=EPOCHS, memory=st.sampled_from([100, 10**9]), cached=st.booleans())
 def test_any_history_gives_what_a_dict_gives(hasher: str, epochs: list[Any], memory: int, *, cached: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +106,7 @@ def test_any_history_gives_what_a_dict_gives(hasher: str, epochs: list[Any], mem
 
 
 @pytest.mark.parametrize("hasher", HASHERS)
-@settings(max_examples=15, deadline=None, derandomize=True)
+@fresh_examples(15)
 @given(epochs=EPOCHS)
 def test_stores_in_memory_hand_over_what_a_dict_holds(hasher: str, epochs: list[Any]) -> None:
     model = Model()

@@ -8,13 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dagster_operators as do
 from dagster_operators import GlobalState
 from dagster_operators.state.store import StateStore, next_epoch
 from dagster_operators.testing import OperatorHarness
+from tests.examples import fresh_examples
 from tests.state.world import HASHERS, World
 
 DECLARATION = GlobalState("k string, n long", key="k")
@@ -47,7 +48,7 @@ def apply(stores: list[StateStore], before: dict[Any, int], steps: list[Any]) ->
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("hasher", ["xxhash64", "four values"])
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@fresh_examples(12)
 @given(epochs=EPOCHS, memory=st.sampled_from([100, 10**9]))
 def test_any_history_gives_what_a_dict_gives(hasher: str, epochs: list[Any], memory: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -59,7 +60,7 @@ def test_any_history_gives_what_a_dict_gives(hasher: str, epochs: list[Any], mem
             world.commit(merge=merge)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@fresh_examples(12)
 @given(epochs=EPOCHS)
 def test_stores_in_memory_hand_over_what_a_dict_holds(epochs: list[Any]) -> None:
     stores = [StateStore({"t": DECLARATION})]

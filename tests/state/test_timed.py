@@ -9,12 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_operators import TimeState
 from dagster_operators.errors import SchemaError, StorageError
 from dagster_operators.state.store import StateStore, next_epoch
+from tests.examples import fresh_examples
 from tests.state.world import HASHERS, World
 
 RETENTION = 10
@@ -87,7 +88,7 @@ def step(world: World, model: Model, what: str, given_: Any) -> None:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("declaration", "hasher"), [(KEYED, "xxhash64"), (KEYED, "four values"), (PLAIN, "xxhash64")])
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@fresh_examples(12)
 @given(epochs=EPOCHS, memory=st.sampled_from([100, 10**9]))
 def test_any_history_gives_what_a_list_gives(declaration: TimeState, hasher: str, epochs: list[Any], memory: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -102,7 +103,7 @@ def test_any_history_gives_what_a_list_gives(declaration: TimeState, hasher: str
 
 
 @pytest.mark.parametrize("declaration", [KEYED, PLAIN])
-@settings(max_examples=12, deadline=None, derandomize=True)
+@fresh_examples(12)
 @given(epochs=EPOCHS)
 def test_stores_in_memory_hand_over_what_a_list_holds(declaration: TimeState, epochs: list[Any]) -> None:
     world, model = World(Path(), declaration), Model()

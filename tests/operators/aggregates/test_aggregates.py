@@ -6,15 +6,16 @@ import datetime as dt
 import math
 import random
 from decimal import Decimal
-from itertools import count
+from itertools import accumulate, count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.operators.aggregates.aggregates import Decomposition, decompose, parse_aggregate
+from tests.examples import fresh_examples, unlike_the_simplest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,8 +67,11 @@ ORDERED = {
 SPECIAL = [0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -2.25]
 
 
-def random_rows(seed: int, groups: int = 60) -> list[tuple[Any, ...]]:
-    """Rows of many groups: empty columns, single rows, ties, extremes; each row falls into some cut."""
+Rows = list[tuple[Any, ...]]
+
+
+def some_rows(seed: int, groups: range) -> Rows:
+    """Rows of some groups: empty columns, single rows, ties, extremes; each row falls into some cut."""
     choose = random.Random(seed)  # noqa: S311 (test data)
     base = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 
@@ -93,7 +97,18 @@ def random_rows(seed: int, groups: int = 60) -> list[tuple[Any, ...]]:
         )
         return group, choose.randrange(6), *(None if choose.random() < missing else value for value in values)
 
-    return [row(group, choose.choice([0.0, 0.3, 1.0])) for group in range(groups) for _ in range(choose.choice([1, 2, 7, 30]))]
+    return [row(group, choose.choice([0.0, 0.3, 1.0])) for group in groups for _ in range(choose.choice([1, 2, 7, 30]))]
+
+
+def rows_of(parts: list[tuple[int, int]]) -> Rows:
+    """The rows of several parts, each of as many groups as it says and made by chance from its seed."""
+    ends = list(accumulate(groups for groups, _ in parts))
+    return [row for (groups, seed), end in zip(parts, ends, strict=True) for row in some_rows(seed, range(end - groups, end))]
+
+
+part = st.tuples(st.integers(1, 12), st.integers(0, 2**32))
+many_rows = unlike_the_simplest(st.lists(part, min_size=1, max_size=12)).map(rows_of)
+"""By the part, so that a failure can be made small; a row for itself would be too much to draw."""
 
 
 def aggregated(frame: DataFrame, by: list[str], columns: dict[str, str]) -> DataFrame:
@@ -152,16 +167,13 @@ def named(texts: list[str]) -> dict[str, str]:
 
 EVERY = named([*SAME, *ORDERED])
 SPARKS = named([*SAME, *ORDERED.values()])
-few = settings(
-    max_examples=2, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-)  # fmt: skip
 
 
 @pytest.mark.slow
-@few
-@given(seed=st.integers(0, 2**32))
-def test_any_cut_gives_sparks_answer(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    rows = spark.createDataFrame(random_rows(seed), SCHEMA).cache()
+@fresh_examples(2, shrinking=120)
+@given(given_rows=many_rows)
+def test_any_cut_gives_sparks_answer(spark: SparkSession, tmp_path: Path, given_rows: Rows) -> None:
+    rows = spark.createDataFrame(given_rows, SCHEMA).cache()
     ours = merged_over_cuts(rows, decompose(EVERY, event_time="ts"), tmp_path)
     assert differences(ours, aggregated(rows, ["g"], SPARKS), EVERY) == []
     rows.unpersist()
@@ -176,10 +188,9 @@ SAILS_OWN = {
 ON_SAIL = {name: text for name, text in EVERY.items() if text not in SAILS_OWN}
 
 
-@few
-@given(seed=st.integers(0, 2**32))
-def test_sail_gives_sparks_answer(spark: SparkSession, sail: SparkSession, tmp_path: Path, seed: int) -> None:
-    rows = random_rows(seed)
+@fresh_examples(1, shrinking=120)
+@given(rows=many_rows)
+def test_sail_gives_sparks_answer(spark: SparkSession, sail: SparkSession, tmp_path: Path, rows: Rows) -> None:
     theirs = aggregated(spark.createDataFrame(rows, SCHEMA), ["g"], {name: SPARKS[name] for name in ON_SAIL})
     ours = merged_over_cuts(sail.createDataFrame(rows, SCHEMA), decompose(ON_SAIL, event_time="ts"), tmp_path)
     assert differences(ours, theirs, ON_SAIL) == []

@@ -14,7 +14,7 @@ from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.operators.joins.interval_join import IntervalJoin, parse_bound
 from dagster_operators.time.watermark import MIN_WATERMARK
 from tests.engines import SAIL
-from tests.operators.cut_input import QUICK, Cut, at, cuts, plain, run, side_by_side
+from tests.operators.cut_input import Cut, Found, at, cuts, few, plain, run, side_by_side
 
 if TYPE_CHECKING:
     from dagster_operators.operators.joins.join_columns import How
@@ -29,7 +29,7 @@ def expected(left: Cut, right: Cut, bounds: tuple[int, int], how: How) -> tuple[
     kept: tuple[list[Any], list[Any]] = ([], [])
     late: Counter[str] = Counter()
     for sides, begin, _ in side_by_side(left, right):
-        for number, name in enumerate(("joined.left", "joined.right")):
+        for number, name in enumerate(("near.left", "near.right")):
             for row in sides[number]:
                 if row["ts"] + reach[number] < begin:
                     late[name] += 1
@@ -56,21 +56,22 @@ def result(one: Any, other: Any) -> tuple[Any, ...]:
     return (one or other)["k"], *ours, *theirs
 
 
-def check(left: Cut, right: Cut, bounds: tuple[int, int], how: How, **spread: Any) -> None:
-    def build(pipeline: do.Pipeline) -> None:
-        one = left.source(pipeline, "left").key_by("k")
-        other = right.source(pipeline, "right").rename(v="w", k="id", ts="at").key_by("id")
-        both = one.interval_join(other, lower=f"{bounds[0]} s", upper=f"{bounds[1]} s", how=how, name="joined")
-        both.to_table("pairs")
-        if both.event_time:
-            both.window(do.Tumbling("7 s")).aggregate(n="count(*)", name="later").to_table("later")
-        both.side_output("late_left").to_table("late_left")
+def add(left: do.Stream, right: do.Stream, bounds: tuple[int, int], how: How, *, alone: bool = False) -> None:
+    """The operator with a table; another one behind it if there can be, and late rows of one side, unless it is to be alone."""
+    one, other = left.key_by("k"), right.rename(v="w", k="id", ts="at").key_by("id")
+    near = one.interval_join(other, lower=f"{bounds[0]} s", upper=f"{bounds[1]} s", how=how, name="near").to_table("near")
+    if near.event_time and not alone:
+        near.window(do.Tumbling("7 s")).aggregate(n="count(*)", name="later").to_table("later")
+    if not alone:
+        near.side_output("late_left").to_table("left_too_late")
 
-    found = run(SAIL, build, **spread)
+
+def check(found: Found, left: Cut, right: Cut, bounds: tuple[int, int], how: How) -> None:
     rows, late = expected(left, right, bounds, how)
-    assert found.tables["pairs"] == rows
-    assert {name: count for name, count in found.late.items() if name != "later"} == late
-    assert found.tables["late_left"].total() == late.get("joined.left", 0)
+    assert found.tables["near"] == rows
+    assert found.late_of("near.left", "near.right") == late
+    if "left_too_late" in found.tables:
+        assert found.tables["left_too_late"].total() == late.get("near.left", 0)
     if "later" in found.tables:  # the output watermark is right when no row of the output is late in the next window
         assert "later" not in found.late
         assert sum(row[2] for row in found.tables["later"].elements()) == rows.total()
@@ -87,7 +88,7 @@ RIGHT = Cut([[row("a", 1, 14), row("a", 2, 9)], [row("a", 3, 29), row("c", 4, 40
 
 
 @pytest.mark.usefixtures("sail")
-@QUICK
+@few
 @example((LEFT, RIGHT), (-2, 5), "full", 2)
 @example((LEFT, RIGHT), (-9, -3), "left", 8)
 @example((LEFT, RIGHT), (1, 9), "right", 8)
@@ -98,7 +99,12 @@ RIGHT = Cut([[row("a", 1, 14), row("a", 2, 9)], [row("a", 3, 29), row("c", 4, 40
     tier_length=st.sampled_from([2, 8]),
 )
 def test_any_cut_gives_the_pairs_of_all_rows(sides: Any, bounds: tuple[int, int], how: How, tier_length: int) -> None:
-    check(*sides, bounds, how, partitions=(1, 3), tier_length=tier_length)
+    left, right = sides
+
+    def build(pipeline: do.Pipeline) -> None:
+        add(left.source(pipeline, "left"), right.source(pipeline, "right"), bounds, how)
+
+    check(run(SAIL, build, partitions=(1, 3), tier_length=tier_length), left, right, bounds, how)
 
 
 @pytest.mark.usefixtures("sail")

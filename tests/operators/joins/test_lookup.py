@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.errors import PipelineError, SchemaError
 from tests.engines import ENGINES, SAIL
-from tests.operators.one_table import FEW, lineage, result, source
+from tests.operators.one_table import few, lineage, result, source
 
 PAIRS = "k string, v long"
 ROWS = [{"k": "a", "v": 1}, {"k": "b", "v": 2}, {"k": None, "v": 3}]
@@ -168,7 +168,7 @@ epochs = st.lists(st.lists(st.tuples(keys, st.integers(0, 9)), max_size=4), min_
 
 
 @pytest.mark.usefixtures("sail")
-@FEW
+@few
 @given(
     rows=epochs,
     looked_up=st.lists(st.tuples(keys, st.none() | st.integers(0, 9)), max_size=5),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.errors import PipelineError, SchemaError
 from tests.engines import SAIL
-from tests.operators.cut_input import QUICK, Cut, at, cuts, plain, run, side_by_side, starts_of
+from tests.operators.cut_input import Cut, Found, at, cuts, few, plain, run, side_by_side, starts_of
 
 if TYPE_CHECKING:
     from dagster_operators.operators.joins.join_columns import HowInWindows as How
@@ -50,22 +50,28 @@ def expected(left: Cut, right: Cut, size: int, slide: int, how: How) -> tuple[Co
     return rows, {name: count for name, count in late.items() if count}
 
 
-def check(left: Cut, right: Cut, size: int, slide: int, how: How, **spread: Any) -> None:
-    def build(pipeline: do.Pipeline) -> None:
-        window = do.Sliding(f"{size} s", f"{slide} s")
-        one = left.source(pipeline, "left").key_by("k").window(window)
-        other = right.source(pipeline, "right").rename(v="w", k="id", ts="at").key_by("id").window(window)
-        both = one.join(other, how=how, columns=["v"] if how in ONE_SIDED else ["v", "w"], name="joined")
-        both.to_table("pairs")
-        both.side_output("late_left").to_table("late_left")
-        both.side_output("late_right").to_table("late_right")
+def add(left: do.Stream, right: do.Stream, window: tuple[int, int], how: How, *, alone: bool = False) -> None:
+    """The operator with a table, and late rows unless it is to be alone."""
+    windows = do.Sliding(f"{window[0]} s", f"{window[1]} s")
+    one, other = left.key_by("k").window(windows), right.rename(v="w", k="id", ts="at").key_by("id").window(windows)
+    joined = one.join(other, how=how, columns=["v"] if how in ONE_SIDED else ["v", "w"], name="joined").to_table("joined")
+    for side in () if alone else ("late_left", "late_right"):
+        joined.side_output(side).to_table(side)
 
-    found = run(SAIL, build, **spread)
-    rows, late = expected(left, right, size, slide, how)
-    assert found.tables["pairs"] == rows
-    assert found.late == late
-    assert found.tables["late_left"].total() == late.get("joined.left", 0)
-    assert found.tables["late_right"].total() == late.get("joined.right", 0)
+
+def check(found: Found, left: Cut, right: Cut, window: tuple[int, int], how: How) -> None:
+    rows, late = expected(left, right, *window, how)
+    assert found.tables["joined"] == rows
+    assert found.late_of("joined.left", "joined.right") == late
+    for side in {"late_left", "late_right"} & found.tables.keys():
+        assert found.tables[side].total() == late.get(f"joined.{side.removeprefix('late_')}", 0)
+
+
+def join(left: Cut, right: Cut, window: tuple[int, int], how: How, **spread: Any) -> None:
+    def build(pipeline: do.Pipeline) -> None:
+        add(left.source(pipeline, "left"), right.source(pipeline, "right"), window, how)
+
+    check(run(SAIL, build, **spread), left, right, window, how)
 
 
 def row(k: str | None, v: int, ts: int) -> dict[str, Any]:
@@ -77,7 +83,7 @@ RIGHT = Cut([[row("a", 1, 9), row("a", 2, 9), row(None, 3, 3)], [row("c", 4, 30)
 
 
 @pytest.mark.usefixtures("sail")
-@QUICK
+@few
 @example((LEFT, RIGHT), (10, 10), "full", 8)
 @example((LEFT, RIGHT), (10, 4), "inner", 2)
 @given(
@@ -87,13 +93,13 @@ RIGHT = Cut([[row("a", 1, 9), row("a", 2, 9), row(None, 3, 3)], [row("c", 4, 30)
     tier_length=st.sampled_from([2, 8]),
 )
 def test_any_cut_gives_the_join_of_all_rows(sides: tuple[Cut, Cut], window: tuple[int, int], how: How, tier_length: int) -> None:
-    check(*sides, *window, how, partitions=(1, 3), tier_length=tier_length)
+    join(*sides, window, how, partitions=(1, 3), tier_length=tier_length)
 
 
 @pytest.mark.usefixtures("sail")
 @pytest.mark.parametrize("how", WAYS)
 def test_each_way_of_joining(how: How) -> None:
-    check(LEFT, RIGHT, 10, 10, how)
+    join(LEFT, RIGHT, (10, 10), how)
 
 
 @pytest.mark.usefixtures("sail")

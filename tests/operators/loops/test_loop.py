@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dagster_operators as do
@@ -15,6 +15,7 @@ from dagster_operators.errors import EndlessLoopError, PipelineError, SchemaErro
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.transactions.failpoints import watch
 from tests.engines import ENGINES, SAIL
+from tests.examples import fresh_examples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,7 +151,7 @@ edge_lists = st.lists(st.builds(lambda a, b: {"a": a, "b": b}, nodes, nodes), mi
 
 
 @pytest.mark.sail
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@fresh_examples(5)
 @given(batches=st.lists(edge_lists, min_size=1, max_size=2), parallelism=st.integers(1, 3))
 def test_any_graph_in_any_cut(tmp_path_factory: pytest.TempPathFactory, batches: list[Any], parallelism: int) -> None:
     pipeline = components(tmp_path_factory.mktemp("graph"), SAIL, batches, parallelism)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dagster_operators as do
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from tests.engines import ENGINES, SAIL
+from tests.examples import fresh_examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +66,7 @@ edits = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([None, -2, -1, 1, 
 
 
 @pytest.mark.sail
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@fresh_examples(12)
 @given(epochs=st.lists(edits, min_size=1, max_size=3))
 def test_any_history_gives_the_rows_that_are_left(
     tmp_path_factory: pytest.TempPathFactory, epochs: list[list[tuple[int, int | None]]]

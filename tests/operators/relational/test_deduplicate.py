@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.errors import PipelineError, SchemaError
 from tests.engines import SAIL
-from tests.operators.cut_input import QUICK, Cut, at, cuts, plain, run
+from tests.operators.cut_input import Cut, Found, at, cuts, few, plain, run
 
 
 def in_order(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -49,6 +49,26 @@ def lasts(cut: Cut) -> Counter[Any]:
     return counted(found.values())
 
 
+def add(rows: do.Stream, within: int, *, alone: bool = False) -> None:
+    """The operators, each with a table; and late rows unless they are to be alone."""
+    by_key = rows.key_by("k")
+    by_key.deduplicate(name="first").to_table("first")
+    spaced = by_key.deduplicate(within=f"{within} s", name="spaced").to_table("spaced")
+    if not alone:
+        spaced.late().to_table("late_for_spaced")
+    by_key.deduplicate(keep="last").to_table("last")
+
+
+def check(found: Found, cut: Cut, within: int) -> None:
+    spaced, late = firsts(cut, within)
+    assert found.tables["first"] == firsts(cut, float("inf"))[0]
+    assert found.tables["spaced"] == spaced
+    assert found.tables["last"] == lasts(cut)
+    assert found.late_of("first", "spaced") == ({"spaced": late} if late else {})
+    if "late_for_spaced" in found.tables:
+        assert found.tables["late_for_spaced"].total() == late
+
+
 ROWS = Cut(
     [
         [{"k": "a", "v": 1, "ts": 10}, {"k": "a", "v": 2, "ts": 12}, {"k": None, "v": 3, "ts": 11}],
@@ -60,25 +80,13 @@ ROWS = Cut(
 
 
 @pytest.mark.usefixtures("sail")
-@QUICK
+@few
 @example(ROWS, 5, 2)
 @example(ROWS, 10, 8)
 @given(cut=cuts(), within=st.integers(1, 40), tier_length=st.sampled_from([2, 8]))
 def test_any_cut_gives_the_first_and_the_last_of_all_rows(cut: Cut, within: int, tier_length: int) -> None:
-    def build(pipeline: do.Pipeline) -> None:
-        rows = cut.source(pipeline).key_by("k")
-        rows.deduplicate().to_table("first")
-        spaced = rows.deduplicate(within=f"{within} s", name="spaced").to_table("spaced")
-        spaced.late().to_table("late")
-        rows.deduplicate(keep="last").to_table("last")
-
-    found = run(SAIL, build, partitions=(1, 3), tier_length=tier_length)
-    spaced, late = firsts(cut, within)
-    assert found.tables["first"] == firsts(cut, float("inf"))[0]
-    assert found.tables["spaced"] == spaced
-    assert found.tables["last"] == lasts(cut)
-    assert found.late == ({"spaced": late} if late else {})
-    assert found.tables["late"].total() == late
+    found = run(SAIL, lambda pipeline: add(cut.source(pipeline), within), partitions=(1, 3), tier_length=tier_length)
+    check(found, cut, within)
 
 
 @pytest.mark.usefixtures("sail")

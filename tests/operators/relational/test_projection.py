@@ -14,7 +14,7 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.operators.relational.projection import bare_column
 from tests.end_to_end.full_computation import moment
 from tests.engines import ENGINES, SAIL
-from tests.operators.one_table import FEW, lineage, result, source
+from tests.operators.one_table import few, lineage, result, source
 
 BATCH = [
     {"k": "a", "v": 1, "xs": [1, 2], "s": {"a": 1, "b c": "x"}, "ts": moment(1_000_000)},
@@ -288,7 +288,7 @@ NUMBERS = "k string, a long, b long, c long"
 
 
 @pytest.mark.usefixtures("sail")
-@FEW
+@few
 @given(steps=programs(), epochs=batches)
 def test_any_chain_gives_what_plain_python_gives(steps: list[Step], epochs: list[list[dict[str, Any]]]) -> None:
     found = result(SAIL, lambda pipeline: over_stream(source(pipeline, *epochs, schema=NUMBERS), steps))
@@ -297,7 +297,7 @@ def test_any_chain_gives_what_plain_python_gives(steps: list[Step], epochs: list
 
 
 @pytest.mark.usefixtures("sail")
-@FEW
+@few
 @given(steps=programs(), epochs=batches)
 def test_any_chain_over_current_rows_gives_the_table(steps: list[Step], epochs: list[list[dict[str, Any]]]) -> None:
     def build(pipeline: do.Pipeline) -> do.Stream:

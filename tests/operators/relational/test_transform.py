@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.errors import PipelineError, SchemaError
 from tests.engines import ENGINES, SAIL
-from tests.operators.one_table import FEW, lineage, result, source
+from tests.operators.one_table import few, lineage, result, source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -125,7 +125,7 @@ def test_its_source_text_is_what_it_is_known_by() -> None:
 
 
 @pytest.mark.usefixtures("sail")
-@FEW
+@few
 @given(
     epochs=st.lists(
         st.lists(st.tuples(st.sampled_from("ab"), st.none() | st.integers(-3, 3)), max_size=5), min_size=1, max_size=3

@@ -14,7 +14,7 @@ import dagster_operators as do
 from dagster_operators.errors import PipelineError, SchemaError
 from tests.engines import ENGINES, SAIL
 from tests.operators.cut_input import Cut, Found, at, plain, run
-from tests.operators.one_table import FEW, lineage, result, source
+from tests.operators.one_table import few, lineage, result, source
 
 PAIRS = "k string, v long"
 
@@ -130,7 +130,7 @@ inputs = st.lists(st.lists(st.lists(values, max_size=4), max_size=3), min_size=1
 
 
 @pytest.mark.usefixtures("sail")
-@FEW
+@few
 @given(sources=inputs, times=st.integers(1, 2))
 def test_any_inputs_give_all_their_rows(sources: list[list[list[dict[str, Any]]]], times: int) -> None:
     def build(pipeline: do.Pipeline) -> do.Stream:

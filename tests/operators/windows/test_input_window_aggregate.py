@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.errors import SchemaError
 from tests.engines import SAIL
-from tests.operators.cut_input import QUICK, Cut, at, cuts, plain, run, starts_of
+from tests.operators.cut_input import Cut, at, cuts, few, plain, run, starts_of
 from tests.operators.relational.test_top import ROWS
 
 
@@ -29,8 +29,16 @@ def largest(cut: Cut, size: int, slide: int) -> Counter[Any]:
     )
 
 
+MOST = {"most": "max(n)", "ks": "count(*)"}
+
+
+def add(counts: do.Stream) -> None:
+    """The operator behind counts in windows, with a table."""
+    counts.key_by("window_start", "window_end").window().aggregate(MOST, name="most").to_table("most")
+
+
 @pytest.mark.usefixtures("sail")
-@QUICK
+@few
 @example(ROWS, (10, 4), 2)
 @given(cut=cuts(), window=st.tuples(st.integers(1, 20), st.integers(1, 30)), tier_length=st.sampled_from([2, 8]))
 def test_any_cut_gives_the_aggregates_of_all_windows(cut: Cut, window: tuple[int, int], tier_length: int) -> None:
@@ -40,14 +48,13 @@ def test_any_cut_gives_the_aggregates_of_all_windows(cut: Cut, window: tuple[int
         counts = (
             cut.source(pipeline).key_by("k").window(do.Sliding(f"{size} s", f"{slide} s")).aggregate(n="count(*)", name="counts")
         )
-        wanted = {"most": "max(n)", "ks": "count(*)"}
-        counts.key_by("window_start", "window_end").window().aggregate(wanted, name="most").to_table("most")
+        add(counts)
         slow = (
             Cut([[]] * 2, lateness=50)
             .source(pipeline, "slow")
             .select("k", "ts AS window_start", "ts + INTERVAL 1 SECOND AS window_end", "v AS n")
         )
-        both = counts.union(slow).window().aggregate(wanted, name="behind")
+        both = counts.union(slow).window().aggregate(MOST, name="behind")
         both.window().aggregate(most="max(most)", ks="max(ks)", name="again").to_table("behind")
 
     found = run(SAIL, build, partitions=(1, 3), tier_length=tier_length)

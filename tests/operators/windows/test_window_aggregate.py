@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import dagster_operators as do
 from tests.engines import SAIL
-from tests.operators.cut_input import QUICK, Cut, at, cuts, plain, run, starts_of
+from tests.operators.cut_input import Cut, Found, at, cuts, few, plain, run, starts_of
 from tests.operators.relational.test_top import ROWS
 
 
@@ -28,24 +28,29 @@ def counted(cut: Cut, size: int, slide: int) -> tuple[Counter[Any], int]:
     return Counter((key, plain(at(start)), plain(at(start + size)), n) for (key, start), n in counts.items()), late
 
 
+def add(rows: do.Stream, window: tuple[int, int]) -> do.Stream:
+    """The operator with a table, and its late rows."""
+    windows = rows.key_by("k").window(do.Sliding(f"{window[0]} s", f"{window[1]} s"))
+    counts = windows.aggregate(n="count(*)", name="counts").to_table("counts")
+    counts.late().to_table("late_for_counts")
+    return counts
+
+
+def check(found: Found, cut: Cut, window: tuple[int, int]) -> None:
+    counts, late = counted(cut, *window)
+    assert found.tables["counts"] == counts
+    assert found.late_of("counts") == ({"counts": late} if late else {})
+    assert found.tables["late_for_counts"].total() == late
+
+
 @pytest.mark.usefixtures("sail")
-@QUICK
+@few
 @example(ROWS, (2, 5), (1, 3))
 @example(ROWS, (10, 4), (2,))
 @given(cut=cuts(), window=st.tuples(st.integers(1, 30), st.integers(1, 40)), partitions=st.sampled_from([(1, 3), (2,)]))
 def test_any_slide_gives_each_row_to_its_windows(cut: Cut, window: tuple[int, int], partitions: tuple[int, ...]) -> None:
-    size, slide = window
-
-    def build(pipeline: do.Pipeline) -> None:
-        windows = cut.source(pipeline).key_by("k").window(do.Sliding(f"{size} s", f"{slide} s"))
-        counts = windows.aggregate(n="count(*)", name="counts").to_table("counts")
-        counts.late().to_table("late")
-
-    found = run(SAIL, build, partitions=partitions, tier_length=2)
-    counts, late = counted(cut, size, slide)
-    assert found.tables["counts"] == counts
-    assert found.late == ({"counts": late} if late else {})
-    assert found.tables["late"].total() == late
+    found = run(SAIL, lambda pipeline: add(cut.source(pipeline), window), partitions=partitions, tier_length=2)
+    check(found, cut, window)
 
 
 @pytest.mark.usefixtures("sail")

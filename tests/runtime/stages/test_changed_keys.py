@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dagster_operators.runtime.stages import changed_keys
@@ -22,6 +22,7 @@ from dagster_operators.state import key_hash
 from dagster_operators.storage.parquet_stats import delta_stats
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.manifest import FileEntry
+from tests.examples import fresh_examples
 
 if TYPE_CHECKING:
     import pytest
@@ -43,7 +44,6 @@ VALUES: dict[str, list[Any]] = {
     "decimal(20,2)": [Decimal("1.50"), Decimal("-3.00"), None],
     "binary": [b"", b"\x00\xff", None],
 }
-SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 Keys = list[tuple[Any, ...]]
 
 
@@ -82,7 +82,7 @@ def plainly(changed: Keys, keys: Keys) -> Held:
     return Held.ALL if all(found) else Held.SOME if any(found) else Held.NONE
 
 
-@SETTINGS
+@fresh_examples(60)
 @example((("long",), [(None,)], [[(None,)], [(1,)], [(1,), (None,)]]))
 @example((("long",), [(None,), (7,), (8,), (9,)], [[(None,), (0,)], [(0,), (1,)]]))  # null lies within no bounds
 @example((("double", "string"), [(-0.0, None), (math.nan, "a")], [[(0.0, None)], [(math.nan, "a")], [(0.0, "a")]]))

@@ -131,7 +131,8 @@ def _analyse_all(
             sides = {stream.port: known.frames[stream] for stream in physical.side_streams.get(node.name, ())}
             found.add(node, known.frames[StreamRef(node.name)], known.analysed[node.name], sides)
             continue
-        before = [found.frames[edge.stream] for edge in node.inputs]
+        # Made anew: a frame whose schema was asked for hands that on through PySpark Connect's filter, and nothing is analysed.
+        before = [empty(session, found.schemas[edge.stream]) for edge in node.inputs]
         given = [empty(session, inputs[node.name])] if node.name in inputs else _declared(session, dataflow, node.logical)
         analysis = analyse(dataflow, node, [*before, *given])
         analysed = analysis.as_data()

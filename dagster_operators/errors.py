@@ -86,6 +86,29 @@ class PlanError(PipelineError):
     """A plan cannot be written or read: something in it is unknown, missing, or not what it was."""
 
 
+class QueryError(PipelineError):
+    """Queries in a text cannot be read or do not fit; ``errors`` has each error with its ``file``, ``line`` and ``character``.
+
+    >>> place = {"file": "flights.yaml", "line": 7, "character": 5}
+    >>> wrong = SchemaError("no column 'orgn'", **place, column="orgn", remedy="use one of: origin")
+    >>> print(QueryError("the queries have an error", errors=(wrong,)))
+    the queries have an error
+      flights.yaml:7:5: no column 'orgn' [column 'orgn']. To do: use one of: origin
+    """
+
+    def __str__(self) -> str:
+        if "errors" not in self.where:
+            return super().__str__()
+        return "\n".join([self.problem, *(f"  {_with_place_first(error)}" for error in self.where["errors"])])
+
+
+def _with_place_first(error: OperatorsError) -> str:
+    """An error as compilers tell theirs."""
+    place = [str(error.where[name]) for name in ("file", "line", "character") if name in error.where]
+    rest = {name: value for name, value in error.where.items() if name not in ("file", "line", "character")}
+    return ":".join([*place, f" {OperatorsError(error.problem, remedy=error.remedy, **rest)}"])
+
+
 class ChangedPipelineError(PipelineError):
     """The pipeline changed in a way that its stored state or tables do not fit."""
 

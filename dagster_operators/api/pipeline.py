@@ -8,6 +8,8 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from functools import cached_property
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dagster_operators.api.history import History
@@ -24,6 +26,7 @@ from dagster_operators.time.watermark import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from dagster_operators.api.queries.sources import DeclaredSource
     from dagster_operators.plans.logical_plan import LogicalPlan
     from dagster_operators.transactions.lease import IsRunAlive
     from dagster_operators.transactions.owner import Owner
@@ -158,6 +161,71 @@ class Pipeline(PipelineGraph):
         )  # fmt: skip
         made._given = plan, given
         del made.dataflow
+        return made
+
+    @classmethod
+    def from_query_file(
+        cls, path: str | PathLike[str], *, root: str, sources: Mapping[str, DeclaredSource] | None = None, **settings: Any
+    ) -> Self:
+        """The pipeline of a YAML file with its sources, streams and tables (``docs/queries.md``).
+
+        The modules that the file names are imported.
+
+        Args:
+            path: The file.
+            root: Where tables, state and the ledger live.
+            sources: Sources that streams may name beside those of the file, such as a :class:`~dagster_operators.Sources`.
+            settings: The others of :class:`Pipeline`.
+
+        Raises:
+            QueryError: With all that is wrong in the file, each with its line.
+            PipelineError: The file cannot be read.
+        """
+        try:
+            text = Path(path).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PipelineError(f"the file cannot be read: {error}", file=str(path), remedy="correct its name") from None
+        return cls.from_query_text(text, root=root, file=str(path), sources=sources, **settings)
+
+    @classmethod
+    def from_query_text(
+        cls,
+        text: str,
+        *,
+        root: str,
+        file: str = "<text>",
+        sources: Mapping[str, DeclaredSource] | None = None,
+        **settings: Any,
+    ) -> Self:
+        """The pipeline of a YAML text, as :meth:`from_query_file` makes it of a file.
+
+        Args:
+            text: The text.
+            root: Where tables, state and the ledger live.
+            file: What errors call it.
+            sources: Sources that streams may name beside those of the text.
+            settings: The others of :class:`Pipeline`.
+
+        Raises:
+            QueryError: With all that is wrong in the text, each with its line.
+
+        >>> text = '''
+        ... pipeline: flights
+        ... sources:
+        ...   flights: {files: {path: in, schema: "origin string, delay int"}}
+        ... streams:
+        ...   late: {from: flights, steps: [filter: delay > 15]}
+        ... tables:
+        ...   late_flights: late
+        ... '''
+        >>> Pipeline.from_query_text(text, root="data/flights").tables["late_flights"].stream.operator
+        'filter'
+        """
+        from dagster_operators.api.queries.document import Document
+
+        document = Document(text, file)
+        made = cls(document.pipeline, root, **settings)
+        document.add_to(made, sources or {})
         return made
 
     # --- running -----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import click
 from dagster_operators.errors import OperatorsError
 
 if TYPE_CHECKING:
+    from dagster_operators.api.pipeline import Pipeline
     from dagster_operators.plans.logical_plan import LogicalPlan
 
 _FILE = click.File("rb")
@@ -32,12 +33,30 @@ def _read(file: BinaryIO) -> LogicalPlan:
     from dagster_operators.plans.codec import from_bytes
 
     with told():
-        return from_bytes(file.read())
+        return _pipeline(file, "").logical_plan() if _has_queries(file) else from_bytes(file.read())
+
+
+def _has_queries(file: BinaryIO) -> bool:
+    return Path(str(getattr(file, "name", ""))).suffix in (".yaml", ".yml")
+
+
+def _pipeline(file: BinaryIO, root: str, **settings: Any) -> Pipeline:
+    """The pipeline of a file with queries or a plan; the user's modules may be in the current folder."""
+    from dagster_operators.api.pipeline import Pipeline
+
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    if _has_queries(file):
+        return Pipeline.from_query_file(file.name, root=root, **settings)
+    return Pipeline.from_plan(file.read(), root=root, **settings)
 
 
 @click.group()
 def plan() -> None:
-    """Pipelines as data: what pipeline.to_plan() gave, in a file (- for standard input)."""
+    """Pipelines as data, in a file: what pipeline.to_plan() gave (- for standard input), or queries in YAML (.yaml, .yml).
+
+    The modules that queries name are imported, from the current folder too; nothing is imported to read a plan.
+    """
 
 
 @plan.command()
@@ -45,7 +64,7 @@ def plan() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 @click.option("--details", is_flag=True, help="With each operator's traits and signature.")
 def show(file: BinaryIO, *, as_json: bool, details: bool) -> None:
-    """Show a plan's operators, tables, sinks and functions. Nothing of the user's is imported."""
+    """Show a plan's operators, tables, sinks and functions."""
     from dagster_operators.plans import shown
 
     found = _read(file)
@@ -72,6 +91,15 @@ def compare(before: BinaryIO, after: BinaryIO, *, as_json: bool, exit_code: bool
 
 @plan.command()
 @click.argument("file", type=_FILE)
+@click.argument("output", type=click.File("wb"))
+def write(file: BinaryIO, output: BinaryIO) -> None:
+    """Write the plan of queries in YAML to a file (- for standard output)."""
+    with told():
+        output.write(_pipeline(file, "").to_plan())
+
+
+@plan.command()
+@click.argument("file", type=_FILE)
 @click.option("--root", required=True, help="Where tables, state and the ledger live: a path or URI.")
 @click.option("--until-caught-up", is_flag=True, help="Run epochs until the sources hold nothing new, not only one.")
 @click.option("--parallelism", type=click.IntRange(1, 128), help="How many subtasks a keyed operator of the user's own has.")
@@ -85,17 +113,20 @@ def run(file: BinaryIO, *, root: str, until_caught_up: bool, parallelism: int | 
 
     Stages run where DAGSTER_OPERATORS_ENGINE says, by default on embedded Spark.
     """
-    from dagster_operators.api.pipeline import Pipeline
-
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     with told():
-        pipeline = Pipeline.from_plan(file.read(), root=root, parallelism=parallelism, **_secrets(secrets))
+        pipeline = _pipeline(file, root, parallelism=parallelism, **_settings(file, secrets))
         results = pipeline.run_until_caught_up() if until_caught_up else [pipeline.run_epoch()]
     for result in results:
         click.echo(str(result))
     if until_caught_up and not results:
         click.echo("the sources hold nothing new")
+
+
+def _settings(file: BinaryIO, path: Path | None) -> dict[str, Any]:
+    found = _secrets(path)
+    if _has_queries(file) and "secrets" in found:
+        raise click.BadParameter("queries have their secrets themselves: write !env NAME there", param_hint="--secrets")
+    return found
 
 
 def _secrets(path: Path | None) -> dict[str, Any]:

@@ -106,3 +106,37 @@ def test_run_runs_epochs(files, tmp_path, monkeypatch):
 def test_the_command_says_how_it_is_used():
     assert "Usage" in CliRunner().invoke(main, ["--help"]).output
     assert "version" in CliRunner().invoke(main, ["--version"]).output
+
+
+QUERIES = """
+pipeline: flights
+sources: {rows: {memory: {batches: [[{v: 1}], [{v: 2}], [{v: 3}]], schema: v long}}}
+tables: {big: {from: rows, steps: [filter: v > 1], checks: {some: v > 0}}}
+"""
+
+
+def test_queries_in_a_text_are_taken_as_their_plan(files, tmp_path):
+    file = tmp_path / "flights.yaml"
+    file.write_text(QUERIES, "utf-8")
+    assert command("show", str(file)) == command("show", files["old"])
+    assert command("diff", files["old"], str(file)) == "the plans are equal\n"
+    command("write", str(file), str(tmp_path / "written"))
+    assert (tmp_path / "written").read_bytes() == pipeline().to_plan()
+    file.write_text(QUERIES.replace("v > 1", "w > 1"), "utf-8")
+    assert f"{file}:4:36: the condition uses column 'w'" in command("show", str(file), code=1)
+
+
+def test_secrets_of_queries_are_in_the_environment(tmp_path):
+    file, secrets = tmp_path / "flights.yml", tmp_path / "secrets.json"
+    file.write_text(QUERIES, "utf-8")
+    secrets.write_text('{"secrets": {"rows": {}}}', "utf-8")
+    assert "write !env NAME there" in command("run", str(file), "--root", "unused", "--secrets", str(secrets), code=2)
+
+
+@pytest.mark.sail
+def test_queries_in_a_text_can_be_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("dagster_operators.api.pipeline.default_engine", lambda: SAIL)
+    file = tmp_path / "flights.yaml"
+    file.write_text(QUERIES, "utf-8")
+    lines = command("run", str(file), "--root", str(tmp_path / "root"), "--until-caught-up").splitlines()
+    assert len(lines) == 3

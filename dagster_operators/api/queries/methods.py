@@ -57,6 +57,11 @@ class Method:
         """What it takes, the stream first."""
         return inspect.signature(self.function)
 
+    @property
+    def parameters(self) -> list[inspect.Parameter]:
+        """What it takes behind the stream."""
+        return [*self.signature.parameters.values()][1:]
+
     @cached_property
     def gives(self) -> str:
         """The kind of stream that it gives; a method of another package that does not say gives a stream."""

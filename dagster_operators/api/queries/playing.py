@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.queries.loop_steps import loop_named
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 def play(
-    pipeline: PipelineGraph, queries: Iterable[Query], sources: Mapping[str, DeclaredSource], played: dict[Query, Any]
+    pipeline: PipelineGraph,
+    queries: Iterable[Query],
+    sources: Mapping[str, DeclaredSource],
+    played: dict[Query, Any],
+    *,
+    told: Callable[[OperatorsError], None] | None = None,
+    labels: Iterable[str] = (),
 ) -> None:
     """Make the calls of queries, and of those that they are made of, that were not made yet.
 
@@ -27,16 +33,29 @@ def play(
         queries: What is wanted.
         sources: Sources that the pipeline may not have yet.
         played: What the queries that were played before gave; those of now are put in.
+        told: If given, it is told of each error, and what does not depend on that call is made all the same.
+        labels: Further names that somebody may have meant.
 
     Raises:
         PipelineError: A name stands for nothing, or what a method raises.
     """
     for query in needed(queries, played):
         call = query._call  # noqa: SLF001
+        if told is not None and any(part not in played for part in queries_in([call.arguments, call.keywords])):
+            continue
         try:
-            played[query] = _made(pipeline, call, sources, played)
+            if call.function is named:
+                played[query] = _stream(pipeline, call.arguments[0], sources, labels)
+            else:
+                played[query] = _made(pipeline, call, played)
         except OperatorsError as error:
-            raise error.at(**call.place) from error.__cause__
+            if told is None:
+                raise error.at(**call.place) from error.__cause__
+            told(error.at(**call.place))
+        except Exception as error:
+            if told is None:
+                raise
+            told(PipelineError(f"{call.name}: {error}", **call.place, remedy="correct the arguments"))
 
 
 def needed(queries: Iterable[Query], played: Mapping[Query, Any]) -> list[Query]:
@@ -51,9 +70,9 @@ def needed(queries: Iterable[Query], played: Mapping[Query, Any]) -> list[Query]
     return sorted(found, key=lambda query: query._number)  # noqa: SLF001
 
 
-def declared_variable(loop: str, name: str, schema: str) -> Query:
+def declared_variable(loop: str, name: str, schema: str, place: Mapping[str, Any] | None = None) -> Query:
     """A query for the variable of a loop, which is declared when the query is played."""
-    return Query(Call("variable", variable, (loop, name, schema)), "stream")
+    return Query(Call("variable", variable, (loop, name, schema), place=place or {}), "stream")
 
 
 def variable(pipeline: PipelineGraph, loop: str, name: str, schema: str) -> Stream:
@@ -66,9 +85,7 @@ def variable(pipeline: PipelineGraph, loop: str, name: str, schema: str) -> Stre
     return loop_named(pipeline.dataflow, loop).variable(name, schema)
 
 
-def _made(pipeline: PipelineGraph, call: Call, sources: Mapping[str, DeclaredSource], played: Mapping[Query, Any]) -> Any:
-    if call.function is named:
-        return _stream(pipeline, call.arguments[0], sources)
+def _made(pipeline: PipelineGraph, call: Call, played: Mapping[Query, Any]) -> Any:
     if call.function is variable:
         return variable(pipeline, *call.arguments)
     arguments, keywords = (_filled(value, played) for value in (call.arguments, dict(call.keywords)))
@@ -87,7 +104,7 @@ def _filled(value: Any, played: Mapping[Query, Any]) -> Any:
     return type(value)(_filled(part, played) for part in value)
 
 
-def _stream(pipeline: PipelineGraph, name: str, sources: Mapping[str, DeclaredSource]) -> Stream:
+def _stream(pipeline: PipelineGraph, name: str, sources: Mapping[str, DeclaredSource], labels: Iterable[str]) -> Stream:
     dataflow = pipeline.dataflow
     side = {named: ref for ref, named in dataflow.side_streams.items()}
     if name in dataflow.nodes:
@@ -101,5 +118,5 @@ def _stream(pipeline: PipelineGraph, name: str, sources: Mapping[str, DeclaredSo
     known = [*dataflow.nodes, *side, *dataflow.tables, *sources]
     raise PipelineError(
         f"there is no source or stream named {name!r}", pipeline=dataflow.name, source=name,
-        remedy=near(name, known) or f"declare it: pipeline.source({name!r}, ...); there are: {', '.join(known) or 'none'}",
+        remedy=near(name, [*known, *labels]) or f"declare the source; there are: {', '.join(known) or 'none'}",
     )  # fmt: skip

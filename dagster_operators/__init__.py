@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dagster_operators.api import frontier
     from dagster_operators.api.applying import apply
     from dagster_operators.api.keyed_stream import KeyedStream
     from dagster_operators.api.pipeline import Pipeline
@@ -119,6 +120,7 @@ __all__ = [
     "WindowedStream",
     "apply",
     "build_definitions",
+    "frontier",
     "load_udf",
     "query",
     "registry",
@@ -128,7 +130,12 @@ __all__ = [
 ]
 
 
+_MODULES = {"frontier": "api.frontier"}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{_MODULES[name]}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

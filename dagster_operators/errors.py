@@ -117,6 +117,10 @@ class TimestampError(PipelineError):
     """A value is no time, two times cannot be compared, or a summary does not fit a time."""
 
 
+class CapabilityError(PipelineError):
+    """A frontier operator puts rows out, or holds time, where its capabilities do not allow it."""
+
+
 class SourceError(OperatorsError):
     """A source cannot be listed or read."""
 

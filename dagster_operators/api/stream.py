@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from dagster_operators.api.frontier_stream import FrontierStream
 from dagster_operators.api.keyed_stream import KeyedStream
 from dagster_operators.api.output_stream import OutputStream
 from dagster_operators.api.row_stream import RowStream
@@ -26,7 +27,7 @@ from dagster_operators.operators.windows.windows import Window
 from dagster_operators.types.names import quoted
 
 
-class Stream(RowStream, OutputStream):
+class Stream(RowStream, FrontierStream, OutputStream):
     """The output of an operator, before it is a table.
 
     Example:

@@ -21,6 +21,11 @@ _OPERATORS = {
     "drop": ("relational.projection:Drop", "operators", "stream.drop"),
     "filter": ("relational.filter:Filter", "operators", "stream.filter"),
     "flat_map": ("relational.flat_map:FlatMap", "flat_map", "stream.flat_map stream.unnest"),
+    "frontier": (
+        "frontier.frontier_operator:FrontierOperator",
+        "frontier_operators",
+        "stream.unary stream.unary_frontier stream.unary_notify stream.binary stream.binary_frontier stream.binary_notify",
+    ),
     "input_window_aggregate": ("windows.input_window_aggregate:InputWindowAggregate", "windows", ""),
     "interval_join": ("joins.interval_join:IntervalJoin", "joins", "keyed_stream.interval_join"),
     "keyed_aggregate": ("aggregates.keyed_aggregate:KeyedAggregate", "operators", "stream.aggregate keyed_stream.aggregate"),

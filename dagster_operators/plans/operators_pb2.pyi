@@ -289,3 +289,9 @@ class Apply(_message.Message):
     arrow: _values_pb2.Code
     keys: _containers.RepeatedCompositeFieldContainer[_values_pb2.Names]
     def __init__(self, arrow: _Optional[_Union[_values_pb2.Code, _Mapping]] = ..., keys: _Optional[_Iterable[_Union[_values_pb2.Names, _Mapping]]] = ...) -> None: ...
+
+class Frontier(_message.Message):
+    __slots__ = ("definition",)
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    definition: _values_pb2.Code
+    def __init__(self, definition: _Optional[_Union[_values_pb2.Code, _Mapping]] = ...) -> None: ...

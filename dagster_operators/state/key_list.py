@@ -60,7 +60,8 @@ class ListHandle(Handle):
         given = dict(zip(self._part.key, self._part.columns(keys, self._part.key), strict=True))
         count = len(next(iter(given.values())))
         nothing = {name: pa.nulls(count, self._part.schema.field(name).type) for name in self._part.values}
-        self._add(given | nothing, deleted=True)
+        columns = given | nothing
+        self._add({name: columns[name] for name in self._part.schema.names}, deleted=True)
 
     def _add(self, columns: dict[str, Any], *, deleted: bool) -> None:
         keys = [columns[name] for name in self._part.key]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self, TypeAlias
 
@@ -16,20 +16,19 @@ import pyarrow as pa
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.conform import conform
-from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.ports import MAIN
-from dagster_operators.operators.arrow.apply import Apply, fresh
-from dagster_operators.operators.arrow.arrow_batch import ArrowBatch
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
-from dagster_operators.operators.arrow.arrow_program import ArrowProgram
 from dagster_operators.operators.batch_operator import PortSchemas, key_types, numbered
-from dagster_operators.operators.worker_program import Report
+from dagster_operators.operators.frontier.definition import Definition
+from dagster_operators.operators.frontier.frontier_program import FrontierProgram
+from dagster_operators.operators.worker_program import Report, WorkerProgram
 from dagster_operators.runtime.stages.numbered_rows import ROWS_OF_AN_EPOCH
 from dagster_operators.runtime.workers.program_graph import ProgramGraph, Target
 from dagster_operators.runtime.workers.subtask import Member, Subtask, SubtaskId
 from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.store import StateStore, next_epoch
-from dagster_operators.time.frontier import Frontier
+from dagster_operators.testing.driven import driven
+from dagster_operators.time.frontier import FINISHED, Frontier, meet
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, to_micros
 from dagster_operators.types.arrow_schema import arrow_type
 from dagster_operators.types.schema import Schema
@@ -50,12 +49,16 @@ class Snapshot:
         watermark: The input's watermark.
         held: The output's.
         state: The rows of each state table, for each subtask.
+        watermarks: That of each input; by default they are all at ``watermark``.
+        held_at: What was held at each output, of a frontier operator.
     """
 
     epoch: int
     watermark: int
     held: int
     state: Sequence[Mapping[str, pa.Table]]
+    watermarks: Sequence[int] = ()
+    held_at: Mapping[str, Frontier] = field(default_factory=dict)
 
 
 class OperatorHarness:
@@ -65,11 +68,12 @@ class OperatorHarness:
     the next one with fresh copies of the operator and the state as it is then.
 
     Args:
-        operator: The operator.
+        operator: The operator: an ``ArrowOperator``, or a frontier operator as ``frontier.define`` gives it.
         inputs: The schema of each input, as Spark DDL or an Arrow schema.
-        keys: The key columns: of all inputs, or for each input.
+        keys: The key columns: of all inputs, or for each input; a frontier operator's are in its pacts.
         parallelism: How many subtasks there are.
         name: The operator's name.
+        event_time: The column with the time, of a frontier operator's inputs.
 
     Raises:
         SchemaError: The operator does not fit its inputs, or its state not its keys.
@@ -97,26 +101,25 @@ class OperatorHarness:
 
     def __init__(
         self,
-        operator: ArrowOperator,
+        operator: ArrowOperator | Definition,
         *inputs: str | pa.Schema,
         keys: Sequence[str] | Sequence[Sequence[str]] = (),
         parallelism: int = 1,
         name: str | None = None,
+        event_time: str | None = None,
     ) -> None:
         self.inputs = tuple(Schema.of(schema).to_arrow() for schema in inputs)
-        each = tuple((tuple(keys),) * len(inputs) if not keys or isinstance(keys[0], str) else map(tuple, keys))
-        self._logical = Apply(name=name or operator.name or "operator", arrow=operator, keys=each)  # type: ignore[arg-type]
-        self._logical.output([StreamType(tuple(schema.names)) for schema in self.inputs])
-        physical = ArrowBatch(self._logical)
+        self._driven = driven(operator, self.inputs, keys, name, event_time)
+        physical = self._driven.physical
         self.ports = physical.outputs(self.inputs)
         self._tables = physical.tables(PortSchemas(self.inputs, self.ports))
         self._out: dict[str, list[pa.Table]] = defaultdict(list)
         self._late = self._rejected = 0
         self._next = [0] * len(inputs)
-        self.parallelism = parallelism if each[0] else 1
+        self.parallelism = parallelism if self._driven.keys[0] else 1
         self.commit_data: dict[int, Any] = {}
         self.metrics: dict[str, float] = {}
-        self.epoch, self.watermark, self.held = 1, MIN_WATERMARK, MIN_WATERMARK
+        self.epoch, self.held = 1, MIN_WATERMARK
         self._resume(Snapshot(0, MIN_WATERMARK, MIN_WATERMARK, []))
 
     def __enter__(self) -> Self:
@@ -130,16 +133,26 @@ class OperatorHarness:
     def process(self, rows: Rows, index: int = 0) -> None:
         """Give rows to the input with this index, all in one batch for each subtask, in the order that the operator wants."""
         table = conform(_table(rows, self.inputs[index]), self.inputs[index])
-        table = self._numbered(table, index) if self._logical.arrow.needs_sequence else table
-        if order := self._logical.ordered_by:
+        table = self._numbered(table, index) if self._driven.physical.is_numbered else table
+        if order := self._driven.physical.ordered_by:
             table = table.sort_by([(column, "ascending", "at_start") for column in order])
         for subtask, part in self._parts(table, index):
             for batch in part.combine_chunks().to_batches():
-                self._subtasks[subtask].process((self._logical.name, index), batch)
+                self._subtasks[subtask].process((self._driven.name, index), batch)
+
+    @property
+    def watermark(self) -> int:
+        """The watermark of all inputs together."""
+        return min(self._watermarks)
+
+    def move(self, watermark: Moment, index: int | None = None) -> None:
+        """Set the watermark of an input, or of all, as it is to be when the epoch ends; it never goes back."""
+        for number in range(len(self.inputs)) if index is None else [index]:
+            self._watermarks[number] = max(self._watermarks[number], moment(watermark))
 
     def advance(self, watermark: Moment) -> int:
         """Move the watermark within the epoch: timers that are due, then ``handle_watermark``; the output's watermark."""
-        self.watermark = max(self.watermark, moment(watermark))
+        self.move(watermark)
         for subtask in self._subtasks:
             subtask.advance(self._frontiers())
         return min(self._report(subtask).watermark for subtask in self._subtasks)
@@ -151,10 +164,10 @@ class OperatorHarness:
             What became of the operator in each subtask.
         """
         if watermark is not None:
-            self.watermark = max(self.watermark, moment(watermark))
+            self.move(watermark)
         reports, end = {}, self._frontiers()
         for number, subtask in enumerate(self._subtasks):
-            reports[number] = subtask.finish(end)[self._logical.name]
+            reports[number] = subtask.finish(end)[self._driven.name]
         self._late += sum(report.late for report in reports.values())
         self._rejected += sum(report.rejected for report in reports.values())
         self.commit_data = {n: report.commit_data for n, report in reports.items() if report.commit_data is not None}
@@ -162,6 +175,7 @@ class OperatorHarness:
             for figure, value in report.metrics.items():
                 self.metrics[figure] = self.metrics.get(figure, 0.0) + value
         self.held = min(report.watermark for report in reports.values())
+        self._held_at = {port: meet(report.held.get(port, FINISHED) for report in reports.values()) for port in self.ports}
         self._begin(self.epoch + 1)
         return reports
 
@@ -200,16 +214,35 @@ class OperatorHarness:
         """The rows of a state table, of all subtasks."""
         return pa.concat_tables([store[table].scan() for store in self._stores])
 
+    def frontier(self, port: str = MAIN) -> Frontier:
+        """The frontier of an output: the inputs', and what is held."""
+        inputs = [Frontier.from_watermark(mark) for mark in self._watermarks]
+        return meet([*inputs, self._held_at.get(port, FINISHED)])
+
+    def holds(self) -> list[dict[str, Any]]:
+        """What holds an output of a frontier operator back: the place, the time, the output, and the subtask.
+
+        A place is the name of a declared state, or the initial capability. What is said holds between epochs and within them.
+        """
+        found = [
+            {"place": hold.place, "time": hold.time, "output": list(self.ports)[hold.output], "subtask": number}
+            for number, program in enumerate(self._programs)
+            if isinstance(program, FrontierProgram)
+            for hold in program.holds()
+        ]
+        return sorted(found, key=lambda hold: (hold["time"], hold["output"], hold["place"], hold["subtask"]))
+
     # --- between epochs ----------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
         """What a pipeline would keep after the last epoch; rows of the running one must not have been given yet."""
-        return Snapshot(self.epoch - 1, self.watermark, self.held, [store.export() for store in self._stores])
+        states = [store.export() for store in self._stores]
+        return Snapshot(self.epoch - 1, self.watermark, self.held, states, tuple(self._watermarks), self._held_at)
 
     def restore(self, snapshot: Snapshot, *, parallelism: int | None = None) -> None:
         """Go on from a snapshot, with another number of subtasks if one is given."""
         if parallelism is not None:
-            self.parallelism = parallelism if self._logical.keys[0] else 1
+            self.parallelism = parallelism if self._driven.keys[0] else 1
         self._resume(snapshot)
 
     def rescale(self, parallelism: int) -> None:
@@ -217,19 +250,20 @@ class OperatorHarness:
         self.restore(self.snapshot(), parallelism=parallelism)
 
     def _resume(self, snapshot: Snapshot) -> None:
-        self.watermark, self.held = snapshot.watermark, snapshot.held
+        self._watermarks = list(snapshot.watermarks) or [snapshot.watermark] * len(self.inputs)
+        self.held, self._held_at = snapshot.held, dict(snapshot.held_at)
         self._stores = [self._store(number, snapshot) for number in range(self.parallelism)]
         self._begin(snapshot.epoch + 1)
 
     def _store(self, number: int, snapshot: Snapshot) -> StateStore:
         store = StateStore(
             self._tables,
-            operator=self._logical.name,
+            operator=self._driven.name,
             epoch=snapshot.epoch + 1,
             subtask=number,
             parallelism=self.parallelism,
             watermark=snapshot.watermark,
-            stream_key=self._logical.keys[0],
+            stream_key=self._driven.keys[0],
         )
         if snapshot.state:
             store.load(snapshot.state)
@@ -238,6 +272,7 @@ class OperatorHarness:
     def _begin(self, epoch: int) -> None:
         self.epoch = epoch
         self._subtasks = []
+        self._programs: list[WorkerProgram] = []
         self._stores = next_epoch(self._stores, epoch=epoch, watermark=self.watermark)
         for number, store in enumerate(self._stores):
             subtask = Subtask(SubtaskId(epoch, number, self.parallelism), self._graph(), [self._member(store)], self._collect)
@@ -245,21 +280,20 @@ class OperatorHarness:
             subtask.open()
 
     def _graph(self) -> ProgramGraph:
-        return ProgramGraph({self._logical.name: len(self.inputs)}, (), self._targets())
+        return ProgramGraph({self._driven.name: len(self.inputs)}, (), self._targets())
 
     def _targets(self) -> list[Target]:
-        return [(self._logical.name, index) for index in range(len(self.inputs))]
+        return [(self._driven.name, index) for index in range(len(self.inputs))]
 
     def _frontiers(self) -> dict[Target, Frontier]:
-        return dict.fromkeys(self._targets(), Frontier.from_watermark(self.watermark))
+        return {target: Frontier.from_watermark(self._watermarks[target[1]]) for target in self._targets()}
 
     def _member(self, store: StateStore) -> Member:
-        logical, program = self._logical, ArrowProgram(fresh(self._logical.arrow))
+        program = self._driven.program()
+        self._programs.append(program)
         begin, held = Frontier.from_watermark(self.watermark), Frontier.from_watermark(self.held)
-        return Member(
-            logical.name, program, self.ports, frozenset(self.ports), logical.keys[0], store, begin,
-            dict.fromkeys(self.ports, held),
-        )  # fmt: skip
+        before = self._held_at if isinstance(program, FrontierProgram) else dict.fromkeys(self.ports, held)
+        return Member(self._driven.name, program, self.ports, frozenset(self.ports), self._driven.keys[0], store, begin, before)
 
     def _collect(self, _: str, port: str, rows: pa.Table) -> None:
         self._out[port].append(rows)
@@ -273,14 +307,14 @@ class OperatorHarness:
         return pa.Table.from_arrays([*table.columns, origins, numbers], schema=numbered(table.schema))
 
     def _report(self, subtask: Subtask) -> Report:
-        return subtask.reports()[self._logical.name]
+        return subtask.reports()[self._driven.name]
 
     def _parts(self, table: pa.Table, index: int) -> list[tuple[int, pa.Table]]:
         if self.parallelism == 1 or not table.num_rows:
             return [(0, table)]
-        named = key_types(self._logical.keys[0], self.inputs[0], self._tables)
+        named = key_types(self._driven.keys[0], self.inputs[0], self._tables)
         kinds = map(arrow_type, named)
-        keys = [table[key].combine_chunks().cast(kind) for key, kind in zip(self._logical.keys[index], kinds, strict=True)]
+        keys = [table[key].combine_chunks().cast(kind) for key, kind in zip(self._driven.keys[index], kinds, strict=True)]
         targets = subtasks(hash_columns(keys), self.parallelism)
         return [(number, table.filter(pa.array(targets == number))) for number in range(self.parallelism)]
 

@@ -8,6 +8,8 @@ import dagster_operators as do
 from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.arrow.apply import Apply
+from dagster_operators.operators.frontier.definition import Definition
+from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
 from dagster_operators.operators.joins.interval_join import IntervalJoin
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.joins.window_join import WindowJoin
@@ -61,6 +63,14 @@ def doubled(frame):
     return frame
 
 
+def handed_on(capability, info):
+    def logic(incoming, output):
+        incoming.for_each(lambda time, batch: output.session(time).give_batch(batch))
+
+    return logic
+
+
+KEPT = {"seen": do.KeyedState("k string, n long", key="k"), "stash": do.frontier.StashState(), "told": do.frontier.NotifyState()}
 PAIRS = (("n", "count(*)"), ("most", "max(v)"))
 WINDOW = {"keys": ("k",), "event_time": "t"}
 SAMPLES = [
@@ -93,5 +103,9 @@ SAMPLES = [
     Enter(name="a", scope="spread"),
     LoopVariable(name="a", scope="spread", schema="k string, v long"),
     Leave(name="a"),
+    FrontierOperator(
+        name="a",
+        definition=Definition("unary_frontier", [do.frontier.Exchange("k")], "a", handed_on, schema="k string", state=KEPT),
+    ),
     Apply(name="a", arrow=Counting(2), keys=(("k",), ("l",))),
 ]

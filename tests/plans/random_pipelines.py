@@ -53,6 +53,17 @@ def unchanged(frame):
     return frame
 
 
+def stashed(capability, info):
+    """Puts the rows of a time out when it is complete."""
+
+    def logic(incoming, output):
+        incoming.for_each(info.state["stash"].add)
+        for time, rows in info.state["stash"].complete(incoming.frontier):
+            output.session(time).give_batch(rows)
+
+    return logic
+
+
 def source(pipeline: do.Pipeline, name: str, epochs: list[list[dict[str, Any]]], lateness: int = 2) -> do.Stream:
     batches = [[{**row, "t": f"2024-01-01T00:00:{row['t']:02d}"} for row in rows] for rows in epochs]
     connector = do.MemorySource(batches, schema=SCHEMA)
@@ -89,6 +100,9 @@ APPENDING: dict[str, Step] = {
     ).drop("rate"),
     "apply": lambda one, _, draw: one.key_by("k").apply(Scaled(draw(st.integers(1, 3)), {"x": draw(st.integers())})),
     "apply_large": lambda one, _, draw: one.key_by("k").apply(Scaled()).side_output("large"),
+    "frontier": lambda one, _, draw: one.unary_frontier(
+        do.frontier.Exchange("k"), one._dataflow.fresh_name("frontier"), stashed, state={"stash": do.frontier.StashState()}
+    ),
     "deduplicate": lambda one, _, draw: one.key_by("k", "v").deduplicate(within=draw(st.sampled_from([None, "3 s"]))),
     "late": lambda one, _, draw: one.key_by("k").window(fixed(draw)).aggregate(n="count(*)").late(),
     "aggregate": lambda one, _, draw: of_window(one.key_by("k").window(fixed(draw)).aggregate(n="sum(v)"), "n"),

@@ -114,3 +114,11 @@ def test_lists_keep_the_order_over_batches_and_keys() -> None:
         state.append(pa.table({"k": [str(n % 5) for n in numbers], "n": numbers}))
     assert state.get(pa.table({"k": ["3", "1", "3"]}))["n"].to_pylist() == [n for n in range(105) if n % 5 in (1, 3)]
     assert state.get(pa.table({"k": ["none"]})).num_rows == 0
+
+
+def test_a_key_need_not_come_first() -> None:
+    state = StateStore({"t": ListState("n long, k string", key="k")})["t"]
+    state.append(pa.table({"n": [1, 2], "k": ["a", "b"]}))
+    state.delete(pa.table({"k": ["a"]}))
+    state.append(pa.table({"n": [3], "k": ["a"]}))
+    assert sorted(state.scan()["n"].to_pylist()) == [2, 3]

@@ -12,11 +12,22 @@ from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregat
 from dagster_operators.operators.relational.projection import Drop
 from dagster_operators.operators.relational.union import Union
 from dagster_operators.operators.windows.top_per_window import TopPerWindow
-from tests.plans.random_pipelines import Scaled, plan_twice, unchanged
+from tests.plans.random_pipelines import Scaled, plan_twice, stashed, unchanged
 
 SCHEMA = "k string, v long, t timestamp, xs array<long>"
 HOUR = do.Tumbling("1 hour")
 SETTINGS = {"dsn": "env:NOWHERE", "table": "rows"}
+
+
+BY_K = do.frontier.Exchange("k")
+
+
+def merged(capability, info):
+    def logic(left, right, output):
+        for side in (left, right):
+            side.for_each(lambda time, batch: output.session(time).give_batch(batch))
+
+    return logic
 
 
 class Refusing(do.ArrowOperator):
@@ -33,6 +44,9 @@ CALLS = {
     "stream.aggregate": lambda one, two: one.aggregate({"as": "count(*)"}, n="max(v)", name="totals"),
     "stream.apply": lambda one, two: one.apply(Scaled(2), name="scaled", chain=False),
     "stream.as_changes": lambda one, two: one.as_changes("'insert'", name="changes", chain=False),
+    "stream.binary": lambda one, two: one.binary(two, BY_K, BY_K, "pairs", merged, schema="k string", chain=False),
+    "stream.binary_frontier": lambda one, two: one.binary_frontier(two, BY_K, BY_K, "pairs", merged, schema="k string"),
+    "stream.binary_notify": lambda one, two: one.binary_notify(two, BY_K, BY_K, "pairs", [5], merged, schema="k string"),
     "stream.drop": lambda one, two: one.drop("v", "xs", name="fewer", chain=False),
     "stream.enter": lambda one, two: one.enter("walk", name="walking"),
     "stream.feed": lambda one, two: one.select("k").enter("walk").feed("again"),
@@ -59,6 +73,9 @@ CALLS = {
         checks={"has_k": "k IS NOT NULL", "plausible": do.Check("v < 9", blocking=False)},
     ),
     "stream.transform": lambda one, two: one.transform(unchanged, columns=["k", "v"], name="same", chain=False),
+    "stream.unary": lambda one, two: one.unary(BY_K, "held", stashed, schema="k string", chain=False),
+    "stream.unary_frontier": lambda one, two: one.unary_frontier(BY_K, "held", stashed, chain=False),
+    "stream.unary_notify": lambda one, two: one.unary_notify(BY_K, "held", [5, 7], stashed, schema="k string"),
     "stream.union": lambda one, two: one.union(two, two.filter("v > 1"), name="all", chain=False),
     "stream.unnest": lambda one, two: one.unnest("xs AS x", position="at", outer=True, name="unnested", chain=False),
     "stream.window": lambda one, two: one.window(do.Sliding("1 hour", "20 minutes", offset=5)).aggregate(n="count(*)"),
@@ -100,6 +117,35 @@ TEXTS = {
             chain: false
     """,
     "stream.as_changes": "- as_changes: {change: \"'insert'\", name: changes, chain: false}",
+    "stream.binary": """
+        - binary:
+            other: two
+            pact: {python: {object: 'dagster_operators.api.frontier:Exchange', arguments: [k]}}
+            other_pact: {python: {object: 'dagster_operators.api.frontier:Exchange', arguments: [k]}}
+            name: pairs
+            constructor: {python: 'tests.api.queries.test_every_method:merged'}
+            schema: k string
+            chain: false
+    """,
+    "stream.binary_frontier": """
+        - binary_frontier:
+            other: two
+            pact: {python: {object: 'dagster_operators.api.frontier:Exchange', arguments: [k]}}
+            other_pact: {python: {object: 'dagster_operators.api.frontier:Exchange', arguments: [k]}}
+            name: pairs
+            constructor: {python: 'tests.api.queries.test_every_method:merged'}
+            schema: k string
+    """,
+    "stream.binary_notify": """
+        - binary_notify:
+            other: two
+            pact: {python: {object: 'dagster_operators.api.frontier:Exchange', arguments: [k]}}
+            other_pact: {python: {object: 'dagster_operators.api.frontier:Exchange', arguments: [k]}}
+            name: pairs
+            init: [5]
+            logic: {python: 'tests.api.queries.test_every_method:merged'}
+            schema: k string
+    """,
     "stream.drop": "- drop: {columns: [v, xs], name: fewer, chain: false}",
     "stream.enter": "- enter: {loop: walk, name: walking}",
     "stream.feed": "[select: k, enter: walk, feed: again]",
@@ -151,6 +197,29 @@ TEXTS = {
             columns: [k, v]
             name: same
             chain: false
+    """,
+    "stream.unary": """
+        - unary:
+            pact: {python: {object: 'dagster_operators.api.frontier:Exchange', arguments: [k]}}
+            name: held
+            constructor: {python: 'tests.plans.random_pipelines:stashed'}
+            schema: k string
+            chain: false
+    """,
+    "stream.unary_frontier": """
+        - unary_frontier:
+            pact: {python: {object: 'dagster_operators.api.frontier:Exchange', arguments: [k]}}
+            name: held
+            constructor: {python: 'tests.plans.random_pipelines:stashed'}
+            chain: false
+    """,
+    "stream.unary_notify": """
+        - unary_notify:
+            pact: {python: {object: 'dagster_operators.api.frontier:Exchange', arguments: [k]}}
+            name: held
+            init: [5, 7]
+            logic: {python: 'tests.plans.random_pipelines:stashed'}
+            schema: k string
     """,
     "stream.union": "- union: {others: [two, {from: two, steps: [filter: v > 1]}], name: all, chain: false}",
     "stream.unnest": "- unnest: {what: xs AS x, position: at, outer: true, name: unnested, chain: false}",

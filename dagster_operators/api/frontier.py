@@ -1,0 +1,67 @@
+"""``do.frontier``: what operators as timely dataflow has them are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.operators.frontier.capability import Capability, InputCapability, Outlet
+from dagster_operators.operators.frontier.capability_set import CapabilitySet
+from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState
+from dagster_operators.operators.frontier.definition import Definition, State
+from dagster_operators.operators.frontier.notificator import FrontierNotificator, Notificator
+from dagster_operators.operators.frontier.pacts import Exchange, Pact, Pipeline
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "Capability",
+    "CapabilitySet",
+    "CapabilityState",
+    "Exchange",
+    "FrontierNotificator",
+    "InputCapability",
+    "Notificator",
+    "NotifyState",
+    "Outlet",
+    "Pipeline",
+    "StashState",
+    "define",
+]
+
+
+def define(
+    shape: str,
+    *pacts: Pact,
+    name: str = "operator",
+    logic: Callable[..., Any],
+    schema: str | pa.Schema | None = None,
+    state: State | None = None,
+    init: Sequence[int] = (),
+) -> Definition:
+    """An operator apart from any stream, for the test harness.
+
+    Args:
+        shape: How the method of streams is called that makes such an operator.
+        pacts: One for each input.
+        name: The operator's name.
+        logic: The constructor, or with a notificator the logic.
+        schema: The output's columns without the time; by default those of the first input.
+        state: What lives on between epochs.
+        init: The times to be notified of from the beginning.
+
+    >>> from dagster_operators.testing import OperatorHarness
+    >>> def late_greeting(capability, info):
+    ...     def logic(input, output):
+    ...         for time, batch in input:
+    ...             output.session(time.delayed(time.time + 5)).give_batch(batch)
+    ...     return logic
+    >>> operator = define("unary", Pipeline(), logic=late_greeting)
+    >>> with OperatorHarness(operator, "word string, t timestamp_ntz", event_time="t") as harness:
+    ...     harness.process([{"word": "hello", "t": 1}])
+    ...     report = harness.end_epoch()
+    ...     harness.rows()
+    [{'word': 'hello', 't': datetime.datetime(1970, 1, 1, 0, 0, 0, 6)}]
+    """
+    return Definition(shape, pacts, name, logic, schema=schema, state=state, initial=init)

@@ -1,0 +1,120 @@
+"""What a frontier operator lowers to: its schemas and state tables, and the program that calls its logic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.ports import MAIN
+from dagster_operators.graph.state_tables import StateTable
+from dagster_operators.operators.batch_operator import BatchOperator, PortSchemas
+from dagster_operators.operators.frontier.declared import StashState
+from dagster_operators.operators.frontier.frontier_operator import LATE
+from dagster_operators.operators.frontier.kept import CAPABILITIES, KEPT_TABLE
+from dagster_operators.operators.frontier.stash import stash_table
+from dagster_operators.operators.physical import PhysicalState
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dagster_operators.operators.frontier.definition import Definition
+    from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
+    from dagster_operators.operators.worker_program import WorkerProgram
+
+
+@dataclass(frozen=True)
+class FrontierBatch(BatchOperator):
+    """A frontier operator in the engine's workers.
+
+    Attributes:
+        logical: What it was lowered from.
+        times: The column with the time, of each input.
+    """
+
+    logical: FrontierOperator
+    times: tuple[str, ...]
+
+    @property
+    def _definition(self) -> Definition:
+        return self.logical.definition
+
+    @property
+    @override
+    def exclusive(self) -> bool:
+        return bool(self._definition.pacts[0].by) or self._definition.single
+
+    @property
+    def states(self) -> tuple[PhysicalState, ...]:  # type: ignore[override]
+        """State tables, stashes, and that of capabilities."""
+        own = self._definition
+        stored = [name for name, kept in own.state.items() if isinstance(kept, StateTable | StashState)]
+        return tuple(map(PhysicalState, [*stored, *([CAPABILITIES] if own.holds_time else [])]))
+
+    @property
+    @override
+    def holds_time(self) -> bool:
+        return self._definition.holds_time
+
+    @property
+    @override
+    def module(self) -> str | None:
+        return getattr(self._definition.constructor, "__module__", None)
+
+    @override
+    def program(self) -> WorkerProgram:
+        from dagster_operators.operators.frontier.frontier_program import FrontierProgram
+
+        return FrontierProgram(self._definition, self.times)
+
+    @override
+    def outputs(self, inputs: Sequence[pa.Schema]) -> dict[str, pa.Schema]:
+        """The declared columns and the time, or those of the first input; and the rows that come too late."""
+        import pyarrow as pa
+
+        time = self.times[0]
+        if self._definition.schema is None:
+            return {MAIN: inputs[0], LATE: inputs[0]}
+        declared = Schema.of(self._definition.schema).to_arrow()
+        kind = inputs[0].field(time).type
+        if time in declared.names:
+            if not declared.field(time).type.equals(kind):
+                raise SchemaError(
+                    f"the time {time!r} is a {kind}, and the output's schema says {declared.field(time).type}",
+                    operator=self.logical.name, column=time, remedy="leave it out of the schema: it is put there",
+                )  # fmt: skip
+            return {MAIN: declared, LATE: inputs[0]}
+        return {MAIN: declared.append(pa.field(time, kind)), LATE: inputs[0]}
+
+    @override
+    def tables(self, ports: PortSchemas) -> dict[str, StateTable]:
+        own = self._definition
+        found: dict[str, StateTable] = {CAPABILITIES: KEPT_TABLE} if own.holds_time else {}
+        for name, kept in own.state.items():
+            if isinstance(kept, StashState):
+                found[name] = stash_table(self._stashed(name, kept, ports), own.pacts[0].by)
+            elif isinstance(kept, StateTable):
+                found[name] = kept
+        for table in found.values():
+            table.check_types()
+        return found
+
+    def _stashed(self, name: str, kept: StashState, ports: PortSchemas) -> pa.Schema:
+        """The columns of a stash."""
+        if kept.schema is None and not 0 <= kept.input < len(ports.inputs):
+            raise SchemaError(
+                f"the stash {name!r} is for the input {kept.input}", operator=self.logical.name,
+                remedy=f"the inputs are 0 to {len(ports.inputs) - 1}",
+            )  # fmt: skip
+        schema = ports.inputs[kept.input] if kept.schema is None else Schema.from_ddl(kept.schema).to_arrow()
+        missing = sorted(set(self._definition.pacts[0].by) - set(schema.names))
+        if missing:
+            raise SchemaError(
+                f"the stash {name!r} has no column {missing[0]!r}, by which the rows are exchanged", operator=self.logical.name,
+                column=missing[0], remedy="give the key columns of all inputs the same names, or add them to the stash's schema",
+            )  # fmt: skip
+        return schema

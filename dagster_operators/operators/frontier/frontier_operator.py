@@ -1,0 +1,155 @@
+"""An operator written as those of timely dataflow are, as a node of the dataflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.errors import SchemaError, located
+from dagster_operators.functions.content import digest_of
+from dagster_operators.functions.references import ObjectReference
+from dagster_operators.graph.exchange import Forward, Gather, HashBy
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.graph.ports import InputPort
+from dagster_operators.graph.state_tables import StateTable
+from dagster_operators.graph.traits import Trait
+from dagster_operators.graph.values import Fields
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    from dagster_operators.operators.frontier.definition import Definition
+    from dagster_operators.operators.frontier.frontier_batch import FrontierBatch
+
+LATE = "late"
+"""The port of rows whose time had passed when they came."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FrontierOperator(LogicalOperator):
+    """A closure over input, frontier and output, with capabilities, as timely dataflow has them.
+
+    Attributes:
+        definition: What it is made of. A plan that was read gives a reference, resolved when it is asked for.
+    """
+
+    kind: ClassVar[str] = "frontier"
+    repeatable: ClassVar[bool] = False
+    definition: Definition
+
+    def __post_init__(self) -> None:
+        if isinstance(self.definition, ObjectReference):
+            object.__setattr__(self, "_reference", self.definition)
+            object.__delattr__(self, "definition")
+
+    if not TYPE_CHECKING:  # type checkers are to know the attributes that there are
+
+        def __getattr__(self, name: str) -> Any:
+            if name != "definition" or "_reference" not in self.__dict__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            with located(operator=self.name):
+                object.__setattr__(self, "definition", self._reference.resolve())
+            return self.definition
+
+    @property
+    def reference(self) -> ObjectReference:
+        """The definition by its attributes."""
+        return ObjectReference.to(self.definition) if "definition" in self.__dict__ else self.__dict__["_reference"]
+
+    @property
+    @override
+    def traits(self) -> frozenset[Trait]:
+        """What is known of it beside its settings; of a plan that was read without what the user's code says."""
+        return super().traits if "definition" in self.__dict__ else frozenset()
+
+    @override
+    def encode(self) -> Fields:
+        return {"name": self.name, "chain": self.chain, "definition": self.reference}
+
+    @override
+    def left_out(self) -> tuple[str, ...]:
+        return () if "definition" in self.__dict__ else self.reference.left_out
+
+    @override
+    def with_secrets(self, secrets: Mapping[str, Any]) -> FrontierOperator:
+        if not self.left_out():
+            return self
+        return replace(self, definition=self.reference.with_secrets(secrets))  # type: ignore[arg-type]
+
+    @property
+    def holds_time(self) -> bool:
+        """Whether it may hold capabilities at the end of an epoch."""
+        return self.definition.holds_time
+
+    @cached_property
+    def code(self) -> str:
+        """A digest of the user's function, and what that takes from outside."""
+        return digest_of(self.definition.constructor)
+
+    @override
+    def config(self) -> dict[str, Any]:
+        own, function = self.definition, self.definition.constructor
+        found: dict[str, Any] = {
+            "shape": own.shape,
+            "constructor": f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}",
+            "code": self.code,
+        }
+        if own.pacts[0].by:
+            found["exchange"] = [list(pact.by) for pact in own.pacts]
+        if own.schema is not None:
+            found["schema"] = Schema.of(own.schema).to_ddl(everything=False)
+        if own.state:
+            found["state"] = {
+                name: kept.config() if isinstance(kept, StateTable) else repr(kept) for name, kept in own.state.items()
+            }
+        if own.initial:
+            found["initial"] = list(own.initial)
+        return found
+
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        unkeyed = Gather() if self.definition.single else Forward()
+        several = len(types) > 1
+        return tuple(
+            InputPort(f"input_{number}" if several else "input", exchange=HashBy(pact.by) if pact.by else unkeyed)
+            for number, pact in enumerate(self.definition.pacts)
+        )
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        for stream, pact in zip(inputs, self.definition.pacts, strict=True):
+            self.require(stream, pact.by, "the exchange")
+            if stream.event_time is None:
+                raise SchemaError(
+                    "the rows of an input have no time", operator=self.name,
+                    remedy="give the source an event_time, and keep that column on the way",
+                )  # fmt: skip
+        time = inputs[0].event_time
+        schema = self.definition.schema
+        if schema is None:
+            return StreamType(inputs[0].columns, time)
+        names = tuple(field.name for field in Schema.of(schema).fields)
+        return StreamType(names if time in names else (*names, str(time)), time)
+
+    @override
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return {LATE: replace(inputs[0], complete_windows=False)}
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        everything = frozenset((index, column) for index, stream in enumerate(inputs) for column in stream.columns or ())
+        same = {
+            column: frozenset((index, column) for index, stream in enumerate(inputs) if column in (stream.columns or ()))
+            for column in self.output(inputs).columns or ()
+        }
+        return {column: origins or everything for column, origins in same.items()}
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> FrontierBatch:
+        """Itself, behind a shuffle."""
+        from dagster_operators.operators.frontier.frontier_batch import FrontierBatch
+
+        return FrontierBatch(self, tuple(str(stream.event_time) for stream in inputs))

@@ -1,0 +1,232 @@
+"""What the logic of an operator reads its rows from, and puts them out to: Arrow batches by time.
+
+The time of a row is beside its columns, and in one of them: the stream's event time. An input cuts batches by it; an output
+writes the time of the capability there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_operators.errors import CapabilityError, PipelineError
+from dagster_operators.graph.conform import conform
+from dagster_operators.operators.frontier.capability import Capability, InputCapability, Outlet
+from dagster_operators.time.antichain import MinimalTimes
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from dagster_operators.operators.worker_program import ProgramOutput, Rows
+
+
+class InputHandle:
+    """The rows of an input that are there now.
+
+    Args:
+        number: Which input it is.
+        outlets: The operator's outputs.
+        summaries: For each of them what the way there does to times.
+        sees_frontier: Whether the operator is one that is told about frontiers.
+    """
+
+    def __init__(
+        self, number: int, outlets: Sequence[Outlet], summaries: Sequence[Sequence[Any]] | None, *, sees_frontier: bool
+    ) -> None:
+        self.number = number
+        self._outlets = outlets
+        self._summaries = summaries
+        self._sees_frontier = sees_frontier
+        self._queue: list[tuple[InputCapability, pa.RecordBatch]] = []
+        self._frontier: MinimalTimes | None = None
+
+    @property
+    def frontier(self) -> MinimalTimes:
+        """The times that rows may still come with: a time is complete when ``not input.frontier.less_equal(time)``.
+
+        Raises:
+            PipelineError: The operator is of a kind that is not told about frontiers.
+        """
+        if self._frontier is None or not self._sees_frontier:
+            raise PipelineError("this kind of operator is not told about frontiers", remedy="use unary_frontier, binary_frontier")
+        return self._frontier
+
+    def __iter__(self) -> Iterator[tuple[InputCapability, pa.RecordBatch]]:
+        """The batches that are there, each with its time, in the order in which they came; each is given once."""
+        queue, self._queue = self._queue, []
+        yield from queue
+
+    def for_each(self, logic: Callable[[InputCapability, pa.RecordBatch], object]) -> None:
+        """Call the logic with each batch that is there and its time, in the order in which they came."""
+        for capability, batch in self:
+            logic(capability, batch)
+
+    def by_time(self) -> Iterator[tuple[InputCapability, list[pa.RecordBatch]]]:
+        """The batches that are there, all of one time together, in the order of time."""
+        found: dict[Any, tuple[InputCapability, list[pa.RecordBatch]]] = {}
+        for capability, batch in self:
+            found.setdefault(capability.time, (capability, []))[1].append(batch)
+        for time in sorted(found):
+            yield found[time]
+
+    def for_each_time(self, logic: Callable[[InputCapability, list[pa.RecordBatch]], object]) -> None:
+        """Call the logic with each time of which rows are there, in the order of time, and its batches."""
+        for capability, batches in self.by_time():
+            logic(capability, batches)
+
+    # --- what the program does with it -------------------------------------------------------------------------------
+
+    def put(self, parts: Iterable[tuple[Any, pa.RecordBatch]]) -> list[InputCapability]:
+        """Add rows with their times; the capabilities that they bring."""
+        brought = [(InputCapability(time, self._outlets, self._summaries), batch) for time, batch in parts]
+        self._queue += brought
+        return [capability for capability, _ in brought]
+
+    def move(self, frontier: MinimalTimes) -> None:
+        """Let the frontier move."""
+        self._frontier = frontier
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all rows that came were read."""
+        return not self._queue
+
+
+class OutputHandle:
+    """An output of an operator.
+
+    Args:
+        outlet: What is held at it.
+        schema: Its columns, the time among them.
+        time: The column with the time.
+
+    Attributes:
+        output_index: Its number, for ``retain`` and ``delayed`` of the capabilities of inputs.
+    """
+
+    def __init__(self, outlet: Outlet, schema: pa.Schema, time: str) -> None:
+        self.outlet = outlet
+        self.output_index = outlet.number
+        self._schema = schema
+        self._time = time
+        self._data = pa.schema([field for field in schema if field.name != time])
+        self._tables: list[pa.Table] = []
+        self._times: list[Any] = []
+        self._rows: list[Mapping[str, Any]] = []
+
+    def session(self, capability: Capability | InputCapability) -> Session:
+        """Put rows out at the time of a capability.
+
+        Raises:
+            CapabilityError: It was dropped, is for another output, or brings nothing of its time here.
+        """
+        if isinstance(capability, InputCapability):
+            capability.check(self.outlet)
+        elif not isinstance(capability, Capability):
+            raise CapabilityError(
+                f"{capability!r} is no capability", output=self.outlet.name,
+                remedy="give the one that came with the rows, or one that was kept",
+            )  # fmt: skip
+        elif capability.outlet is not self.outlet:
+            raise CapabilityError(
+                f"a capability of the output {capability.outlet.name!r} is used for the output {self.outlet.name!r}",
+                output=self.outlet.name, remedy=f"take one for this output: retain({self.outlet.number})",
+            )  # fmt: skip
+        return Session(self, capability)
+
+    def give(self, time: Any, row: Mapping[str, Any]) -> None:
+        """Put out one row."""
+        if self._rows and self._times[-1] != time:
+            self._close_rows()
+        if not self._rows:
+            self._times.append(time)
+        self._rows.append(row)
+
+    def give_batch(self, time: Any, rows: Rows) -> None:
+        """Put out rows."""
+        self._close_rows()
+        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        if isinstance(table, pa.Table) and self._time in table.column_names:
+            table = table.drop_columns([self._time])
+        self._tables.append(conform(table, self._data))
+        self._times.append(time)
+
+    def flush(self, out: ProgramOutput) -> None:
+        """Hand on what was put out."""
+        self._close_rows()
+        tables, times, self._tables, self._times = self._tables, self._times, [], []
+        if not tables:
+            return
+        lengths = [table.num_rows for table in tables]
+        moments = pa.array(np.repeat(np.array(times, np.int64), lengths)).cast(self._schema.field(self._time).type)
+        rows = pa.concat_tables(tables).append_column(self._time, moments)
+        out.collect(rows.select(self._schema.names), self.outlet.name)
+
+    def _close_rows(self) -> None:
+        rows, self._rows = self._rows, []
+        if rows:
+            wanted = set(self._data.names)
+            plain = [{name: value for name, value in row.items() if name != self._time} for row in rows]
+            names = sorted(set().union(*plain) - wanted)
+            if names:
+                raise PipelineError(
+                    f"the output has no column {names[0]!r}", column=names[0], remedy=f"it has: {', '.join(self._data.names)}"
+                )
+            self._tables.append(pa.Table.from_pylist(plain, self._data))
+
+
+class Session:
+    """Puts rows out at one time, for as long as the capability that it was opened with allows it.
+
+    Attributes:
+        time: The time.
+    """
+
+    def __init__(self, output: OutputHandle, capability: Capability | InputCapability) -> None:
+        self._output = output
+        self._capability = capability
+        self.time = capability.time
+
+    def give(self, row: Mapping[str, Any] | None = None, /, **columns: Any) -> None:
+        """Put out one row, as a mapping or by its columns. Whole batches are far quicker."""
+        self._check()
+        self._output.give(self.time, {**(row or {}), **columns})
+
+    def give_iterator(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Put out rows one by one."""
+        self._check()
+        for row in rows:
+            self._output.give(self.time, row)
+
+    def give_batch(self, rows: Rows) -> None:
+        """Put out a batch or table; if it has the column with the time, the session's time replaces it.
+
+        Raises:
+            SchemaError: The rows do not have the output's columns.
+        """
+        self._check()
+        self._output.give_batch(self.time, rows)
+
+    def give_batches(self, batches: Iterable[Rows]) -> None:
+        """Put out batches or tables."""
+        for rows in batches:
+            self.give_batch(rows)
+
+    def _check(self) -> None:
+        """Refuse to put out what the capability allows no more: it was dropped or downgraded, or the rows are gone."""
+        if isinstance(self._capability, InputCapability):
+            self._capability.check(self._output.outlet)
+        elif self._capability.outlet is not self._output.outlet or self._capability.time != self.time:
+            raise CapabilityError(
+                f"the session at {self.time!r} is used after its capability was downgraded to {self._capability.time!r}",
+                output=self._output.outlet.name, remedy="put the rows out before, or open another session",
+            )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing has to be closed: rows go on when the logic returns."""

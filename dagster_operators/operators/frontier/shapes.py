@@ -1,0 +1,89 @@
+"""The shapes that an operator's logic may have: what the user's function is given, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from dagster_operators.operators.frontier.notificator import Notificator
+
+if TYPE_CHECKING:
+    from dagster_operators.operators.frontier.capability import Capability
+    from dagster_operators.operators.frontier.definition import Definition
+    from dagster_operators.operators.frontier.handles import InputHandle, OutputHandle
+    from dagster_operators.operators.frontier.operator_info import OperatorInfo
+
+Run: TypeAlias = Callable[[], object]
+"""Calls the logic once."""
+
+Initial: TypeAlias = "list[Capability | None]"
+"""The initial capability of each output; None once it was dropped."""
+
+Start: TypeAlias = "Callable[[Definition, Initial, OperatorInfo, Sequence[InputHandle], Sequence[OutputHandle]], Run]"
+"""Calls the user's constructor; takes the capabilities out of the list, so that nothing else holds them."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A shape of logic.
+
+    Attributes:
+        inputs: How many inputs there are.
+        sees_frontier: Whether it is told of frontiers, and called when they move.
+        start: Calls the user's constructor.
+        notifies: Whether it has a notificator.
+    """
+
+    inputs: int
+    sees_frontier: bool
+    start: Start
+    notifies: bool = False
+
+
+def _plain(
+    definition: Definition,
+    capabilities: Initial,
+    info: OperatorInfo,
+    inputs: Sequence[InputHandle],
+    outputs: Sequence[OutputHandle],
+) -> Run:
+    """``constructor(capability, info)`` gives ``logic(input, ..., output)``."""
+    logic = definition.constructor(capabilities.pop(), info)
+    if not callable(logic):
+        raise TypeError(f"the constructor returned {logic!r}; it is to return the logic, a function")
+    return lambda: logic(*inputs, *outputs)
+
+
+def _with_notificator(
+    definition: Definition,
+    capabilities: Initial,
+    info: OperatorInfo,
+    inputs: Sequence[InputHandle],
+    outputs: Sequence[OutputHandle],
+) -> Run:
+    """The function given is the logic itself: ``logic(input, ..., output, notificator)``."""
+    from dagster_operators.operators.frontier.definition import NOTIFICATIONS
+
+    requests, capability = info.state[NOTIFICATIONS], capabilities.pop()
+    if capability is not None:
+        for time in definition.initial:
+            requests.notify_at(capability.delayed(time))
+        capability.drop()
+    logic = definition.constructor
+
+    def run() -> None:
+        logic(*inputs, *outputs, Notificator(requests, [each.frontier for each in inputs], info))
+
+    return run
+
+
+SHAPES: Final[Mapping[str, Shape]] = {
+    "unary": Shape(1, sees_frontier=False, start=_plain),
+    "unary_frontier": Shape(1, sees_frontier=True, start=_plain),
+    "unary_notify": Shape(1, sees_frontier=True, start=_with_notificator, notifies=True),
+    "binary": Shape(2, sees_frontier=False, start=_plain),
+    "binary_frontier": Shape(2, sees_frontier=True, start=_plain),
+    "binary_notify": Shape(2, sees_frontier=True, start=_with_notificator, notifies=True),
+}
+"""By name, as the methods of streams are called."""

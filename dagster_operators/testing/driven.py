@@ -1,0 +1,77 @@
+"""What a harness drives: an operator of one of the families whose work is Python in workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.operator import StreamType
+from dagster_operators.operators.arrow.apply import Apply, fresh
+from dagster_operators.operators.arrow.arrow_batch import ArrowBatch
+from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
+from dagster_operators.operators.arrow.arrow_program import ArrowProgram
+from dagster_operators.operators.frontier.definition import Definition
+from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dagster_operators.operators.batch_operator import BatchOperator
+    from dagster_operators.operators.worker_program import WorkerProgram
+
+
+@dataclass(frozen=True)
+class Driven:
+    """An operator, ready to be run.
+
+    Attributes:
+        name: Its name.
+        keys: The key columns of each input.
+        physical: What it lowers to.
+        program: Gives a program that nobody else uses.
+    """
+
+    name: str
+    keys: tuple[tuple[str, ...], ...]
+    physical: BatchOperator
+    program: Callable[[], WorkerProgram]
+
+
+def driven(
+    operator: ArrowOperator | Definition,
+    inputs: Sequence[pa.Schema],
+    keys: Sequence[str] | Sequence[Sequence[str]],
+    name: str | None,
+    event_time: str | None,
+) -> Driven:
+    """What is to be run of an operator.
+
+    Args:
+        operator: The operator.
+        inputs: The schemas of its inputs.
+        keys: The key columns of all inputs, or of each.
+        name: The operator's name.
+        event_time: The column with the time of a frontier operator's inputs.
+
+    Raises:
+        SchemaError: The operator does not fit its inputs.
+        PipelineError: A frontier operator is given keys, or its time is not.
+    """
+    if isinstance(operator, Definition):
+        if keys:
+            raise PipelineError("a frontier operator has its keys in its pacts", remedy='say there: Exchange("column")')
+        return _frontier(operator, inputs, name, event_time)
+    each = tuple((tuple(keys),) * len(inputs) if not keys or isinstance(keys[0], str) else map(tuple, keys))
+    apply = Apply(name=name or operator.name or "operator", arrow=operator, keys=each)  # type: ignore[arg-type]
+    apply.output([StreamType(tuple(schema.names)) for schema in inputs])
+    return Driven(apply.name, apply.keys, ArrowBatch(apply), lambda: ArrowProgram(fresh(operator)))
+
+
+def _frontier(operator: Definition, inputs: Sequence[pa.Schema], name: str | None, event_time: str | None) -> Driven:
+    logical = FrontierOperator(name=name or operator.name, definition=operator)
+    types = [StreamType(tuple(schema.names), event_time) for schema in inputs]
+    logical.output(types)
+    physical = logical.lower(types)
+    return Driven(logical.name, tuple(pact.by for pact in operator.pacts), physical, physical.program)

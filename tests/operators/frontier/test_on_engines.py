@@ -1,0 +1,130 @@
+"""Frontier operators through the whole stack: plan, stages, workers, state, ledger; kills between and within epochs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import dagster_operators as do
+from dagster_operators.transactions.failpoints import VARIABLE
+from tests.engines import EMBEDDED, SAIL
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+TEXT = ["flat cat", "cat dog", "flat cat", "dog", "cat cat"]
+EPOCHS = [
+    [{"word": word, "n": 1, "t": START + timedelta(seconds=10 * epoch + place)} for place, word in enumerate(text.split())]
+    for epoch, text in enumerate(TEXT)
+]
+
+
+def count_words(capability, info):
+    """Running counts, told at the end of each second; the first capability is kept for half a minute of event time."""
+    stash, counts, kept = info.state["stash"], info.state["counts"], info.state["kept"]
+    if capability is not None:
+        kept.insert(capability)
+        capability.drop()
+
+    def logic(incoming, output):
+        for time, batches in incoming.by_time():
+            stash.add(time, batches)
+        for time, rows in stash.complete(incoming.frontier):
+            sums = rows.group_by("word").aggregate([("n", "sum")])
+            before = counts.get(sums)["n"].to_pylist()
+            now = [change + (old or 0) for change, old in zip(sums["n_sum"].to_pylist(), before, strict=True)]
+            counted = pa.table({"word": sums["word"], "n": pa.array(now, pa.int64())})
+            counts.put(counted)
+            output.session(time).give_batch(counted)
+        if incoming.frontier.finished or min(incoming.frontier) >= micros(30):
+            kept.clear()
+
+    return logic
+
+
+def micros(seconds):
+    return int((START + timedelta(seconds=seconds)).timestamp()) * 1_000_000
+
+
+def build(root, engine, parallelism=3):
+    pipeline = do.Pipeline("p", root=str(root), engine=engine, parallelism=parallelism)
+    source = do.MemorySource(EPOCHS, schema="word string, n long, t timestamp")
+    words = pipeline.source("words", source, event_time="t")
+    counts = words.unary_frontier(
+        do.frontier.Exchange("word"),
+        "counts",
+        count_words,
+        schema="word string, n long",
+        state={
+            "stash": do.frontier.StashState(),
+            "counts": do.KeyedState("word string, n long", key="word"),
+            "kept": do.frontier.CapabilityState(),
+        },
+    )
+    counts.to_table("counts")
+    counts.window(do.Tumbling("10 seconds")).aggregate(words="count(*)", name="windows").to_table("windows")
+    return pipeline
+
+
+def rows(pipeline):
+    return sorted((row.t.replace(tzinfo=UTC), row.word, row.n) for row in pipeline.read("counts").collect())
+
+
+def expected(complete):
+    """Counts at all times before the newest one."""
+    counts, found = {}, []
+    for row in [row for epoch in EPOCHS[:complete] for row in epoch]:
+        counts[row["word"]] = counts.get(row["word"], 0) + 1
+        found.append((row["t"], row["word"], counts[row["word"]]))
+    return sorted(found)[:-1]
+
+
+def windows(pipeline):
+    found = {row.window_start.replace(tzinfo=UTC): row.words for row in pipeline.read("windows").collect()}
+    return {(start - START) // timedelta(seconds=10): words for start, words in found.items()}
+
+
+@pytest.fixture(params=["sail", "spark"])
+def engine(request):
+    request.getfixturevalue(request.param)
+    return {"sail": SAIL, "spark": EMBEDDED}[request.param]
+
+
+def test_counts_and_held_capabilities_outlive_every_epoch(engine, tmp_path):
+    told = []
+    for parallelism in (3, 1, 2, 3, 3):  # each epoch is run by a pipeline of its own, as after a crash
+        pipeline = build(tmp_path, engine, parallelism)
+        pipeline.run_epoch()
+        told.append((rows(pipeline), windows(pipeline), sum(pipeline.history()[-1].late_rows.values())))
+    assert [counts for counts, _, _ in told] == [expected(epochs) for epochs in range(1, 6)]
+    assert [closed for _, closed, _ in told] == [{}, {}, {}, {0: 2, 1: 2, 2: 2}, {0: 2, 1: 2, 2: 2, 3: 1}]
+    assert [late for _, _, late in told] == [0] * 5
+
+
+KILLS = ["stage:half_files", "after:append_prepared", "after:append_decision", "stage:files_written", "after:append_complete"]
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_it_goes_on_after_being_killed_anywhere(sail, tmp_path):
+    for failpoint in KILLS:
+        environment = {**os.environ, VARIABLE: failpoint, "DAGSTER_OPERATORS_CACHE": str(tmp_path / "cache")}
+        command = [sys.executable, "-m", __name__, str(tmp_path / "root")]
+        done = subprocess.run(
+            command, cwd=Path(__file__).parents[3], env=environment, capture_output=True, timeout=200, check=False
+        )
+        assert done.returncode == -signal.SIGKILL, (failpoint, done.stderr[-2000:])
+    pipeline = build(tmp_path / "root", SAIL)
+    pipeline.run_until_caught_up()
+    assert rows(pipeline) == expected(5)
+    assert windows(pipeline) == {0: 2, 1: 2, 2: 2, 3: 1}
+
+
+if __name__ == "__main__":
+    build(sys.argv[1], SAIL).run_until_caught_up()

@@ -59,9 +59,11 @@ class PipelineGraph:
         return self._built()
 
     def _built(self) -> Dataflow:
-        from dagster_operators.plans.building import build
+        made = Dataflow(self._name)
+        if self._given is not None:
+            from dagster_operators.plans.building import build
 
-        made = Dataflow(self._name) if self._given is None else build(*self._given)
+            made = build(*self._given)
         made.rules_off = self._rules_off
         return made
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlglot import Token
     from sqlglot.expressions import Expression
 
-__all__ = ["Called", "calls_of", "columns_of", "has_window", "is_repeatable", "parse_alias", "tokens_of"]
+__all__ = ["Called", "calls_of", "columns_of", "has_window", "is_repeatable", "located_columns", "parse_alias", "tokens_of"]
 
 _PREFIX = "SELECT "
 _CONSTANTS = frozenset({"localtimestamp", "session_user", "grouping__id"})
@@ -67,6 +67,31 @@ def _columns_of(expression: str) -> frozenset[str]:
         elif not isinstance(node.parent, (exp.Count, exp.Column)):
             names.add("*")
     return frozenset(names)
+
+
+@lru_cache(maxsize=4096)
+def located_columns(expression: str) -> frozenset[tuple[int, int, str]] | None:
+    """Where the names of the columns stand that an expression reads: start, end and name of each; None if that is not clear.
+
+    It is not where the expression has lambdas, whose variables could be taken for columns, or ``*``.
+
+    >>> sorted(located_columns("a + `b c`.d + A")), located_columns("transform(xs, x -> x + a)")
+    ([(0, 1, 'a'), (4, 9, 'b c'), (14, 15, 'A')], None)
+    """
+    from sqlglot import exp
+
+    tree = _parse(expression)
+    if tree.find(exp.Lambda, exp.Star, exp.Query):
+        return None
+    found = set()
+    for node in tree.find_all(exp.Column):
+        first = node.parts[0]
+        if not first.args.get("quoted") and node.name.lower() in _CONSTANTS:
+            continue
+        if "start" not in first.meta:
+            return None
+        found.add((first.meta["start"] - len(_PREFIX), first.meta["end"] + 1 - len(_PREFIX), first.name))
+    return frozenset(found)
 
 
 def parse_alias(expression: str) -> tuple[str, str | None]:
@@ -175,8 +200,9 @@ def tokens_of(expression: str) -> list[Token]:
         _fail(expression, f"the expression cannot be read: {str(error).splitlines()[0]}")
 
 
+@lru_cache(maxsize=256)
 def _parse(expression: str) -> Expression:
-    """The tree of one expression, with its alias if it has one."""
+    """The tree of one expression, with its alias if it has one; not to be changed, for whoever asks next has the same."""
     from sqlglot import exp, parse
     from sqlglot.errors import ParseError
 

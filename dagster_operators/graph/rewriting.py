@@ -35,6 +35,8 @@ class Rewriting:
         self._nodes = dict(plan.nodes)
         self._readers: dict[StreamRef, list[str]] = {}
         self._did: list[str] = []
+        self._asked = {stream.operator for stream in plan.side_streams}
+        self._fed = frozenset(plan.feedback.values())
         for node in plan:
             self._read(node)
 
@@ -62,7 +64,7 @@ class Rewriting:
 
     def ends_at(self, stream: StreamRef) -> bool:
         """Whether a stream goes to a table or a sink, or round in a loop: it has to stay, under its name."""
-        return self._plan.ends_at(stream) or stream in self._plan.feedback.values()
+        return self._plan.ends_at(stream) or stream in self._fed
 
     def only_reader(self, stream: StreamRef) -> Node | None:
         """The node that alone reads a stream which goes nowhere else; None if there are several uses of it, or none."""
@@ -71,8 +73,7 @@ class Rewriting:
 
     def is_inner(self, name: str) -> bool:
         """Whether an operator has its main output only, and that is read by one operator alone."""
-        asked = any(stream.operator == name for stream in self._plan.side_streams)
-        return not asked and self.only_reader(StreamRef(name)) is not None
+        return name not in self._asked and self.only_reader(StreamRef(name)) is not None
 
     def free_name(self, stem: str) -> str:
         """A name that no operator, side stream or table has."""

@@ -78,19 +78,19 @@ def test_a_cycle_is_an_error_that_names_all_in_it():
 
 def test_a_rule_that_is_switched_off_is_passed_over():
     pipeline, rows = flow(rules_off=["redundant_projections"])
-    rows.select("k", "v", name="same").filter("v > 1").to_table("t")
+    rows.select("k", "v", name="same").aggregate(n="count(*)").to_table("t")
     assert "same" in optimised(pipeline.dataflow).plan.nodes
     assert "rules" not in pipeline.explain().splitlines()
     other, rows = flow()
-    rows.select("k", "v", name="same").filter("v > 1").to_table("t")
+    rows.select("k", "v", name="same").aggregate(n="count(*)").to_table("t")
     assert "same" not in optimised(other.dataflow).plan.nodes
     assert "  redundant_projections: same changes no column, and is left out" in other.explain().splitlines()
-    assert "-> same ->" in other.explain(rules=False)
+    assert "-> same" in other.explain(rules=False)
 
 
 def test_rules_off_holds_for_a_pipeline_of_a_plan_and_is_checked():
     pipeline, rows = flow()
-    rows.select("k", "v", name="same").filter("v > 1").to_table("t")
+    rows.select("k", "v", name="same").aggregate(n="count(*)").to_table("t")
     again = do.Pipeline.from_plan(pipeline.to_plan(), root="unused", rules_off=["redundant_projections"])
     assert "same" in optimised(again.dataflow).plan.nodes
     wrong = do.Pipeline.from_plan(pipeline.to_plan(), root="unused", rules_off=["redundant_projection"])
@@ -102,18 +102,18 @@ def test_the_recorded_plan_is_the_one_that_was_written():
     with_rules, rows = flow()
     without, others = flow(rules_off=["redundant_projections"])
     for stream in (rows, others):
-        stream.select("k", "v", name="same").filter("v > 1").to_table("t")
+        stream.select("k", "v", name="same").aggregate(n="count(*)").to_table("t")
     with_rules.explain()
     assert with_rules.to_plan() == without.to_plan()
 
 
 def test_a_grown_pipeline_is_optimised_anew():
     pipeline, rows = flow()
-    rows.select("k", "v", name="same").filter("v > 1").to_table("t")
+    rows.select("k", "v", name="same").aggregate(n="count(*)").to_table("t")
     first = optimised(pipeline.dataflow)
     assert optimised(pipeline.dataflow) is first
     rows.filter("v > 2").to_table("u")
-    assert "filter_2" in optimised(pipeline.dataflow).plan.nodes
+    assert "filter" in optimised(pipeline.dataflow).plan.nodes
 
 
 @pytest.fixture

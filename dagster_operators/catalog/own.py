@@ -65,6 +65,7 @@ _API = {
 _RULES = {
     "merge_filters": "merge_filters:MergeFilters",
     "merge_projections": "merge_projections:MergeProjections",
+    "prune_columns": "prune_columns:PruneColumns",
     "push_filters": "push_filters:PushFilters",
     "redundant_projections": "redundant_projections:RedundantProjections",
     "redundant_unions": "redundant_unions:RedundantUnions",

@@ -143,6 +143,21 @@ class LogicalOperator(ABC):
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         """Which input columns each output column comes from."""
 
+    def reads(self, inputs: Sequence[StreamType], wanted: frozenset[str]) -> Sequence[frozenset[str] | None]:  # noqa: ARG002
+        """Which columns of each input it has to see, so that some columns of its main output are right.
+
+        The planner takes the others out before they get here. An operator that keeps its input's rows, or hands them on, says
+        nothing of the kind, since what it has stored would change with what is behind it.
+
+        Args:
+            inputs: The types of the inputs.
+            wanted: Columns of the main output.
+
+        Returns:
+            For each input the columns, or None for all of them: by default that.
+        """
+        return [None] * len(inputs)
+
     def side_lineage(self, port: str, inputs: Sequence[StreamType]) -> Lineage:
         """The same for a side output: by default the columns of equal names."""
         kind = self.side_outputs(inputs)[port]

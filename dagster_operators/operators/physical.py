@@ -12,11 +12,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeAlias
 
 from typing_extensions import TypeVar, override
 
 from dagster_operators.graph.exchange import Exchange
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,6 +82,25 @@ class StateRuns(Protocol):
         """Replace many small files by one with the same meaning, if there are too many (tiered compaction)."""
 
 
+@dataclass(frozen=True)
+class Needed:
+    """What those behind a source need of its rows.
+
+    Attributes:
+        columns: The only columns; None for all.
+    """
+
+    columns: tuple[str, ...] | None = None
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        """A frame with the columns that are needed."""
+        return frame if self.columns is None else frame.selectExpr(*map(quoted, self.columns))
+
+
+EVERYTHING: Final = Needed()
+"""All rows in all columns."""
+
+
 class StageContext(Protocol):
     """What a running stage offers its operators."""
 
@@ -88,8 +108,13 @@ class StageContext(Protocol):
     def session(self) -> SparkSession:
         """The engine's session."""
 
-    def source(self, operator: str) -> Rows:
-        """The slice of a source that belongs to this epoch."""
+    def source(self, operator: str, needed: Needed = EVERYTHING) -> Rows:
+        """The slice of a source that belongs to this epoch.
+
+        Args:
+            operator: The source's name.
+            needed: What of it has to be there.
+        """
 
     @property
     def round(self) -> int:

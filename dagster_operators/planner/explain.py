@@ -77,5 +77,6 @@ def _operator(node: Node) -> str:
     operator = node.operator
     if isinstance(operator, Source):
         time = f", event time {operator.event_time}, lateness {format_duration(operator.lateness)}" if operator.event_time else ""
-        return f"source {json.dumps(operator.connector.config(), default=str)}{time}"
+        read = f", only {', '.join(columns)}" if (columns := operator.config().get("columns")) else ""
+        return f"source {json.dumps(operator.connector.config(), default=str)}{time}{read}"
     return f"{operator.label} {json.dumps(operator.config(), default=str)}"

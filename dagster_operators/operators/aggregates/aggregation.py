@@ -49,6 +49,12 @@ class Aggregation(LogicalOperator):
             self.require(stream, self.parts.columns[name], f"aggregate {name!r} = {expression!r}")
 
     @override
+    def reads(self, inputs: Sequence[StreamType], wanted: frozenset[str]) -> Sequence[frozenset[str] | None]:
+        """All that it keeps partial results of, wanted or not: these are stored."""
+        time = {self.event_time} if self.event_time is not None else set()
+        return [frozenset({*self.keys, *time}).union(*self.parts.columns.values())]
+
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         keys = {key: frozenset({(0, key)}) for key in self.keys}
         return {**keys, **{name: from_columns(inputs[0], expression) for name, expression in self.aggregates}}

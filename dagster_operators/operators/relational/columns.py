@@ -50,10 +50,10 @@ def projected(operator: LogicalOperator, stream: StreamType) -> tuple[OutputColu
         return (*kept, *(_column(stream, name, expression) for name, expression in new.values()))
     if isinstance(operator, Rename):
         names = {old.lower(): name for old, name in operator.names}
-        return tuple(OutputColumn(names.get(column.lower(), column), column, column) for column in stream.columns)
+        return tuple(OutputColumn(names.get(column.lower(), column), quoted(column), column) for column in stream.columns)
     if isinstance(operator, Drop):
         gone = {column.lower() for column in operator.columns}
-        return tuple(OutputColumn(column, column, column) for column in stream.columns if column.lower() not in gone)
+        return tuple(OutputColumn(column, quoted(column), column) for column in stream.columns if column.lower() not in gone)
     return None
 
 

@@ -57,6 +57,10 @@ class Filter(LogicalOperator):
         return inputs[0]
 
     @override
+    def reads(self, inputs: Sequence[StreamType], wanted: frozenset[str]) -> Sequence[frozenset[str] | None]:
+        return [wanted | columns_of_row(self.condition)]
+
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         return same_columns(inputs[0])
 

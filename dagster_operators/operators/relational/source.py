@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
-from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext
+from dagster_operators.operators.physical import EVERYTHING, Analysed, Analysis, Needed, RelationalOperator, Rows, StageContext
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -111,14 +111,20 @@ class Source(ConnectorOperator):
 
 @dataclass(frozen=True)
 class ReadSlice(RelationalOperator):
-    """The rows of a source's slice; how they are read is the connector's business."""
+    """The rows of a source's slice; how they are read is the connector's business.
+
+    Attributes:
+        name: The source's name.
+        needed: What of the rows has to be there.
+    """
 
     name: str
+    needed: Needed = EVERYTHING
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        return Analysis(inputs[0], facts=None)
+        return Analysis(self.needed.of(inputs[0]), facts=None)
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
-        return context.source(self.name)
+        return context.source(self.name, self.needed)

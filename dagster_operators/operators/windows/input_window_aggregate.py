@@ -44,6 +44,11 @@ class InputWindowAggregate(AggregateOverWindows):
         return self.event_time
 
     @override
+    def reads(self, inputs: Sequence[StreamType], wanted: frozenset[str]) -> Sequence[frozenset[str] | None]:
+        (columns,) = super().reads(inputs, wanted)
+        return [None if columns is None else columns | {WINDOW_START, WINDOW_END}]
+
+    @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         return {**super().lineage(inputs), **{column: frozenset({(0, column)}) for column in (WINDOW_START, WINDOW_END)}}
 

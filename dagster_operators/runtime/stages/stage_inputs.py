@@ -9,7 +9,7 @@ from dagster_operators.connectors.connector import UNKNOWN, Connector
 from dagster_operators.connectors.rejects import split_rejects
 from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.physical import Rows
+from dagster_operators.operators.physical import EVERYTHING, Needed, Rows
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.stages import Stage
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
@@ -102,8 +102,11 @@ class StageInputs:
         changes = [work.attempt.upstream[key].change(dataset) for key in keys]
         return dataset, [entry for change in changes if change for entry in change.rows_of_epoch]
 
-    def source(self, operator: str) -> Rows:
-        """The slice of a source that the epoch reads."""
+    def source(self, operator: str, needed: Needed = EVERYTHING) -> Rows:
+        """The slice of a source that the epoch reads.
+
+        All of it counts for the event time, and all that cannot be parsed is rejected, whatever is needed.
+        """
         items = self._work.items(operator)
         if items is None:
             return None
@@ -113,6 +116,7 @@ class StageInputs:
             rows = connector.read(self._work.session, items, self._work.schemas[operator], corrupt=connector.on_corrupt)
         if connector.on_corrupt == "reject":
             rows, self.rejected[operator] = split_rejects(rows)
+        rows = needed.of(rows)
         column = self._work.dataflow.nodes[operator].type.event_time
         if column is None:
             return rows

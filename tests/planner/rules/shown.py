@@ -24,6 +24,6 @@ def plan_of(pipeline: do.Pipeline, *off: str) -> dict[str, str]:
     }
 
 
-def done(pipeline: do.Pipeline) -> list[str]:
-    """What the rules did, in order."""
-    return [f"{rule}: {what}" for rule, what in optimised(pipeline.dataflow).steps]
+def done(pipeline: do.Pipeline, by: str) -> list[str]:
+    """What a rule did, in order."""
+    return [what for rule, what in optimised(pipeline.dataflow).steps if rule == by]

@@ -14,7 +14,7 @@ from dagster_operators.graph.signatures import signatures
 from dagster_operators.planner.lineage import TableLineage
 from dagster_operators.planner.rules.rule_set import optimised
 from tests.engines import EMBEDDED, SAIL
-from tests.plans.random_pipelines import APPENDING, ROWS, pipelines, source
+from tests.plans.random_pipelines import APPENDING, ROWS, of_window, pipelines, source
 
 FEW = settings(max_examples=5, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 RULES = list(catalog().rules())
@@ -26,8 +26,27 @@ STEPS = {
     "case": lambda one, *_: one.select("K AS k", "t", "V AS v"),
     "filter_k": lambda one, *_: one.filter("k = 'a' OR v > 1"),
     "null": lambda one, *_: one.with_columns(v="nullif(v, 1)").filter("v IS NOT NULL OR k = 'b'"),
+    "counts": lambda one, *_: of_window(one.key_by("k").window(do.Tumbling("5 s")).aggregate(n="count(*)"), "n"),
+    "wide": lambda one, other, _: of_window(
+        one.with_columns(x="v + 1", y="k")
+        .union(other.with_columns(x="v", y="'z'"))
+        .rename(y="k", k="y")
+        .key_by("k")
+        .window(do.Session("4 s"))
+        .aggregate(n="max(x)"),
+        "n",
+    ),
     "of_two": lambda one, other, _: one.union(other).union(one.filter("v > 0")).filter("v < 2"),
 }
+
+
+ENDS = {
+    "all": lambda stream: stream,
+    "count": lambda stream: stream.aggregate(n="count(*)"),
+    "sums": lambda stream: stream.key_by("k").aggregate(n="sum(v)", first="first(v)"),
+    "newest": lambda stream: stream.select("v", "k", "t").key_by("v").deduplicate(keep="last"),
+}
+"""What may come before a table, each needing other columns."""
 
 
 @st.composite
@@ -42,7 +61,7 @@ def relational(draw):
             streams.append(STEPS[step](one, other, draw))
     for number, stream in enumerate(streams[2:]):
         if number == len(streams) - 3 or draw(st.integers(0, 3)) == 0:
-            stream.to_table(f"table_{number}")
+            ENDS[draw(st.sampled_from(sorted(ENDS)))](stream).to_table(f"table_{number}")
     if not pipeline.tables:
         streams[0].filter("v > 0").to_table("table")
     return pipeline

@@ -17,7 +17,7 @@ def test_filters_behind_one_another_become_one():
     pipeline, rows = flow()
     rows.filter("v > 1", name="a").filter("k = 'x' OR v < 5", name="b").filter("k <> 'y'", name="c").to_table("t")
     assert plan_of(pipeline) == {"c": "filter(condition=\"(v > 1) AND (k = 'x' OR v < 5) AND (k <> 'y')\") of rows"}
-    assert done(pipeline) == ["merge_filters: a and b are one filter", "merge_filters: b and c are one filter"]
+    assert done(pipeline, "merge_filters") == ["a and b are one filter", "b and c are one filter"]
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ _EMBEDDED = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+    # What the queries of an epoch are compiled to is kept for the next one; of Spark's hundred places a dozen tables need more.
+    "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.log.level": "ERROR",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",

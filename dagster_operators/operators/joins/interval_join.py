@@ -43,6 +43,8 @@ from dagster_operators.operators.physical import (
     Rows,
     StageContext,
     StateRuns,
+    Varying,
+    constant,
 )
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, parse_duration
 from dagster_operators.types.names import quoted
@@ -193,11 +195,11 @@ class JoinIntervals(RelationalOperator[JoinColumns]):
         for number, (state, frame) in enumerate(zip(states, inputs, strict=True)):
             if frame is not None:
                 timed = self._timed(number, frame)
-                state.append(_kept(number, self._on_time(context, number, timed, begin), analysed.facts, begin))
+                state.append(_kept(number, self._on_time(context, number, timed, begin), analysed.facts, begin, context.varying))
         end = context.watermark_end(self.logical.name)
         found = [*self._new_pairs(states, analysed.facts, begin), *self._alone(context, states, analysed, begin, end)]
         for state, keep in zip(states, self.logical.retention, strict=True):
-            _tidy(state, keep, end)
+            _tidy(state, keep, end, context.varying)
         if not found:
             return None
         rows = found[0]
@@ -212,7 +214,7 @@ class JoinIntervals(RelationalOperator[JoinColumns]):
     def _on_time(self, context: StageContext, number: int, rows: DataFrame, begin: int) -> DataFrame:
         side, name = SIDES[number], self.logical.name
         time = f"__{side}_time"
-        late = late_condition(time, f"{time} < {begin - self.logical.reach[number]}L", begin)
+        late = late_condition(time, f"{time} < {context.varying(begin - self.logical.reach[number], time)}", begin)
         return on_time(context, name, rows, late, time=time, port=f"late_{side}")
 
     def _new_pairs(self, states: Sequence[StateRuns], columns: JoinColumns, begin: int) -> list[DataFrame]:
@@ -245,7 +247,8 @@ class JoinIntervals(RelationalOperator[JoinColumns]):
             if closing is None:
                 continue
             time, other = f"__{side}_time", 1 - number
-            ended = closing.filter(f"{time} >= {_finite(begin) - reach}L AND {time} < {_finite(end) - reach}L")
+            first, last = (context.varying(_finite(mark) - reach, time) for mark in (begin, end))
+            ended = closing.filter(f"{time} >= {first} AND {time} < {last}")
             partners = states[other].read(lambda _: True)
             if partners is None:
                 partners = empty(context.session, analysed.states[SIDES[other]])
@@ -271,10 +274,10 @@ class JoinIntervals(RelationalOperator[JoinColumns]):
         return joined.selectExpr(*(f"CASE WHEN {there} THEN {value} END AS {name}" for value, name in named))
 
 
-def _kept(number: int, rows: DataFrame, columns: JoinColumns, begin: int) -> DataFrame:
+def _kept(number: int, rows: DataFrame, columns: JoinColumns, begin: int, varying: Varying = constant) -> DataFrame:
     """What the state holds of a side's rows."""
     side, keys = SIDES[number], [pair[number] for pair in columns.keys]
-    extra = [f"__{side}_time", f"{_finite(begin)}L AS __{side}_begin"]
+    extra = [f"__{side}_time", f"{varying(_finite(begin), f'__{side}_time')} AS __{side}_begin"]
     return side_rows(rows, side, keys, (columns.left, columns.right)[number], extra)
 
 
@@ -287,8 +290,12 @@ def _is_past(high: int | None, distance: int, watermark: int) -> bool:
     return high is not None and high + distance < watermark
 
 
-def _tidy(state: StateRuns, keep: int, watermark: int) -> None:
+def _tidy(state: StateRuns, keep: int, watermark: int, varying: Varying) -> None:
     """Drop the rows that can have no partner any more."""
     state.drop(lambda file: _is_past(file.high, keep, watermark))
-    time = {True: "__left_time", False: "__right_time"}
-    state.fold(lambda frame: frame.filter(f"{time['__left_time' in frame.columns]} >= {_finite(watermark) - keep}L"))
+
+    def still_needed(frame: DataFrame) -> DataFrame:
+        time = "__left_time" if "__left_time" in frame.columns else "__right_time"
+        return frame.filter(f"{time} >= {varying(_finite(watermark) - keep, time)}")
+
+    state.fold(still_needed)

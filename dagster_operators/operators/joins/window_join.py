@@ -28,7 +28,16 @@ from dagster_operators.operators.joins.join_columns import (
     side_rows,
     sides,
 )
-from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
+from dagster_operators.operators.physical import (
+    Analysed,
+    Analysis,
+    PhysicalState,
+    RelationalOperator,
+    Rows,
+    StageContext,
+    Varying,
+    constant,
+)
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.windows.window_rows import PANE, InputWindow, WindowRows, rows_of
 from dagster_operators.operators.windows.windows import Window
@@ -149,18 +158,16 @@ class JoinWindows(RelationalOperator[WindowJoinFacts]):
 
     logical: WindowJoin
 
-    @property
-    def _waiting(self) -> list[WindowRows]:
-        return [rows_of(self.logical.window, time) for time in self.logical.event_times]
+    def _waiting(self, number: Varying = constant) -> list[WindowRows]:
+        return [rows_of(self.logical.window, time, number) for time in self.logical.event_times]
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[WindowJoinFacts]:
         columns = self.logical.joined([frame.columns for frame in inputs])
         check_key_kinds(columns, *inputs)
-        sides = [self._kept(number, self._waiting[number].panes(frame), columns) for number, frame in enumerate(inputs)]
-        closing = [
-            waiting.windows(side, MIN_WATERMARK, MAX_WATERMARK) for waiting, side in zip(self._waiting, sides, strict=True)
-        ]
+        waiting = self._waiting()
+        sides = [self._kept(number, waiting[number].panes(frame), columns) for number, frame in enumerate(inputs)]
+        closing = [rows.windows(side, MIN_WATERMARK, MAX_WATERMARK) for rows, side in zip(waiting, sides, strict=True)]
         facts = WindowJoinFacts(columns, tuple(frame.schema.json() for frame in closing))
         late = {f"late_{side}": frame for side, frame in zip(SIDES, inputs, strict=True)}
         return Analysis(self._join(closing, columns), dict(zip(SIDES, sides, strict=True)), late, facts=facts)
@@ -168,15 +175,15 @@ class JoinWindows(RelationalOperator[WindowJoinFacts]):
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[WindowJoinFacts]) -> Rows:
         name, facts = self.logical.name, analysed.facts
-        begin = context.watermark_begin(name)
+        begin, both = context.watermark_begin(name), self._waiting(context.varying)
         states = [context.state(name, side) for side in SIDES]
-        for number, (state, waiting, frame) in enumerate(zip(states, self._waiting, inputs, strict=True)):
+        for number, (state, waiting, frame) in enumerate(zip(states, both, inputs, strict=True)):
             if frame is not None:
                 on_time = waiting.on_time(context, name, f"late_{SIDES[number]}", waiting.panes(frame), begin)
                 state.append(self._kept(number, on_time, facts.columns))
         end = context.watermark_end(name)
-        closing = [waiting.closing(state, begin, end) for waiting, state in zip(self._waiting, states, strict=True)]
-        for state, waiting in zip(states, self._waiting, strict=True):
+        closing = [waiting.closing(state, begin, end) for waiting, state in zip(both, states, strict=True)]
+        for state, waiting in zip(states, both, strict=True):
             waiting.tidy(state, end)
         nothing = [side for side, rows in zip(SIDES, closing, strict=True) if rows is None]
         if len(nothing) == len(SIDES) or set(nothing) & _NEEDED[self.logical.how]:

@@ -30,6 +30,7 @@ from dagster_operators.operators.physical import (
     RunFile,
     StageContext,
     StateRuns,
+    Varying,
 )
 from dagster_operators.operators.relational.first_rows import FirstRows, alternatives
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
@@ -179,16 +180,16 @@ class FirstOfKeys(RelationalOperator):
         if inputs[0] is not None:
             waiting.append(self._on_time(context, self._timed(inputs[0]), begin))
         end = MAX_WATERMARK if timeless else context.watermark_end(name)
-        rows = self._decided(waiting, begin, end)
+        rows = self._decided(waiting, begin, end, context.varying)
         waiting.drop(lambda file: file.high is not None and file.high < end)
-        waiting.fold(lambda frame: self._first(_from(frame, end)))
+        waiting.fold(lambda frame: self._first(_from(frame, end, context.varying)))
         out = None
         if rows is not None:
             seen.append(self._kept(self._unseen(rows, seen.read(lambda _: True))))
             kept = seen.read(lambda file: file.fresh)
             same_time = [f"one.{TIME} = other.{TIME}"]
             out = None if kept is None else self._first(join_by_keys(rows, kept, keys, "left_semi", conditions=same_time))
-        self._forget(seen, end)
+        self._forget(seen, end, context.varying)
         return None if out is None else out.drop(TIME)
 
     def _timed(self, frame: DataFrame) -> DataFrame:
@@ -200,19 +201,20 @@ class FirstOfKeys(RelationalOperator):
         within, name = self.logical.within, self.logical.name
         if self.logical.event_time is None:
             return rows
-        late = late_condition(TIME, f"{TIME} <= {begin - (within or 0)}L", MIN_WATERMARK if within is None else begin)
+        too_late = f"{TIME} <= {context.varying(begin - (within or 0), TIME)}"
+        late = late_condition(TIME, too_late, MIN_WATERMARK if within is None else begin)
         return on_time(context, name, rows, late, time=TIME)
 
-    def _decided(self, waiting: StateRuns, begin: int, end: int) -> Rows:
+    def _decided(self, waiting: StateRuns, begin: int, end: int, number: Varying) -> Rows:
         """The rows whose time came in this epoch; those of earlier epochs before its beginning were decided there."""
         if end == MIN_WATERMARK:
             return None
         new = waiting.read(lambda file: file.fresh and _begins_before(file, end))
         old = waiting.read(lambda file: not file.fresh and _begins_before(file, end))
-        rows = None if old is None else _from(old, begin)
+        rows = None if old is None else _from(old, begin, number)
         if new is not None:
             rows = new if rows is None else new.unionByName(rows)
-        return rows if rows is None or end == MAX_WATERMARK else rows.filter(f"{TIME} < {end}L")
+        return rows if rows is None or end == MAX_WATERMARK else rows.filter(f"{TIME} < {number(end, TIME)}")
 
     def _unseen(self, rows: DataFrame, seen: Rows) -> DataFrame:
         """The rows that are no duplicates of rows that are out."""
@@ -237,22 +239,22 @@ class FirstOfKeys(RelationalOperator):
         groups = self._keys if self.logical.within is None else [*self._keys, TIME]
         return first_rows(rows, groups, (), self.logical.event_time, 1).drop(NUMBER)
 
-    def _forget(self, seen: StateRuns, end: int) -> None:
+    def _forget(self, seen: StateRuns, end: int, number: Varying) -> None:
         """Drop the keys that no row that is still on time can be a duplicate of."""
         if self.logical.within is None or end == MIN_WATERMARK:
             seen.fold(lambda rows: rows)
             return
         horizon = end - 2 * self.logical.within
         seen.drop(lambda file: file.high is not None and file.high <= horizon)
-        seen.fold(lambda rows: rows.filter(f"{TIME} > {horizon}L"))
+        seen.fold(lambda rows: rows.filter(f"{TIME} > {number(horizon, TIME)}"))
 
 
 def _begins_before(file: RunFile, watermark: int) -> bool:
     return file.low is None or file.low < watermark
 
 
-def _from(rows: DataFrame, watermark: int) -> DataFrame:
+def _from(rows: DataFrame, watermark: int, number: Varying) -> DataFrame:
     """The rows that a watermark has not passed."""
     if watermark in (MIN_WATERMARK, MAX_WATERMARK):
         return rows if watermark == MIN_WATERMARK else rows.filter("false")
-    return rows.filter(f"{TIME} >= {watermark}L")
+    return rows.filter(f"{TIME} >= {number(watermark, TIME)}")

@@ -14,7 +14,16 @@ from typing_extensions import override
 
 from dagster_operators.graph.operator import Lineage, StreamType
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
-from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
+from dagster_operators.operators.physical import (
+    Analysed,
+    Analysis,
+    PhysicalState,
+    RelationalOperator,
+    Rows,
+    StageContext,
+    Varying,
+    constant,
+)
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
 from dagster_operators.operators.windows.window_rows import PANE, CarriedRows, InputWindow
 from dagster_operators.types.names import quoted
@@ -69,9 +78,8 @@ class AggregateInputWindows(RelationalOperator[AggregateTypes]):
 
     logical: InputWindowAggregate
 
-    @property
-    def _waiting(self) -> CarriedRows:
-        return CarriedRows(self.logical.event_time)
+    def _waiting(self, number: Varying = constant) -> CarriedRows:
+        return CarriedRows(self.logical.event_time, number)
 
     @property
     def _groups(self) -> list[str]:
@@ -80,13 +88,13 @@ class AggregateInputWindows(RelationalOperator[AggregateTypes]):
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:
         parts = self.logical.parts.for_rows(inputs[0])
-        panes = parts.update(self._waiting.panes(inputs[0]), [*self._groups, PANE])
+        panes = parts.update(self._waiting().panes(inputs[0]), [*self._groups, PANE])
         parts = parts.for_partials(panes)
         return Analysis(self._finish(panes, parts), {"panes": panes}, {"late": inputs[0]}, facts=parts.types)
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[AggregateTypes]) -> Rows:
-        name, waiting, parts = self.logical.name, self._waiting, self.logical.parts.typed(analysed.facts)
+        name, waiting, parts = self.logical.name, self._waiting(context.varying), self.logical.parts.typed(analysed.facts)
         begin = context.watermark_begin(name)
         state = context.state(name, "panes")
         if inputs[0] is not None:
@@ -117,4 +125,4 @@ class AggregateCompleteWindows(AggregateInputWindows):
             return None
         parts = self.logical.parts.typed(analysed.facts)
         # Merged too, though there is nothing to merge: a function of the user's own may count on it.
-        return self._finish(parts.update(self._waiting.panes(inputs[0]), [*self._groups, PANE]), parts)
+        return self._finish(parts.update(self._waiting().panes(inputs[0]), [*self._groups, PANE]), parts)

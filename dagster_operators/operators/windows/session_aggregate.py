@@ -27,7 +27,7 @@ from dagster_operators.operators.physical import (
     Rows,
     RunFile,
     StageContext,
-    StateRuns,
+    Varying,
 )
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
 from dagster_operators.operators.windows.session import LAST, START, Session, merge_sessions
@@ -91,11 +91,11 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[AggregateTypes]) -> Rows:
         name, window, parts = self.logical.name, self.logical.window, self.logical.parts.typed(analysed.facts)
-        begin = context.watermark_begin(name)
+        begin, number = context.watermark_begin(name), context.varying
         sessions, tombstones = context.state(name, "sessions"), context.state(name, "tombstones")
         if inputs[0] is not None:
             panes = self._panes(self._on_time(context, self._timed(inputs[0]), begin), parts)
-            self._add(sessions, tombstones, self._pieces(panes, parts), parts, begin)
+            self._add(context, self._pieces(panes, parts), parts)
         end = context.watermark_end(name)
         closing = None
         if end > begin:
@@ -103,13 +103,18 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
         dead = tombstones.read(lambda file: not window.is_over(file.high, begin))
         for state in (sessions, tombstones):
             state.drop(lambda file: window.is_over(file.high, end))
-        sessions.fold(lambda frame: self._without(self._open(frame, end), dead))
-        tombstones.fold(lambda frame: self._open(frame, end).distinct())
-        return None if closing is None else self._finish(self._over(self._without(self._open(closing, begin), dead), end), parts)
+        sessions.fold(lambda frame: self._without(self._open(frame, end, number), dead))
+        tombstones.fold(lambda frame: self._open(frame, end, number).distinct())
+        if closing is None:
+            return None
+        live = self._without(self._open(closing, begin, number), dead)
+        return self._finish(self._over(live, end, number), parts)
 
-    def _add(self, sessions: StateRuns, tombstones: StateRuns, pieces: DataFrame, parts: Decomposition, begin: int) -> None:
+    def _add(self, context: StageContext, pieces: DataFrame, parts: Decomposition) -> None:
         """Merge new pieces with the open sessions."""
-        window, sizes = self.logical.window, []
+        name, window, sizes = self.logical.name, self.logical.window, []
+        begin = context.watermark_begin(name)
+        sessions, tombstones = context.state(name, "sessions"), context.state(name, "tombstones")
 
         def may_be_open(file: RunFile) -> bool:
             if window.is_over(file.high, begin):
@@ -122,7 +127,7 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
         if old is None:
             sessions.append(pieces)
             return
-        live = self._without(self._open(old, begin), dead)
+        live = self._without(self._open(old, begin, context.varying), dead)
         if sum(sizes) <= FEW:
             merged = merge_sessions(live.unionByName(pieces), self.logical.keys, window.gap, parts.merges())
             sessions.append(self._stored(merged, parts, "0"))
@@ -145,7 +150,7 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
         return frame.selectExpr("*", f"unix_micros(CAST({quoted(self.logical.event_time)} AS TIMESTAMP)) AS {TIME}")
 
     def _on_time(self, context: StageContext, rows: DataFrame, begin: int) -> DataFrame:
-        late = late_condition(TIME, f"{TIME} <= {begin - self.logical.window.gap}L", begin)
+        late = late_condition(TIME, f"{TIME} <= {context.varying(begin - self.logical.window.gap, TIME)}", begin)
         return on_time(context, self.logical.name, rows, late, time=TIME)
 
     def _panes(self, rows: DataFrame, parts: Decomposition) -> DataFrame:
@@ -177,14 +182,16 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
         others = others.selectExpr(*map(quoted, self.logical.keys), START, LAST)
         return join_by_keys(sessions, others, self.logical.keys, "left_semi", conditions=overlap)
 
-    def _open(self, frame: DataFrame, watermark: int) -> DataFrame:
+    def _open(self, frame: DataFrame, watermark: int, number: Varying) -> DataFrame:
         """The rows of sessions that had not ended at a watermark."""
         if watermark in (MIN_WATERMARK, MAX_WATERMARK):
             return frame if watermark == MIN_WATERMARK else frame.filter("false")
-        return frame.filter(f"{LAST} > {watermark - self.logical.window.gap}L")
+        return frame.filter(f"{LAST} > {number(watermark - self.logical.window.gap, LAST)}")
 
-    def _over(self, frame: DataFrame, watermark: int) -> DataFrame:
-        return frame if watermark == MAX_WATERMARK else frame.filter(f"{LAST} <= {watermark - self.logical.window.gap}L")
+    def _over(self, frame: DataFrame, watermark: int, number: Varying) -> DataFrame:
+        if watermark == MAX_WATERMARK:
+            return frame
+        return frame.filter(f"{LAST} <= {number(watermark - self.logical.window.gap, LAST)}")
 
     def _of(self, sessions: DataFrame, others: DataFrame, how: Literal["left_semi", "left_anti"]) -> DataFrame:
         """The sessions that are, or are not, among others."""

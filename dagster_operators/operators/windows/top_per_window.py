@@ -17,7 +17,16 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.joins.join_columns import join_columns
-from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
+from dagster_operators.operators.physical import (
+    Analysed,
+    Analysis,
+    PhysicalState,
+    RelationalOperator,
+    Rows,
+    StageContext,
+    Varying,
+    constant,
+)
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows, parse_order
 from dagster_operators.operators.relational.top_per_key import check_rank, check_top, ordered_by
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
@@ -133,9 +142,8 @@ class FirstRowsOfWindows(RelationalOperator):
 
     logical: TopPerWindow
 
-    @property
-    def _waiting(self) -> WindowRows:
-        return rows_of(self.logical.window, self.logical.event_time)
+    def _waiting(self, number: Varying = constant) -> WindowRows:
+        return rows_of(self.logical.window, self.logical.event_time, number)
 
     @property
     def _keys(self) -> list[str]:
@@ -143,13 +151,13 @@ class FirstRowsOfWindows(RelationalOperator):
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
-        panes = self._first_of_panes(self._waiting.panes(inputs[0]))
-        output = self._finish(self._waiting.windows(panes, MIN_WATERMARK, MAX_WATERMARK))
+        panes = self._first_of_panes(self._waiting().panes(inputs[0]))
+        output = self._finish(self._waiting().windows(panes, MIN_WATERMARK, MAX_WATERMARK))
         return Analysis(output, {"panes": panes}, {"late": inputs[0]}, facts=None)
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
-        name, waiting = self.logical.name, self._waiting
+        name, waiting = self.logical.name, self._waiting(context.varying)
         begin = context.watermark_begin(name)
         state = context.state(name, "panes")
         if inputs[0] is not None:

@@ -185,11 +185,17 @@ class PlacedRows(WindowRows):
 
 @dataclass(frozen=True)
 class CarriedRows(WindowRows):
-    """Rows that carry their windows: a window has all its rows once the watermark has passed their event time."""
+    """Rows that carry their windows: a window has all its rows once the watermark has passed their event time.
+
+    Attributes:
+        number: How a number that differs from epoch to epoch is written.
+    """
+
+    number: Varying = constant
 
     @override
     def still_open(self, watermark: int) -> str:
-        return f"{PANE} >= {watermark}L"
+        return f"{PANE} >= {self.number(watermark, PANE)}"
 
     @override
     def is_over(self, pane: int, watermark: int) -> bool:
@@ -202,12 +208,12 @@ class CarriedRows(WindowRows):
     @override
     def windows(self, panes: DataFrame, begin: int, end: int) -> DataFrame:
         if begin != MIN_WATERMARK:
-            panes = panes.filter(f"{PANE} >= {begin}L")
+            panes = panes.filter(self.still_open(begin))
         if end != MAX_WATERMARK:
-            panes = panes.filter(f"{PANE} < {end}L" if end != MIN_WATERMARK else "false")
+            panes = panes.filter(f"{PANE} < {self.number(end, PANE)}" if end != MIN_WATERMARK else "false")
         return panes.drop(PANE)
 
 
-def rows_of(window: Window | InputWindow, event_time: str) -> WindowRows:
+def rows_of(window: Window | InputWindow, event_time: str, number: Varying = constant) -> WindowRows:
     """How the rows of a stream with this event time wait for these windows."""
-    return PlacedRows(event_time, window) if isinstance(window, Window) else CarriedRows(event_time)
+    return PlacedRows(event_time, window, number) if isinstance(window, Window) else CarriedRows(event_time, number)

@@ -189,6 +189,18 @@ def is_repeatable(expression: str) -> bool:
     return not any(_CHANGING.fullmatch(token.text) for token in tokens_of(expression) if token.token_type not in kinds)
 
 
+@lru_cache(maxsize=4096)
+def is_plain(expression: str) -> bool:
+    """Whether an expression is repeatable and calls common functions of SQL only: none that somebody may have defined.
+
+    >>> is_plain("origin IN ('EWR', 'JFK')"), is_plain("length(upper(k)) < 3"), is_plain("my_udf(k)"), is_plain("rand() < 1")
+    (True, True, False, False)
+    """
+    from sqlglot import exp
+
+    return is_repeatable(expression) and _parse(expression).find(exp.Anonymous, exp.AnonymousAggFunc, exp.Query) is None
+
+
 def tokens_of(expression: str) -> list[Token]:
     """The expression's tokens in Spark's dialect, each with its ``start`` and ``end`` (inclusive) in the text."""
     from sqlglot.dialects.dialect import Dialect

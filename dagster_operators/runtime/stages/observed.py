@@ -1,4 +1,4 @@
-"""Figures about rows that are taken while the rows are being written anyway: largest event time, late rows.
+"""Figures about rows that are taken while the rows are being written anyway: largest event time, late rows, failed checks.
 
 On Apache Spark they ride along as observed metrics; on an engine without those (Sail), or where the optimizer removed the
 observed node together with the rows, they are computed by a query of their own.
@@ -59,15 +59,22 @@ class Observed:
         """What is being watched."""
         return list(self._watched)
 
+    def brought_along(self, name: str) -> dict[str, Any] | None:
+        """The figures under a name if a query over the rows has brought them along; None if they would take one of their own."""
+        watched = self._watched.get(name)
+        if watched is None:
+            return None
+        if watched.values is None and watched.ran and watched.observation is not None:
+            watched.values = _arrived(watched.observation, watched.expressions)
+        return watched.values
+
     def values(self, name: str) -> dict[str, Any]:
         """The figures under a name, by a query of their own if no query has brought them along."""
         watched = self._watched[name]
-        if watched.values is None and watched.ran and watched.observation is not None:
-            watched.values = _arrived(watched.observation, watched.expressions)
-        if watched.values is None:
+        if self.brought_along(name) is None:
             texts = [f"{text} AS `{key}`" for key, text in watched.expressions.items()]
             watched.values = watched.frame.selectExpr(*texts).collect()[0].asDict()
-        return watched.values
+        return watched.values or {}
 
 
 def _arrived(observation: Observation, expressions: Mapping[str, str]) -> dict[str, Any] | None:

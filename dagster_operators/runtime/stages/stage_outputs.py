@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from dagster_operators.graph.changes import DELETED
+from dagster_operators.graph.expressions import is_plain
 from dagster_operators.planner.plan import without_marks
 from dagster_operators.planner.stages import Output
 from dagster_operators.runtime.stages.changed_keys import ChangedKeys
+from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.stages.updating_table import UpdatingTable
 from dagster_operators.transactions.manifest import Change, CheckOutcome, FileEntry
+from dagster_operators.transactions.tables import columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,15 +29,17 @@ class StageOutputs:
     Args:
         work: The attempt.
         files: Writes below the storage root.
+        observed: Takes the checks along with the rows.
 
     Attributes:
         rows: Rows staged, by the name of the table or stream.
         changes: What the commit is to do to each dataset.
     """
 
-    def __init__(self, work: StageWork, files: StagedFiles) -> None:
+    def __init__(self, work: StageWork, files: StagedFiles, observed: Observed) -> None:
         self._work = work
         self._files = files
+        self._observed = observed
         self.rows: dict[str, int] = {output.name: 0 for output in work.stage.outputs}
         self.changes: list[Change] = []
 
@@ -49,7 +54,7 @@ class StageOutputs:
         place = self._work.place_of(output)
         in_table = output.table is not None and place == output.dataset and self._work.type_of(output).updating
         write = self._table(output).write if in_table else self._write_to(place)
-        self.adopt(output, write(rows), current)
+        self.adopt(output, write(self._watched(output, rows)), current)
 
     def adopt(self, output: Output, entries: tuple[FileEntry, ...], current: CurrentRows | None = None) -> None:
         """Take files that hold an output's rows, written in its place."""
@@ -80,14 +85,26 @@ class StageOutputs:
 
     def _check(self, output: Output) -> Iterator[CheckOutcome]:
         checks = output.table.checks if output.table else {}
+        *failed, total = self._counts(output) if self.staged(output) else [0] * (len(checks) + 1)
+        for (name, check), count in zip(checks.items(), failed, strict=True):
+            yield CheckOutcome(output.name, name, not count, check.blocking, count, total, check.expression)
+
+    def _counts(self, output: Output) -> list[int]:
+        """How many of an output's rows fail each check, and how many rows there are."""
+        counted = _counted(output)
+        found = self._observed.brought_along(f"checks {output.name}")
+        if found is not None:
+            return [int(found[key]) for key in counted]
         rows = self._staged_rows(output)
-        total, failed = 0, dict.fromkeys(checks, 0)
-        if rows is not None:
-            counted = [f"count_if(NOT coalesce(({check.expression}), false)) AS `{name}`" for name, check in checks.items()]
-            *numbers, total = rows.selectExpr(*counted, "count(*)").collect()[0]
-            failed = dict(zip(checks, numbers, strict=True))
-        for name, check in checks.items():
-            yield CheckOutcome(output.name, name, not failed[name], check.blocking, failed[name], total, check.expression)
+        return [0] * len(counted) if rows is None else list(rows.selectExpr(*counted.values()).collect()[0])
+
+    def _watched(self, output: Output, rows: DataFrame) -> DataFrame:
+        """The rows of an output, whose checks are tried while they are written, if an engine takes them as figures of a query."""
+        checks = output.table.checks.values() if output.table else ()
+        marked = DELETED in dict(columns_of(self._work.schema_of(output)))  # such rows are no rows of the table
+        if not checks or marked or not all(is_plain(check.expression) for check in checks):
+            return rows
+        return self._observed.watch(f"checks {output.name}", rows, _counted(output))
 
     def _add(self, name: str, dataset: str, entries: tuple[FileEntry, ...]) -> None:
         self.rows[name] = sum(entry.rows for entry in entries)
@@ -122,3 +139,10 @@ class StageOutputs:
     def _staged_rows(self, output: Output) -> DataFrame | None:
         rows = self._files.read(self._work.place_of(output), self.staged(output), self._work.schema_of(output))
         return rows.filter(f"NOT {DELETED}") if rows is not None and DELETED in rows.columns else rows
+
+
+def _counted(output: Output) -> dict[str, str]:
+    """What is counted to try an output's checks, as SQL aggregates: the rows that fail each of them, at last all rows."""
+    checks = output.table.checks.values() if output.table else ()
+    failed = (f"count_if(NOT coalesce(({check.expression}), false))" for check in checks)
+    return {str(number): text for number, text in enumerate((*failed, "count(*)"))}

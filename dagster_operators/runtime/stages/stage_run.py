@@ -55,7 +55,7 @@ class StageRun:
         self._current: dict[str, CurrentRows] = {}
         self._sides: dict[StreamRef, DataFrame] = {}
         self._profile: dict[str, float] = {}
-        self._outputs = StageOutputs(work, self._files)
+        self._outputs = StageOutputs(work, self._files, self._observed)
         self._batch = [name for name in work.stage.nodes if work.plan.physical.nodes[name].operator.in_workers]
         inputs = StageInputs(work, self._files, self._observed)
         self._inputs = inputs

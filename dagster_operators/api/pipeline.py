@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from dagster_operators.api.history import History
 from dagster_operators.api.pipeline_graph import PipelineGraph
@@ -28,9 +28,12 @@ if TYPE_CHECKING:
 
     from dagster_operators.api.queries.sources import DeclaredSource
     from dagster_operators.plans.logical_plan import LogicalPlan
+    from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.lease import IsRunAlive
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.records import Repair
+
+T = TypeVar("T")
 
 
 class Pipeline(PipelineGraph):
@@ -334,10 +337,29 @@ class Pipeline(PipelineGraph):
         """
         if keep not in ("ours", "theirs"):
             raise PipelineError(f"repair keeps 'ours' or 'theirs', not {keep!r}", pipeline=self.name, table=table)
+        return self._alone(lambda coordinator: coordinator.repair(table if "/" in table else f"tables/{table}", keep))
+
+    def repair_all(self, keep: Literal["ours", "theirs"]) -> list[Repair]:
+        """Settle every table that is not as the ledger says, as after a root was put back to a backup in part.
+
+        Args:
+            keep: As of :meth:`repair`.
+
+        Returns:
+            What was recorded in the ledger, for each table that was not as it should be.
+
+        Raises:
+            PipelineBusyError: A run is at work.
+            LedgerError: A table cannot be kept that way.
+        """
+        return self._alone(lambda coordinator: coordinator.repair_all(keep))
+
+    def _alone(self, do: Callable[[Coordinator], T]) -> T:
+        """Do something while no run is at work."""
         coordinator = self.epochs.coordinator
         coordinator.open(self._owner)
         try:
-            return coordinator.repair(table if "/" in table else f"tables/{table}", keep)
+            return do(coordinator)
         finally:
             coordinator.close()
 
@@ -361,12 +383,7 @@ class Pipeline(PipelineGraph):
         horizon = next((complete.epoch + 1 for complete in reversed(done) if complete.committed_at < oldest), None)
         if horizon is None:
             return 0
-        coordinator = self.epochs.coordinator
-        coordinator.open(self._owner)
-        try:
-            return coordinator.clean(horizon)
-        finally:
-            coordinator.close()
+        return self._alone(lambda coordinator: coordinator.clean(horizon))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

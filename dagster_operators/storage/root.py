@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from dagster_operators.errors import OperatorsError, StorageError
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.uri import absolute, is_local, split_uri, without_user
+
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV})
+"""What file systems without hard links answer."""
 
 
 class Root:
@@ -91,12 +97,26 @@ class Root:
             try:
                 Path(temporary).write_bytes(content)
                 about = Path(temporary).stat()
-                os.link(temporary, self.path(path))
+                self._link(temporary, path)
             except FileExistsError:
                 return None
             finally:
-                Path(temporary).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # the file is there, or its error says more; scraps are cleaned up later
+                    Path(temporary).unlink(missing_ok=True)
             return about.st_mtime_ns, about.st_size
+
+    def _link(self, temporary: str, path: str) -> None:
+        try:
+            os.link(temporary, self.path(path))
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            raise StorageError(
+                f"the file system of the storage root makes no hard links ({error.strerror}), by which an entry of a log becomes "
+                "visible all at once and only if there is none",
+                file=self.join(path),
+                remedy="choose a storage root on a file system that has them (ext4, XFS, APFS, NTFS, NFS), or an object store",
+            ) from None
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""

@@ -13,9 +13,9 @@ from typing import Final
 
 from dagster_operators.storage.delta_commit import TableLog
 from dagster_operators.storage.root import Root
-from dagster_operators.transactions.commit import RunContext, Steps, append, fence
 from dagster_operators.transactions.effects import DeleteOutdated, ReadLedger
 from dagster_operators.transactions.records import Clean, Complete
+from dagster_operators.transactions.steps import RunContext, Steps, append, fence
 from dagster_operators.transactions.tables import Tables
 from dagster_operators.transactions.view import LedgerView
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, TypeVar
 
-from dagster_operators.errors import CheckFailedError, FencedError, ForeignWriteError, LedgerError, OperatorsError
+from dagster_operators.errors import CheckFailedError, ForeignWriteError, LedgerError
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.effects import (
-    Append,
     CallParticipant,
     CommitTable,
     DeleteAttempts,
-    Effect,
     FindLost,
     FindMissing,
     Now,
@@ -26,68 +23,20 @@ from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, lost_error, sizes_of
 from dagster_operators.transactions.manifest import Change, Manifest
 from dagster_operators.transactions.plan import EpochHandle
-from dagster_operators.transactions.records import Begin, Complete, Decision, Prepared, Record
+from dagster_operators.transactions.records import Begin, Complete, Decision, Prepared
 from dagster_operators.transactions.recovery import (
     base_for_commit,
     check_tables,
     decided_datasets,
     generation_of,
+    how_to_repair,
     version_after_commit,
 )
 from dagster_operators.transactions.stage_keys import pieces
+from dagster_operators.transactions.steps import RunContext, Steps, append, fence, unless_fenced
 from dagster_operators.transactions.view import LedgerView
 
-T = TypeVar("T")
 N = TypeVar("N", int, float)
-Steps: TypeAlias = Generator[Effect, Any, T]
-"""A part of the protocol: yields effects, is sent their results (or thrown their errors), returns a ``T``."""
-
-
-@dataclass(frozen=True)
-class RunContext:
-    """Under what a run works: the pipeline's name, its root, the run's generation, the names of external participants."""
-
-    pipeline: str
-    root: str
-    generation: int
-    participants: tuple[str, ...] = ()
-
-
-def fence(view: LedgerView, run: RunContext) -> None:
-    """Refuse a run that another one has taken over from."""
-    if view.generation != run.generation:
-        raise FencedError(
-            f"another run has taken over: {view.owner}",
-            pipeline=run.pipeline,
-            generation=run.generation,
-            current_generation=view.generation,
-            remedy="let that run go on; start a new one if it has ended",
-        )
-
-
-def unless_fenced(run: RunContext, steps: Steps[T]) -> Steps[T]:
-    """Perform the steps; what goes wrong in them after another run has taken over is that run's doing, so it is told first."""
-    try:
-        return (yield from steps)
-    except FencedError:
-        raise
-    except OperatorsError:
-        now: LedgerView = yield ReadLedger()
-        fence(now, run)
-        raise
-
-
-def append(view: LedgerView, run: RunContext, make: Callable[[LedgerView], Record | None]) -> Steps[LedgerView]:
-    """Append what ``make`` gives for the view; after a conflict look again. ``make`` gives None when nothing is left to do."""
-    while True:
-        fence(view, run)
-        record = make(view)
-        if record is None:
-            return view
-        result = yield Append(record, view.version)
-        if isinstance(result, LedgerView):
-            return result
-        view = result.view
 
 
 def commit_epoch(run: RunContext, handle: EpochHandle) -> Steps[Complete]:
@@ -260,7 +209,7 @@ def _commit_tables(
                     f"{len(missing)} files to be removed are no longer in the table: {missing[:3]}",
                     pipeline=run.pipeline,
                     table=dataset,
-                    remedy="repair(table, keep='ours')",
+                    remedy=how_to_repair(dataset, "ours"),
                 )
             if (yield CommitTable(dataset, base, decision.epoch, change, view.pipeline, index)) is None:
                 break

@@ -6,14 +6,15 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from dagster_operators.errors import LedgerError, OperatorsError, PipelineBusyError, UnknownEpochError
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.cleaning import clean_up
-from dagster_operators.transactions.commit import RunContext, Steps, commit_epoch
+from dagster_operators.transactions.commit import commit_epoch
 from dagster_operators.transactions.dropping import Dropping
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.history import History
@@ -25,7 +26,8 @@ from dagster_operators.transactions.participants import Participant
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices
 from dagster_operators.transactions.protocol import begin_epoch, open_generation, prepare_stage, resume_epoch, valid_manifest
 from dagster_operators.transactions.records import Complete, Repair
-from dagster_operators.transactions.repair import repair_table
+from dagster_operators.transactions.repair import Keep, repair_table, wrong_tables
+from dagster_operators.transactions.steps import RunContext, Steps
 from dagster_operators.transactions.tables import Tables
 from dagster_operators.transactions.view import LedgerView
 from dagster_operators.transactions.world import World
@@ -211,8 +213,8 @@ class Coordinator:
         """
         last = self.last_complete()
         if last and epoch in {None, last.epoch}:
-            return last
-        first = self.view().horizon
+            return _as_repaired(last, self.view())
+        first = min(self.view().horizon, last.epoch if last else 1)
         found = next((complete for complete in self.history() if complete.epoch == epoch and complete.epoch >= first), None)
         if found is None:
             known = f"epochs {first} to {last.epoch} can be read" if last else "none is complete yet"
@@ -236,7 +238,7 @@ class Coordinator:
         """The columns of a dataset at a version, as the JSON of a Spark ``StructType``."""
         return self._tables.schema(dataset, version)
 
-    def repair(self, table: str, keep: Literal["ours", "theirs"]) -> Repair | None:
+    def repair(self, table: str, keep: Keep) -> Repair | None:
         """Settle a table that someone else has written, restored or replaced.
 
         Args:
@@ -246,11 +248,31 @@ class Coordinator:
         Returns:
             What was recorded; None when nothing was wrong.
         """
+        return self._opened(lambda context: self._run(repair_table(context, table, keep)))
+
+    def repair_all(self, keep: Keep) -> list[Repair]:
+        """Settle every table that is not as the ledger says; what was recorded."""
+
+        def repair(context: RunContext) -> list[Repair]:
+            view = self.view()
+            names = {*view.versions, *(view.plan.datasets if view.plan else ()), *self._datasets_there()}
+            tables = {dataset: self._tables.status(dataset, view.pipeline) for dataset in sorted(names)}
+            ours = {dataset: status for dataset, status in tables.items() if status.pipeline == view.pipeline}
+            done = [self._run(repair_table(context, dataset, keep)) for dataset in wrong_tables(view, ours)]
+            return [record for record in done if record]
+
+        return self._opened(repair)
+
+    def _datasets_there(self) -> list[str]:
+        return [f"{kind}/{name}" for kind in ("tables", "state") for name in self.root.children(kind)]
+
+    def _opened(self, repair: Callable[[RunContext], T]) -> T:
+        """Repair under the run's generation, or under one that is taken for it."""
         if self._generation:
-            return self._run(repair_table(self._context(self._generation), table, keep))
+            return repair(self._context(self._generation))
         generation = self.open(Owner.of_process())
         try:
-            return self._run(repair_table(self._context(generation), table, keep))
+            return repair(self._context(generation))
         finally:
             self.close()
 
@@ -300,3 +322,11 @@ class Coordinator:
     def _took(self, step: str, started: float) -> None:
         with self._timing:
             self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - started
+
+
+def _as_repaired(last: Complete, view: LedgerView) -> Complete:
+    """The last epoch with the versions that have its content since a table was put back."""
+    moved = {repair.dataset: repair for repair in view.repairs()}
+    put_back = {dataset: repair.version for dataset, repair in moved.items() if repair.keep == "ours"}
+    older = {dataset: repair.version for dataset, repair in moved.items() if repair.version < last.versions.get(dataset, 0)}
+    return replace(last, versions={**last.versions, **older, **put_back}) if moved else last

@@ -153,6 +153,15 @@ class FindMissing:
 
 
 @dataclass(frozen=True)
+class TellVersions:
+    """Who wrote the table's versions behind ``after``, if there are any, else the last one? Result: str."""
+
+    dataset: str
+    after: int
+    name: ClassVar[str] = "tell_versions"
+
+
+@dataclass(frozen=True)
 class FindLost:
     """Which files are not as they were written? ``sizes`` by their paths below the root. Result: what is wrong, by path."""
 
@@ -162,13 +171,34 @@ class FindLost:
 
 @dataclass(frozen=True)
 class RestoreTable:
-    """Give a table at version ``found`` the content of ``version`` again, in a new commit. Result: its status, or Conflict."""
+    """Give a table at version ``found`` the content of the last completed epoch again, in a commit that carries ``epoch``.
+
+    Result: its status, or Conflict.
+    """
 
     dataset: str
     found: int
-    version: int
+    epoch: int
     pipeline: str
     name: ClassVar[str] = "restore_table"
+
+
+@dataclass(frozen=True)
+class CompareTable:
+    """Has the table at ``version`` exactly the files of the last completed epoch? Result: bool."""
+
+    dataset: str
+    version: int
+    name: ClassVar[str] = "compare_table"
+
+
+@dataclass(frozen=True)
+class ReadDigest:
+    """Give the digest of the log entry of a version. Result: str, empty without one."""
+
+    dataset: str
+    version: int
+    name: ClassVar[str] = "read_digest"
 
 
 @dataclass(frozen=True)
@@ -277,7 +307,10 @@ Effect: TypeAlias = (
     | CommitTable
     | FindMissing
     | FindLost
+    | TellVersions
     | RestoreTable
+    | CompareTable
+    | ReadDigest
     | WriteManifest
     | ReadManifest
     | RunStage

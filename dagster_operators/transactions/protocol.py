@@ -7,17 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dagster_operators.errors import FencedError, LedgerError, OperatorsError, PipelineBusyError
+from dagster_operators.errors import FencedError, LedgerError, OperatorsError, PipelineBusyError, StorageError
 from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp
-from dagster_operators.transactions.commit import (
-    RunContext,
-    Steps,
-    append,
-    fence,
-    require_begin,
-    roll_forward,
-    unless_fenced,
-)
+from dagster_operators.transactions.commit import require_begin, roll_forward
 from dagster_operators.transactions.effects import (
     Append,
     CallParticipant,
@@ -57,6 +49,7 @@ from dagster_operators.transactions.recovery import (
     recover,
 )
 from dagster_operators.transactions.stage_keys import StageKey, reads
+from dagster_operators.transactions.steps import RunContext, Steps, append, fence, sure, tell_who_wrote, unless_fenced
 from dagster_operators.transactions.view import LedgerView
 
 
@@ -86,15 +79,16 @@ def open_generation(owner: Owner, pipeline: str, participants: tuple[str, ...] =
                     lease_ends=_moment(liveness.lease_ends),
                     remedy="wait for it to end (wait_seconds), or end it",
                 )
-        result = yield Append(Generation(view.generation + 1, owner), view.version)
+        generation = view.generation + 1
+        result = yield from sure(Append(Generation(generation, owner), view.version))
         if isinstance(result, LedgerView):
             view = result
             break
         view = result.view
     decided = view.decision.epoch if view.decision else view.last_epoch
     for index, name in enumerate(participants, start=1):
-        yield CallParticipant(name, "recover", decided, view.generation, None, index)
-    return view.generation
+        yield CallParticipant(name, "recover", decided, generation, None, index)
+    return generation  # and not the view's: if the answer came late, another run may have taken over since
 
 
 def _moment(seconds: float) -> str:
@@ -110,16 +104,18 @@ def begin_epoch(run: RunContext, plan: PlanRecord) -> Steps[EpochHandle | None]:
         tables = yield ReadTables(tuple(sorted(view.versions.keys() | plan.datasets.keys() | decided)))
         try:
             actions = recover(view, tables, plan)
-        except OperatorsError:
+        except OperatorsError as error:
             now: LedgerView = yield ReadLedger()
             fence(now, run)
             if now.version != view.version:  # the tables were read after the ledger had moved on
                 continue
+            yield from tell_who_wrote(error)
             raise
         if isinstance(actions[0], RollForward):
             yield from roll_forward(run, view)
         elif isinstance(actions[0], NewGeneration) and view.owner:
-            if isinstance((yield Append(Generation(run.generation + 1, view.owner), view.version)), LedgerView):
+            taken = Append(Generation(run.generation + 1, view.owner), view.version)
+            if isinstance((yield from sure(taken)), LedgerView):
                 run = replace(run, generation=run.generation + 1)
         else:
             begun = yield from _carry_out(actions, run, view, plan)
@@ -168,9 +164,8 @@ def _begin(
     known, held = (last.watermarks, last.held) if last else ({}, {})
     watermarks = {**known, **{source: known.get(source, MIN_WATERMARK) for source in plan.sources}}
     versions = {**dict.fromkeys(plan.datasets, 0), **view.versions}
-    result: LedgerView | Conflict = yield Append(
-        Begin(epoch, run.generation, begin_id, slices, watermarks, versions, plan, held), view.version
-    )
+    begin = Begin(epoch, run.generation, begin_id, slices, watermarks, versions, plan, held)
+    result: LedgerView | Conflict = yield from sure(Append(begin, view.version))
     return result
 
 
@@ -181,7 +176,8 @@ def _take_up(run: RunContext, view: LedgerView, plan: PlanRecord, begin: Begin) 
         return None
     if slices != begin.slices or not (yield from _is_whole(view)):
         return (yield from _begin(run, view, plan, begin.epoch, slices))
-    result: LedgerView | Conflict = yield Append(replace(begin, plan=plan, generation=run.generation), view.version)
+    taken = replace(begin, plan=plan, generation=run.generation)
+    result: LedgerView | Conflict = yield from sure(Append(taken, view.version))
     return result
 
 
@@ -299,8 +295,8 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
             manifest.goes_round,
         )  # fmt: skip
         view = yield from append(view, run, lambda now: _unless_known(now, handle, prepared))
-    except FencedError:
-        raise  # what was recorded is the newer run's
+    except (FencedError, StorageError):
+        raise  # it is the newer run's; or nobody knows whether it was recorded: who takes the epoch up deletes what was not
     except Exception:
         yield DeleteAttempts(handle.epoch, (attempt.attempt,))
         raise

@@ -163,6 +163,7 @@ class Repair:
 
     Attributes:
         applied_epoch: The table's application transaction then: the last of our epochs that is in it.
+        commit: The digest of the version's log entry, which tells it from another one of the same number; empty when unknown.
     """
 
     kind: ClassVar[str] = "repair"
@@ -173,6 +174,7 @@ class Repair:
     found_version: int
     version: int
     applied_epoch: int
+    commit: str = added(2, "")
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,16 @@ from dagster_operators.transactions.records import Begin, Prepared
 from dagster_operators.transactions.tables import columns_of
 from dagster_operators.transactions.view import LedgerView
 
-_REPAIR = (
-    "find out who wrote it; then repair(table, keep='ours') puts our content back, "
-    "repair(table, keep='theirs') accepts what is there"
-)
+
+def how_to_repair(dataset: str, *keep: str) -> str:
+    """The calls that settle a table.
+
+    >>> how_to_repair("tables/clean", "ours")
+    'pipeline.repair("clean", keep="ours") puts the content of the last epoch back'
+    """
+    name = dataset.removeprefix("tables/")
+    does = {"ours": "puts the content of the last epoch back", "theirs": "accepts what is there"}
+    return ", ".join(f'pipeline.repair("{name}", keep="{one}") {does[one]}' for one in keep or does)
 
 
 @dataclass(frozen=True)
@@ -128,10 +134,26 @@ def check_table(view: LedgerView, dataset: str, status: TableStatus, version: in
             remedy="move it away, or choose another storage root or table name",
             **place,
         )
+    if status.applied_epoch > (newest := max(newest_epoch(view), last_epoch)):
+        raise RestoredTableError(
+            f"the ledger is older than its tables: it ends with epoch {newest}, and epoch {status.applied_epoch} is in a table",
+            remedy='put the newer ledger back; or pipeline.repair_all(keep="ours") puts the tables back to what it knows, '
+            "and the epochs after that are run again",
+            **place,
+        )
     if status.version < version or (status.version == version and status.applied_epoch < last_epoch):
-        raise RestoredTableError("a table of the pipeline is older than the ledger says", remedy=_REPAIR, **place)
+        raise RestoredTableError("a table of the pipeline is older than the ledger says", remedy=how_to_repair(dataset), **place)
     if status.version > version or status.applied_epoch > last_epoch:
-        raise ForeignWriteError("a table of the pipeline was written by someone else", remedy=_REPAIR, **place)
+        raise ForeignWriteError(
+            "a table of the pipeline was written by someone else",
+            remedy=f"find out who wrote it; then {how_to_repair(dataset)}",
+            **place,
+        )
+
+
+def newest_epoch(view: LedgerView) -> int:
+    """The newest epoch that may be in a table: the decided one, else the last completed one."""
+    return view.decision.epoch if view.decision else view.last_epoch
 
 
 def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> None:

@@ -1,19 +1,34 @@
-"""Settling a table that is not as the ledger says."""
+"""Settling a table that is not as the ledger says.
+
+What is ours is what was decided (``contents.py``). A table that is put back gets a commit whose application transaction is the
+last epoch that is in its content, so that epochs that were in it before, and are no more, are committed to it again.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from dagster_operators.errors import LedgerError, RestoredTableError
-from dagster_operators.transactions.commit import RunContext, Steps, append, fence
-from dagster_operators.transactions.effects import Conflict, FindMissing, ReadLedger, ReadTables, RestoreTable, TableStatus
+from dagster_operators.errors import ForeignWriteError, LedgerError, RestoredTableError
+from dagster_operators.transactions.effects import (
+    CompareTable,
+    Conflict,
+    FindMissing,
+    ReadDigest,
+    ReadLedger,
+    ReadTables,
+    RestoreTable,
+    TableStatus,
+)
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
-from dagster_operators.transactions.records import Repair
-from dagster_operators.transactions.recovery import version_after_commit
+from dagster_operators.transactions.records import Clean, Repair
+from dagster_operators.transactions.recovery import base_for_commit, check_table, decided_datasets, how_to_repair, newest_epoch
+from dagster_operators.transactions.steps import RunContext, Steps, append, fence
 from dagster_operators.transactions.view import LedgerView
 
+Keep = Literal["ours", "theirs"]
 
-def repair_table(run: RunContext, dataset: str, keep: Literal["ours", "theirs"]) -> Steps[Repair | None]:
+
+def repair_table(run: RunContext, dataset: str, keep: Keep) -> Steps[Repair | None]:
     """Put our content back (``ours``) or accept what is there (``theirs``); None when the table is as it should be.
 
     Restoring comes before the record: after a crash in between, the table is still not as the ledger says, and is repaired again.
@@ -21,42 +36,56 @@ def repair_table(run: RunContext, dataset: str, keep: Literal["ours", "theirs"])
     view: LedgerView = yield ReadLedger()
     fence(view, run)
     place = {"pipeline": run.pipeline, "table": dataset}
-    if dataset not in view.versions:
-        raise LedgerError("there is no such table", remedy=f"use one of {', '.join(sorted(view.versions))}", **place)
     status: TableStatus = (yield ReadTables((dataset,)))[dataset]
-    expected = _expected(view, dataset, status)
+    if dataset not in view.versions and not (status.exists and status.pipeline == view.pipeline):
+        raise LedgerError("there is no such table", remedy=f"use one of {', '.join(sorted(view.versions))}", **place)
     if not status.exists or status.pipeline != view.pipeline:
         raise RestoredTableError(
             "the table was deleted or replaced; it cannot be repaired from its own log", remedy="restore a backup", **place
         )
-    if status.version == expected and status.applied_epoch >= view.last_epochs.get(dataset, 0):
+    expected = view.versions.get(dataset, 0)
+    same = status.version >= expected and (yield CompareTable(dataset, expected))
+    if _is_as_expected(view, dataset, status) and same:
         return None
     found = status.version
     if keep == "ours":
-        status = yield from _restore(view, dataset, status, expected, run)
+        status = yield from _restore(view, dataset, status, run)
     else:
         yield from _check_acceptable(view, dataset, status, run)
-    record = Repair(view.last_epoch, run.generation, dataset, keep, found, status.version, status.applied_epoch)
-    yield from append(view, run, lambda now: None if record in now.records else record)
+    digest: str = yield ReadDigest(dataset, status.version)
+    record = Repair(view.last_epoch, run.generation, dataset, keep, found, status.version, status.applied_epoch, digest)
+    view = yield from append(view, run, lambda now: None if record in now.records else record)
+    if not same and dataset in view.versions:
+        yield from _forget_epochs(view, run)
     return record
 
 
-def _expected(view: LedgerView, dataset: str, status: TableStatus) -> int:
-    """The version that holds our last content: with the decided epoch's change if that has been committed."""
-    if view.decision and status.applied_epoch >= view.decision.epoch:
-        return version_after_commit(view, dataset)
-    return view.versions[dataset]
+def _forget_epochs(view: LedgerView, run: RunContext) -> Steps[None]:
+    """The table's version numbers mean something else now: earlier epochs cannot be read any more."""
+    record = Clean(view.last_epoch + 1, run.generation)
+    yield from append(view, run, lambda now: record if now.horizon < record.epoch else None)
 
 
-def _restore(view: LedgerView, dataset: str, status: TableStatus, expected: int, run: RunContext) -> Steps[TableStatus]:
-    if status.version < expected:
-        raise RestoredTableError(
-            f"the table is at version {status.version}, our content of version {expected} is gone",
-            pipeline=run.pipeline,
-            table=dataset,
-            remedy="restore a backup, or accept the older content with keep='theirs'",
-        )
-    result: TableStatus | Conflict = yield RestoreTable(dataset, status.version, expected, view.pipeline)
+def wrong_tables(view: LedgerView, tables: dict[str, TableStatus]) -> list[str]:
+    """The tables that are not as the ledger says."""
+    return [dataset for dataset, status in tables.items() if status.exists and not _is_as_expected(view, dataset, status)]
+
+
+def _is_as_expected(view: LedgerView, dataset: str, status: TableStatus) -> bool:
+    try:
+        if dataset in decided_datasets(view):
+            base_for_commit(view, dataset, status)
+        else:
+            check_table(view, dataset, status, view.versions.get(dataset, 0), view.last_epochs.get(dataset, 0))
+    except (ForeignWriteError, RestoredTableError):
+        return False
+    return True
+
+
+def _restore(view: LedgerView, dataset: str, status: TableStatus, run: RunContext) -> Steps[TableStatus]:
+    """Whether or not a decided epoch is in it: it is committed again afterwards."""
+    epoch = view.last_epochs.get(dataset, 0)
+    result: TableStatus | Conflict = yield RestoreTable(dataset, status.version, epoch, view.pipeline)
     if isinstance(result, Conflict):
         raise LedgerError(
             "the table is being written right now", pipeline=run.pipeline, table=dataset, remedy="stop the writer, then repair"
@@ -65,14 +94,18 @@ def _restore(view: LedgerView, dataset: str, status: TableStatus, expected: int,
 
 
 def _check_acceptable(view: LedgerView, dataset: str, status: TableStatus, run: RunContext) -> Steps[None]:
-    """A decided epoch must still be able to remove what it replaces."""
+    """The ledger must know all epochs that are in the table, and a decided one must still be able to remove what it replaces."""
+    place = {"pipeline": run.pipeline, "table": dataset, "remedy": how_to_repair(dataset, "ours")}
+    if dataset not in view.versions:
+        raise LedgerError("the ledger does not know the table yet, so that what is in it cannot be accepted", **place)
+    if status.applied_epoch > newest_epoch(view):
+        raise LedgerError(
+            f"epoch {status.applied_epoch} is in the table and not in the ledger, which ends with epoch {newest_epoch(view)}: "
+            "accepted, its rows would be there twice",
+            **place,
+        )
     if view.decision is None or status.applied_epoch >= view.decision.epoch:
         return
     change = changes_by_dataset(view.decision.manifests).get(dataset)
     if change and change.removes and (yield FindMissing(dataset, status.version, change.removes)):
-        raise LedgerError(
-            f"epoch {view.decision.epoch} is decided and replaces files that are gone from the table",
-            pipeline=run.pipeline,
-            table=dataset,
-            remedy="repair with keep='ours'",
-        )
+        raise LedgerError(f"epoch {view.decision.epoch} is decided and replaces files that are gone from the table", **place)

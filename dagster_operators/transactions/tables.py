@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Mapping
@@ -11,7 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import StorageError
 from dagster_operators.storage.delta_commit import GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
+from dagster_operators.storage.delta_log import entry_path
+from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.effects import CommitTable, Conflict, CreateTable, RestoreTable, TableStatus
+from dagster_operators.transactions.lost import PUT_BACK, lost_error
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.types.data_type import WHOLE_NUMBERS_IN_JSON
 from dagster_operators.types.schema import Schema
@@ -22,7 +26,8 @@ if TYPE_CHECKING:
 PIPELINE_PROPERTY: Final = "dagster_operators.pipeline"
 """The table property that says which pipeline's a table is."""
 
-"""The types of columns whose bounds are known of every file."""
+_LOOKED_BACK: Final = 20
+"""So many versions before the present one are tried for a table that is put back."""
 
 
 @dataclass
@@ -124,25 +129,54 @@ class Tables:
             known.files = kept | {file.path: _as_read(file, known.status) for file in effect.change.adds}
         return None
 
-    def restore(self, effect: RestoreTable) -> TableStatus | Conflict:
-        """Put the table at version ``effect.found`` back to the content of ``effect.version`` by a new commit."""
+    def restore(self, effect: RestoreTable, content: Mapping[str, FileEntry]) -> TableStatus | Conflict:
+        """Give the table at version ``effect.found`` these files again, and no others, in a commit of ours.
+
+        Raises:
+            LostFileError: One of the files is not there any more.
+            StorageError: The commit failed.
+        """
         with self._turn(effect.dataset):
-            return self._restore(effect)
-
-    def _restore(self, effect: RestoreTable) -> TableStatus | Conflict:
-        from deltalake import CommitProperties
-        from deltalake.exceptions import CommitFailedError, DeltaError
-
-        if self.status(effect.dataset, effect.pipeline).version != effect.found:
-            return Conflict()
-        log = self._log(effect.dataset)
-        try:
-            log.load(effect.found).restore(effect.version, commit_properties=CommitProperties(max_commit_retries=0))
-        except (CommitFailedError, DeltaError, OSError) as error:
-            if log.has(effect.found + 1):
+            if self.status(effect.dataset, effect.pipeline).version != effect.found:
                 return Conflict()
-            raise self._failed(effect.dataset, f"a table cannot be restored to version {effect.version}", error) from None
-        return self._load(effect.dataset, effect.pipeline).status
+            sizes = {f"{effect.dataset}/{path}": file.size for path, file in content.items()}
+            if lost := lost_files(self._root, sizes):
+                raise lost_error(lost, "our content cannot be put back", PUT_BACK, version=effect.found)
+            done = self._restored_by_version(effect, content) or self._restored_by_files(effect, content)
+            return self._load(effect.dataset, effect.pipeline).status if done else Conflict()
+
+    def _restored_by_version(self, effect: RestoreTable, content: Mapping[str, FileEntry]) -> bool:
+        """By Delta's RESTORE, with the columns as they were, if a version shortly before has these files."""
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import DeltaError
+
+        log, transaction = self._log(effect.dataset), Transaction(effect.pipeline, effect.epoch)
+        properties = CommitProperties(max_commit_retries=0, app_transactions=[transaction])
+        for version in range(effect.found - 1, max(effect.found - _LOOKED_BACK, 0) - 1, -1):
+            try:
+                if self._version_at(effect.dataset, version).files.keys() != content.keys():
+                    continue
+                log.load(effect.found).restore(version, commit_properties=properties)
+            except (DeltaError, OSError, StorageError):
+                return False
+            return True
+        return False
+
+    def _restored_by_files(self, effect: RestoreTable, content: Mapping[str, FileEntry]) -> bool:
+        known = self._known[effect.dataset]
+        now = self._version_at(effect.dataset, effect.found).files
+        entry = LogEntry(
+            tuple(LoggedFile(path, file.size, _stats(file)) for path, file in content.items() if path not in now),
+            tuple(LoggedFile(path, file.size) for path, file in now.items() if path not in content),
+            transaction=(effect.pipeline, effect.epoch),
+            metadata={"dagster_operators.repair": "ours"},
+        )
+        return self._log(effect.dataset).append(effect.found, known.stamp, entry, plain=known.plain) is not None
+
+    def digest(self, dataset: str, version: int) -> str:
+        """The digest of a version's log entry; empty when it is not there."""
+        text = self._root.read(f"{dataset}/{entry_path(version)}")
+        return "" if text is None else hashlib.sha256(text).hexdigest()
 
     def files(self, dataset: str, version: int) -> list[FileEntry]:
         """The active files at a version, by path, with the bounds of their whole-number columns."""

@@ -9,11 +9,13 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dagster_operators.errors import LedgerError, StorageError
+from dagster_operators.errors import LedgerError, RestoredTableError, StorageError
+from dagster_operators.storage.log_history import tell_versions
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions import effects as fx
 from dagster_operators.transactions.cleaning import delete_outdated
+from dagster_operators.transactions.contents import content_of
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.lease import IsRunAlive, Lease
 from dagster_operators.transactions.ledger import DeltaLedger
@@ -84,11 +86,6 @@ class World:
             case fx.ReadTables(datasets):
                 pipeline = self._ledger.view().pipeline
                 return {dataset: self._tables.status(dataset, pipeline) for dataset in datasets}
-            case fx.FindMissing(dataset, version, removes):
-                active = {file.path for file in self._tables.files(dataset, version)}
-                return tuple(path for path in removes if path not in active)
-            case fx.FindLost(sizes):
-                return lost_files(self._root, sizes)
             case fx.ReadManifest():
                 return self._read_manifest(effect)
             case fx.ListAttempts(epoch, streams_only):
@@ -97,6 +94,22 @@ class World:
                 return uuid.uuid4().hex[:8]
             case fx.Now():
                 return time.time()
+        return self._look_at_files(effect)
+
+    def _look_at_files(self, effect: fx.Effect) -> Any:
+        """Those of tables and their files."""
+        match effect:
+            case fx.FindMissing(dataset, version, removes):
+                active = {file.path for file in self._tables.files(dataset, version)}
+                return tuple(path for path in removes if path not in active)
+            case fx.CompareTable(dataset, version):
+                return self._is_our_content(dataset, version)
+            case fx.ReadDigest(dataset, version):
+                return self._tables.digest(dataset, version)
+            case fx.TellVersions(dataset, after):
+                return tell_versions(self._root, dataset, after)
+            case fx.FindLost(sizes):
+                return lost_files(self._root, sizes)
         raise TypeError(f"an effect that cannot be performed here: {effect}")
 
     def _change(self, effect: fx.Effect) -> Any:  # noqa: PLR0911 - one for each kind
@@ -109,7 +122,7 @@ class World:
             case fx.CommitTable():
                 return self._tables.commit(effect)
             case fx.RestoreTable():
-                return self._tables.restore(effect)
+                return self._tables.restore(effect, content_of(self._ledger, self._tables, effect.dataset))
             case fx.WriteManifest(manifest):
                 text = manifest.to_json().encode()
                 self._root.write(_manifest_path(manifest.epoch, manifest.stage, manifest.attempt), text)
@@ -133,6 +146,13 @@ class World:
                 participant.abort(effect.epoch, effect.generation)
             case "recover":
                 participant.recover(effect.epoch, effect.generation)
+
+    def _is_our_content(self, dataset: str, version: int) -> bool:
+        try:
+            found = {file.path for file in self._tables.files(dataset, version)}
+            return found == content_of(self._ledger, self._tables, dataset).keys()
+        except (StorageError, RestoredTableError):
+            return False
 
     def _read_manifest(self, effect: fx.ReadManifest) -> Manifest:
         path = _manifest_path(effect.epoch, effect.stage, effect.attempt)

@@ -273,7 +273,7 @@ def test_a_table_that_is_written_while_it_is_restored_is_left_alone(tmp_path, mo
     looked = tables.status("numbers", "ours")
     assert numbers.append(3, 4)
     monkeypatch.setattr(tables, "status", lambda *_: looked)
-    assert isinstance(tables.restore(RestoreTable("numbers", looked.version, 1, "ours")), Conflict)
+    assert isinstance(tables.restore(RestoreTable("numbers", looked.version, 1, "ours"), {}), Conflict)
     assert DeltaTable(numbers.uri).version() == 4
 
 

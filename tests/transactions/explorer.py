@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from dagster_operators.errors import FencedError, LedgerError
+from dagster_operators.errors import FencedError, LedgerError, StorageError
 from dagster_operators.runtime.side_by_side import ready
 from dagster_operators.transactions import commit as commit_steps
 from dagster_operators.transactions import effects as fx
@@ -56,6 +56,7 @@ class Run:
         stage: The stage, when it is one.
         order: What the stage is to be prepared under.
         results: What it has been sent, errors as exceptions.
+        lost: How many answers it did not get: what it is about to raise is in no local variable.
         waits: For its stages, when it does.
     """
 
@@ -65,6 +66,7 @@ class Run:
     order: SideBySide | None = None
     results: tuple[Any, ...] = ()
     ids: int = 0
+    lost: int = 0
     place: Any = None
     visible: bool = False
     ended: str = ""
@@ -84,6 +86,7 @@ class Exploration:
         stages_run: One after another, or side by side: in threads, which die with their process, or in processes of their own,
             each of which is restarted alone.
         but: The name of a run whose stages go one after another all the same.
+        lost_answers: Whether a crash may also be an effect that takes place and is reported as failed.
     """
 
     plans: tuple[PlanRecord, ...]
@@ -94,6 +97,7 @@ class Exploration:
     exact: bool = False
     stages_run: Literal["in order", "in threads", "in processes"] = "in order"
     but: str = ""
+    lost_answers: bool = False
     model: Callable[[int], Model] = Model
     states: int = 0
     worlds: dict[World, int] = field(default_factory=dict)
@@ -140,6 +144,18 @@ class Exploration:
             yield after_number, self._with_stages(after_number, moved_runs, run.name), crashes
             if crashes and run.visible:
                 yield world, self._without(runs, index), crashes - 1
+                if self.lost_answers:
+                    yield *self._with_lost_answer(world, runs, index), crashes - 1
+
+    def _with_lost_answer(self, world: int, runs: tuple[int, ...], index: int) -> tuple[int, tuple[int, ...]]:
+        """Where it leads when a run's effect takes place and the run is told that it failed."""
+        run = self._run_list[runs[index]]
+        steps, effect = self._replayed(run)
+        after, _ = self._perform(self._world_list[world], effect, run)
+        told = dataclasses.replace(run, lost=run.lost + 1)
+        moved = self._run_number(self._resume(after, told, steps, StorageError("the answer was lost"))[1])
+        number = self._world_number(after)
+        return number, self._with_stages(number, (*runs[:index], moved, *runs[index + 1 :]), run.name)
 
     def _without(self, runs: tuple[int, ...], index: int) -> tuple[int, ...]:
         """The runs after a crash of one: it is started again, and with a process go its threads."""
@@ -188,7 +204,7 @@ class Exploration:
         return number
 
     def _run_number(self, run: Run) -> int:
-        key = (run.name, run.incarnation, run.stage, run.ids, run.place)
+        key = (run.name, run.incarnation, run.stage, run.ids, run.lost, run.place)
         number = self._run_numbers.setdefault(key, len(self._run_list))
         if number == len(self._run_list):
             self._run_list.append(run)
@@ -285,6 +301,8 @@ class Exploration:
             effect = steps.throw(result) if isinstance(result, Exception) else steps.send(result)
         except StopIteration:
             return world, dataclasses.replace(run, results=(), ended="done", place="done")
+        except StorageError:
+            return world, dataclasses.replace(run, results=(), ended="fenced", place="failed")
         except (FencedError, LedgerError) as error:
             assert self._was_fenced(world, steps, run), f"a run that was not fenced failed: {error!r}"  # noqa: PT017
             return world, dataclasses.replace(run, results=(), ended="fenced", place="fenced")
@@ -297,7 +315,7 @@ class Exploration:
             world, result = self._perform(world, effect, run)
             return self._resume(world, run, steps, result)
         order = run.order and _number(run.order.handle)
-        place = (order, *(_number(result) for result in run.results)) if self.exact else _place(steps)
+        place = (order, *(_number(result) for result in run.results)) if self.exact or run.lost else _place(steps)
         waits = effect if isinstance(effect, SideBySide) else None
         return world, dataclasses.replace(run, place=place, visible=isinstance(effect, VISIBLE), waits=waits)
 
@@ -314,7 +332,9 @@ class Exploration:
         taken = [result.generation for result in run.results if isinstance(result, LedgerView)]
         if run.order:
             taken.append(run.order.handle.generation)
-        return world.view().generation > min((g for g in taken if g), default=0) or self.same_owner
+        owner = world.view().owner
+        others = owner is not None and owner.run_id != f"{run.name}-{run.incarnation}"
+        return others or world.view().generation > min((g for g in taken if g), default=0) or self.same_owner
 
 
 def _place(steps: Any) -> Any:

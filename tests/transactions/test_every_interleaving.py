@@ -31,6 +31,12 @@ def test_one_run_over_two_epochs_with_two_crashes():
     assert Exploration((TWO,), epochs=2, crashes=2).run().states > 2_000
 
 
+@pytest.mark.parametrize(("plan", "runs", "faults"), [(TWO, 1, 2), (ONE, 2, 1)], ids=["one run, twice", "two runs, once"])
+def test_effects_that_take_place_and_are_reported_as_failed(plan, runs, faults):
+    crashes = Exploration((plan,) * runs, crashes=faults).run()
+    assert Exploration((plan,) * runs, crashes=faults, lost_answers=True).run().states > crashes.states
+
+
 def test_two_runs_with_an_external_sink_and_a_crash():
     assert Exploration((SINK, SINK), crashes=1, sink=True).run().states > 30_000
 

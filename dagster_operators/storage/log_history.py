@@ -1,0 +1,55 @@
+"""Who wrote the versions of a table, what, and when, as its log knows: for whoever has to settle it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from dagster_operators.storage.delta_log import LOG, entry_path
+from dagster_operators.time.watermark import format_timestamp
+
+if TYPE_CHECKING:
+    from dagster_operators.storage.root import Root
+
+_MOST: Final = 3
+
+
+def tell_versions(root: Root, dataset: str, after: int) -> str:
+    """The versions of a table behind one, or the last that there is when there are none behind it.
+
+    Args:
+        root: The storage root.
+        dataset: The table's folder.
+        after: The last version that is known.
+    """
+    versions = sorted(int(name[:20]) for name in root.children(f"{dataset}/{LOG}") if _is_entry(name))
+    behind = [version for version in versions if version > after]
+    if not behind:
+        return f"its last is {_told(root, dataset, versions[-1])}" if versions else ""
+    told = ", ".join(_told(root, dataset, version) for version in behind[:_MOST])
+    return told + (f" and {len(behind) - _MOST} more" if len(behind) > _MOST else "")
+
+
+def _told(root: Root, dataset: str, version: int) -> str:
+    lines = (root.read(f"{dataset}/{entry_path(version)}") or b"").splitlines()
+    try:
+        actions = [json.loads(line) for line in lines]
+    except ValueError:
+        return f"version {version}, whose log entry is damaged"
+    info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    if not actions:
+        return f"version {version}, whose log entry is empty"
+    epoch = info.get("dagster_operators.epoch")
+    ours = f" of epoch {epoch}" if epoch else ""
+    who = info.get("engineInfo") or info.get("clientVersion") or "an unknown writer"
+    moment = f" at {format_timestamp(int(info['timestamp']) * 1000)}" if "timestamp" in info else ""
+    return f"version {version} is {info.get('operation', 'a commit')}{ours} by {who}{moment}"
+
+
+def _is_entry(name: str) -> bool:
+    """Whether a file in a log's folder is an entry.
+
+    >>> _is_entry("00000000000000000007.json"), _is_entry("00000000000000000007.checkpoint.parquet")
+    (True, False)
+    """
+    return name.endswith(".json") and name[:-5].isdigit()

@@ -1,0 +1,68 @@
+"""What a table holds as far as the ledger knows, whatever its own log says: what decisions added, and did not remove since.
+
+So our content is known by what was decided, never by the number of a version: a table that was put back and written to again has
+the same numbers with other content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.errors import RestoredTableError, StorageError
+from dagster_operators.transactions.epoch_changes import changes_by_dataset
+from dagster_operators.transactions.manifest import FileEntry
+from dagster_operators.transactions.records import Complete, Decision, Record, Repair
+
+if TYPE_CHECKING:
+    from dagster_operators.transactions.ledger import DeltaLedger
+    from dagster_operators.transactions.tables import Tables
+
+KINDS: Final = frozenset({Decision.kind, Complete.kind, Repair.kind})
+"""The records that say what is in a table."""
+
+
+def content_of(ledger: DeltaLedger, tables: Tables, dataset: str) -> dict[str, FileEntry]:
+    """The files of a table after the last completed epoch, by path. Reads the whole ledger.
+
+    Raises:
+        RestoredTableError: What was accepted of somebody else is not in the table's log any more.
+    """
+    accepted, changes = followed((entry.record for entry in ledger.scan(KINDS)), dataset)
+    files = _accepted_files(tables, accepted) if accepted else {}
+    for adds, removes in changes:
+        files = {path: file for path, file in files.items() if path not in removes} | {file.path: file for file in adds}
+    return files
+
+
+def followed(records: Iterable[Record], dataset: str) -> tuple[Repair | None, list[tuple[tuple[FileEntry, ...], frozenset[str]]]]:
+    """What was last accepted of others in a table, and what completed epochs added and removed since."""
+    accepted: Repair | None = None
+    changes: list[tuple[tuple[FileEntry, ...], frozenset[str]]] = []
+    decided: dict[str, Decision] = {}
+    for record in records:
+        if isinstance(record, Decision):
+            decided[record.begin_id] = record
+        elif isinstance(record, Repair) and record.dataset == dataset and record.keep == "theirs":
+            accepted, changes = record, []
+        elif isinstance(record, Complete):
+            decision = decided.pop(record.begin_id, None)
+            decided.clear()
+            change = changes_by_dataset(decision.manifests).get(dataset) if decision else None
+            if change and not (accepted and accepted.applied_epoch >= record.epoch):
+                changes.append((change.adds, frozenset(change.removes)))
+    return accepted, changes
+
+
+def _accepted_files(tables: Tables, repair: Repair) -> dict[str, FileEntry]:
+    gone = RestoredTableError(
+        f"what was accepted in version {repair.version} of the table is not in its log any more",
+        table=repair.dataset,
+        remedy="put the table's folder back from a backup, or accept the table as it is now with keep='theirs'",
+    )
+    if repair.commit and tables.digest(repair.dataset, repair.version) != repair.commit:
+        raise gone
+    try:
+        return {file.path: file for file in tables.files(repair.dataset, repair.version)}
+    except StorageError:
+        raise gone from None

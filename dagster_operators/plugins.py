@@ -7,9 +7,12 @@ from dagster_operators.catalog.catalog import Catalog
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.graph.alternatives import Alternative, Cost, RowsGoToTable
 from dagster_operators.graph.changes import ChangeKind, Changes
+from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.exchange import Broadcast, Exchange, Forward, Gather, HashBy, by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
-from dagster_operators.graph.ports import MAIN, InputPort
+from dagster_operators.graph.ports import MAIN, InputPort, StreamRef
+from dagster_operators.graph.rewriting import Rewriting
+from dagster_operators.graph.rule import Rewritten, Rule
 from dagster_operators.graph.state_tables import GlobalState, KeyedState, ListState, StateTable, TimeState
 from dagster_operators.operators.batch_operator import BatchOperator, PortSchemas, key_types
 from dagster_operators.operators.engine_schema import schema_of
@@ -30,6 +33,7 @@ from dagster_operators.operators.physical import (
     Stateless,
     StateRuns,
 )
+from dagster_operators.operators.relational.ranking import NUMBER, first_rows
 from dagster_operators.operators.worker_program import Isolation, ProgramContext, ProgramOutput, WorkerProgram
 from dagster_operators.types.data_type import DataType
 from dagster_operators.types.names import quoted
@@ -37,6 +41,7 @@ from dagster_operators.types.schema import Schema
 
 __all__ = [
     "MAIN",
+    "NUMBER",
     "Alternative",
     "Analysed",
     "Analysis",
@@ -47,6 +52,7 @@ __all__ = [
     "Changes",
     "Cost",
     "DataType",
+    "Dataflow",
     "Exchange",
     "ExecutableOperator",
     "ExecutionContext",
@@ -71,8 +77,11 @@ __all__ = [
     "ProgramContext",
     "ProgramOutput",
     "RelationalOperator",
+    "Rewriting",
+    "Rewritten",
     "Rows",
     "RowsGoToTable",
+    "Rule",
     "RunFile",
     "Schema",
     "SchemaError",
@@ -80,11 +89,13 @@ __all__ = [
     "StateRuns",
     "StateTable",
     "Stateless",
+    "StreamRef",
     "StreamType",
     "Termination",
     "TimeState",
     "WorkerProgram",
     "by_keys",
+    "first_rows",
     "key_types",
     "quoted",
     "same_columns",

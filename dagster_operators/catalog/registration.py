@@ -15,13 +15,12 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.rule import Rule
 from dagster_operators.graph.values import Encodable
-from dagster_operators.operators.physical import PhysicalOperator
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-Lowering: TypeAlias = Callable[[Any, Sequence[StreamType]], PhysicalOperator]
-"""A lowering rule: from a logical operator and the types of its inputs to what does the work."""
+Lowering: TypeAlias = Callable[[Any, Sequence[StreamType]], object]
+"""A lowering rule: from a logical operator and the types of its inputs to what :meth:`LogicalOperator.lower` may return."""
 
 FluentMethod: TypeAlias = Callable[..., Any]
 """A function whose first argument is the stream that it is called on."""

@@ -66,6 +66,10 @@ class RunFile:
 class StateRuns(Protocol):
     """One state table of an operator during a stage: immutable runs of rows, appended, read and dropped by file."""
 
+    @property
+    def files(self) -> Sequence[RunFile]:
+        """The files that hold its rows now, this epoch's included."""
+
     def append(self, frame: DataFrame) -> None:
         """Write a run with the rows of the frame now; it is part of the state from then on."""
 

@@ -45,6 +45,11 @@ class StagedState:
         self._live = {entry.path: entry for entry in before}
         self._writes = 0
 
+    @property
+    def files(self) -> list[RunFile]:
+        """The files that hold its rows now, this epoch's included."""
+        return list(map(self._run, self._live.values()))
+
     def append(self, frame: DataFrame) -> None:
         """Write a run with the rows of the frame now; it is part of the state from then on."""
         self._writes += 1

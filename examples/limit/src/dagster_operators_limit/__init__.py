@@ -1,0 +1,1 @@
+"""Operators for dagster_operators that let fewer rows through."""

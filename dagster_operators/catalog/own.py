@@ -69,6 +69,7 @@ _RULES = {
     "push_filters": "push_filters:PushFilters",
     "redundant_projections": "redundant_projections:RedundantProjections",
     "redundant_unions": "redundant_unions:RedundantUnions",
+    "skip_files": "skip_files:SkipFiles",
 }
 """The planner's rules; each says which come before it."""
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
 
@@ -196,6 +196,15 @@ class Connector(ABC):
         With ``corrupt="reject"`` the columns of ``dagster_operators.connectors.rejects`` follow, whose ``split_rejects`` takes
         the good rows and the rejects apart.
         """
+
+    @property
+    def skips_files(self) -> bool:
+        """Whether :meth:`read_some` can leave files out."""
+        return False
+
+    def read_some(self, session: SparkSession, items: JSON, schema_json: str, any_of: Sequence[str]) -> DataFrame:  # noqa: ARG002
+        """As :meth:`read`, but files may be left out that have no row for which one of these conditions holds."""
+        return self.read(session, items, schema_json)
 
     @abstractmethod
     def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:

@@ -76,7 +76,7 @@ def _read_partition(
     fields: Sequence[Field],
     partition: Mapping[str, str | None],
 ) -> DataFrame:
-    stored = Schema(tuple(_physical(field) for field in fields if _partition_name(field, partition) is None))
+    stored = Schema(tuple(_physical(field) for field in fields if partition_name(field, partition) is None))
     reader = session.read.schema(struct(stored.to_json()))
     paths = reader_paths(session, location.file_uris([file.file for file in files]))
     frame = reader.options(ignoreCorruptFiles="false", ignoreMissingFiles="false").parquet(*paths)
@@ -85,7 +85,7 @@ def _read_partition(
 
 def _column(field: Field, partition: Mapping[str, str | None]) -> str:
     physical, name = physical_name(field), quoted(field.name)
-    if (key := _partition_name(field, partition)) is not None:
+    if (key := partition_name(field, partition)) is not None:
         value = partition[key]
         # The protocol writes an empty string for null.
         return f"CAST({literal(value) if value else 'NULL'} AS {field.type.sql}) AS {name}"
@@ -94,7 +94,7 @@ def _column(field: Field, partition: Mapping[str, str | None]) -> str:
     return f"CAST({quoted(physical)} AS {field.type.sql}) AS {name}"
 
 
-def _partition_name(field: Field, partition: Mapping[str, str | None]) -> str | None:
+def partition_name(field: Field, partition: Mapping[str, str | None]) -> str | None:
     """A column's name among the partition values (deltalake gives either one), or None if it is in the files."""
     return next((name for name in (physical_name(field), field.name) if name in partition), None)
 

@@ -13,6 +13,7 @@ from typing_extensions import override
 from dagster_operators.connectors import delta_files, parquet_format
 from dagster_operators.connectors.change_feed import CHANGE_FIELDS, as_inserts, check_change_feed, read_change_feed
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown
+from dagster_operators.connectors.delta_bounds import may_have_any
 from dagster_operators.connectors.delta_versions import DeltaVersions
 from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.errors import BadInputError, PipelineError, SourceError
@@ -145,6 +146,21 @@ class DeltaSource(Connector):
         if self.changes:
             return read_change_feed(session, self._log, first, last, schema_json)
         return delta_files.read_files(session, self._log.location, self._files(items), self._columns(last, names))
+
+    @property
+    def skips_files(self) -> bool:
+        """Unless the change feed is read."""
+        return not self.changes
+
+    def read_some(self, session: SparkSession, items: JSON, schema_json: str, any_of: Sequence[str]) -> DataFrame:
+        """As ``read``, without files that partition values and statistics in the log tell to have none of the rows."""
+        _, last = _versions(items)
+        if self.changes or self._log.may_have_deletion_vectors(last):
+            return self.read(session, items, schema_json)
+        self.verify(items, schema_json)
+        fields = self._columns(last, Schema.from_json(schema_json).names)
+        files = [file for file in self._files(items) if may_have_any(file, fields, any_of)]
+        return delta_files.read_files(session, self._log.location, files, fields)
 
     def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
         """The data file that made the engine fail."""

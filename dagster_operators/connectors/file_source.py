@@ -13,12 +13,14 @@ from typing_extensions import override
 from dagster_operators.connectors import parquet_format
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
 from dagster_operators.connectors.dialect import reader_paths
+from dagster_operators.connectors.parquet_bounds import may_have_any
 from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.connectors.slicing import SeenFiles, SliceLimits, files_of
 from dagster_operators.connectors.text_format import TextFormat
 from dagster_operators.connectors.text_reader import TextReader
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
+from dagster_operators.operators.engine_schema import empty
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.location import FileLocation, SourceFile, changed_file
 from dagster_operators.types.schema import Schema
@@ -218,6 +220,22 @@ class FileSource(Connector):
         """The rows of the files ``items``, after ``verify``."""
         self.verify(items, schema_json)
         return self._frame(session, files_of(items), schema_json, corrupt)
+
+    @property
+    def skips_files(self) -> bool:
+        """For Parquet files: only their footers tell what they have."""
+        return (self.format or _SUFFIXES.get(self.uri.lower().rpartition(".")[2], "parquet")) == "parquet"
+
+    def read_some(self, session: SparkSession, items: JSON, schema_json: str, any_of: Sequence[str]) -> DataFrame:
+        """As ``read``, without Parquet files whose footers tell that they have none of the rows."""
+        files = files_of(items)
+        if self._format(files) != "parquet":
+            return self.read(session, items, schema_json)
+        self.verify(items, schema_json)
+        wanted: dict[str, bool] = {}
+        self._each(files, lambda file: wanted.update({file.path: may_have_any(self._location, file, any_of)}))
+        left = [file for file in files if wanted[file.path]]
+        return self._frame(session, left, schema_json, "fail") if left else empty(session, schema_json)
 
     def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
         """The file, and if possible the record and column, that made the engine fail."""

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from sqlglot import Token
     from sqlglot.expressions import Expression
 
-__all__ = ["Called", "calls_of", "columns_of", "has_window", "is_repeatable", "located_columns", "parse_alias", "tokens_of"]
+__all__ = [
+    "Called",
+    "calls_of",
+    "columns_of",
+    "has_window",
+    "is_repeatable",
+    "located_columns",
+    "parse_alias",
+    "parsed",
+    "tokens_of",
+]
 
 _PREFIX = "SELECT "
 _CONSTANTS = frozenset({"localtimestamp", "session_user", "grouping__id"})
@@ -55,7 +65,7 @@ def columns_of(expression: str) -> frozenset[str]:
 def _columns_of(expression: str) -> frozenset[str]:
     from sqlglot import exp
 
-    tree = _parse(expression)
+    tree = parsed(expression)
     if tree.find(exp.Query):
         _fail(expression, "a subquery is no expression over one row", "join with the other stream, or look it up")
     names = set()
@@ -80,7 +90,7 @@ def located_columns(expression: str) -> frozenset[tuple[int, int, str]] | None:
     """
     from sqlglot import exp
 
-    tree = _parse(expression)
+    tree = parsed(expression)
     if tree.find(exp.Lambda, exp.Star, exp.Query):
         return None
     found = set()
@@ -104,7 +114,7 @@ def parse_alias(expression: str) -> tuple[str, str | None]:
     """
     from sqlglot import TokenType, exp
 
-    tree = _parse(expression)
+    tree = parsed(expression)
     tokens = tokens_of(expression)
     if isinstance(tree, exp.Aliases):
         _fail(expression, "the expression has several columns", "write one expression for each column")
@@ -172,7 +182,7 @@ def has_window(expression: str) -> bool:
     """
     from sqlglot import exp
 
-    return _parse(expression).find(exp.Window) is not None
+    return parsed(expression).find(exp.Window) is not None
 
 
 def is_repeatable(expression: str) -> bool:
@@ -198,7 +208,7 @@ def is_plain(expression: str) -> bool:
     """
     from sqlglot import exp
 
-    return is_repeatable(expression) and _parse(expression).find(exp.Anonymous, exp.AnonymousAggFunc, exp.Query) is None
+    return is_repeatable(expression) and parsed(expression).find(exp.Anonymous, exp.AnonymousAggFunc, exp.Query) is None
 
 
 def tokens_of(expression: str) -> list[Token]:
@@ -213,7 +223,7 @@ def tokens_of(expression: str) -> list[Token]:
 
 
 @lru_cache(maxsize=256)
-def _parse(expression: str) -> Expression:
+def parsed(expression: str) -> Expression:
     """The tree of one expression, with its alias if it has one; not to be changed, for whoever asks next has the same."""
     from sqlglot import exp, parse
     from sqlglot.errors import ParseError

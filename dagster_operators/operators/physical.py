@@ -92,9 +92,11 @@ class Needed:
 
     Attributes:
         columns: The only columns; None for all.
+        any_of: Conditions of which each row that is needed meets one; without any all rows are needed.
     """
 
     columns: tuple[str, ...] | None = None
+    any_of: tuple[str, ...] = ()
 
     def of(self, frame: DataFrame) -> DataFrame:
         """A frame with the columns that are needed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
@@ -33,10 +33,31 @@ class DataFile:
     Args:
         file: The file, relative to the table; its time is the one the log has.
         partition: Values of the partition columns, by physical name, as the log writes them.
+        stats: What the log tells of the rows, if it does.
     """
 
     file: SourceFile
     partition: tuple[tuple[str, str | None], ...] = ()
+    stats: FileStats | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class FileStats:
+    """What the log tells of the rows of a file, by column.
+
+    Args:
+        rows: How many there are.
+        low: The least values, or values below; of nested columns objects.
+        high: The greatest values, or values above.
+        nulls: How many rows have no value.
+        physical: Whether the columns have their physical names.
+    """
+
+    rows: int | None
+    low: Mapping[str, Any]
+    high: Mapping[str, Any]
+    nulls: Mapping[str, Any]
+    physical: bool
 
 
 @dataclass(frozen=True)
@@ -147,7 +168,10 @@ class DeltaLog:
 
     def _listed_file(self, entry: Mapping[str, Any]) -> DataFile:
         partition = {name: _partition_text(value) for name, value in (entry.get("partition") or {}).items()}
-        return _data_file(entry["path"], entry["size_bytes"], entry["modification_time"], partition, self.location)
+        low, high, nulls = (entry.get(name) or {} for name in ("min", "max", "null_count"))
+        stats = FileStats(entry.get("num_records"), low, high, nulls, physical=False)
+        file = _data_file(entry["path"], entry["size_bytes"], entry["modification_time"], partition, self.location)
+        return replace(file, stats=stats)
 
 
 def entry_path(version: int) -> str:
@@ -171,10 +195,27 @@ def _read_commit(location: FileLocation, version: int) -> Commit:
         str(info.get("operation", "a commit")),
         hashlib.sha256(content).hexdigest(),
         info.get("timestamp", 0) / 1000,
-        tuple(_data_file(add["path"], add["size"], add["modificationTime"], add["partitionValues"], location) for add in added),
+        tuple(
+            replace(
+                _data_file(add["path"], add["size"], add["modificationTime"], add["partitionValues"], location), stats=_stats(add)
+            )
+            for add in added
+        ),
         removes_rows=any(action.get("remove", {}).get("dataChange") for action in actions),
         has_deletion_vectors=any(add.get("deletionVector") for add in added),
     )
+
+
+def _stats(add: Mapping[str, Any]) -> FileStats | None:
+    """The statistics of a commit's new file; none if they are missing or no JSON."""
+    try:
+        told: Any = json.loads(add.get("stats") or "null")
+    except ValueError:
+        return None
+    if not isinstance(told, dict):
+        return None
+    low, high, nulls = (told.get(name) or {} for name in ("minValues", "maxValues", "nullCount"))
+    return FileStats(told.get("numRecords"), low, high, nulls, physical=True)
 
 
 def _data_file(path: str, size: int, modified: int, partition: Mapping[str, str | None], location: FileLocation) -> DataFile:

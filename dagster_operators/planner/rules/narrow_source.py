@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from typing_extensions import override
@@ -19,21 +19,22 @@ class NarrowSource(Source):
 
     Attributes:
         columns: The only columns that they read; None for all.
+        any_of: Conditions of which each row that they need meets one; without any they need all rows.
     """
 
     columns: tuple[str, ...] | None = None
+    any_of: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, source: Source, columns: tuple[str, ...] | None) -> NarrowSource:
+    def of(cls, source: Source, **needed: tuple[str, ...]) -> NarrowSource:
         """A source of which only that is needed."""
-        return cls(
-            name=source.name, chain=source.chain, connector=source.connector, event_time=source.event_time,
-            lateness=source.lateness, finished=source.finished, columns=columns,
-        )  # fmt: skip
+        settings = {part.name: getattr(source, part.name) for part in fields(source)}
+        return cls(**{**settings, **needed})
 
     @override
     def config(self) -> dict[str, Any]:
-        return {**super().config(), **({} if self.columns is None else {"columns": list(self.columns)})}
+        columns = {} if self.columns is None else {"columns": list(self.columns)}
+        return {**super().config(), **columns, **({"any_of": list(self.any_of)} if self.any_of else {})}
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
@@ -42,4 +43,4 @@ class NarrowSource(Source):
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> ReadSlice:
-        return ReadSlice(self.name, Needed(self.columns))
+        return ReadSlice(self.name, Needed(self.columns, self.any_of))

@@ -68,7 +68,7 @@ def _pruned(rewriting: Rewriting, node: Node, kept: Columns) -> Sequence[Columns
     names = [name for name in node.type.columns or () if name.lower() in kept]
     gone = ", ".join(name for name in node.type.columns or () if name not in names)
     if isinstance(node.operator, Source):
-        rewriting.put(NarrowSource.of(node.operator, tuple(names)), ())
+        rewriting.put(NarrowSource.of(node.operator, columns=tuple(names)), ())
         rewriting.did(f"{node.name} is read without {gone}")
         return []
     inputs = [_only(rewriting, node, stream, number, kept) for number, stream in enumerate(node.inputs, 1)]

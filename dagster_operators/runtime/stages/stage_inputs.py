@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import UNKNOWN, Connector
 from dagster_operators.connectors.rejects import split_rejects
@@ -113,7 +113,7 @@ class StageInputs:
         connector = self._connector(operator)
         self._read_from.add(operator)
         with located(source=operator):
-            rows = connector.read(self._work.session, items, self._work.schemas[operator], corrupt=connector.on_corrupt)
+            rows = self._rows(connector, operator, items, needed.any_of)
         if connector.on_corrupt == "reject":
             rows, self.rejected[operator] = split_rejects(rows)
         rows = needed.of(rows)
@@ -128,6 +128,18 @@ class StageInputs:
         self._check_nulls(operator, column, nulls)
         self._ends[operator] = self._advanced(operator, largest)
         return rows
+
+    def _rows(self, connector: Connector, operator: str, items: Any, any_of: Sequence[str]) -> DataFrame:
+        """The rows of a slice, without files that have none that is needed, unless all must be seen."""
+        session, schema = self._work.session, self._work.schemas[operator]
+        if not any_of or connector.on_corrupt == "reject":
+            return connector.read(session, items, schema, corrupt=connector.on_corrupt)
+        column = self._work.dataflow.nodes[operator].type.event_time
+        if column is not None:  # rows that are not read must count for the watermark too
+            connector.verify(items, schema)
+            if UNKNOWN in (connector.largest_event_time(items, column), connector.null_count(items, column)):
+                return connector.read(session, items, schema)
+        return connector.read_some(session, items, schema, any_of)
 
     def pinned(self, operator: str) -> DataFrame:
         """A lookup table as it was when the epoch began."""

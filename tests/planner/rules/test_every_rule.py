@@ -128,7 +128,7 @@ def test_what_a_rule_makes_is_a_plan_with_the_same_ends_and_nothing_is_left_to_d
 
 
 def test_random_pipelines_have_something_to_do_for_each_rule():
-    """Else the tests above could not fail."""
+    """Else the tests above could not fail; files are there in ``test_skip_files``."""
     found = set()
 
     @settings(FEW, max_examples=60)
@@ -137,4 +137,4 @@ def test_random_pipelines_have_something_to_do_for_each_rule():
         found.update(rule for rule, _ in optimised(pipeline.dataflow).steps)
 
     look()
-    assert found == set(RULES)
+    assert found == set(RULES) - {"skip_files"}

@@ -5,9 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.frontier_builder import OperatorBuilder
+from dagster_operators.api.frontier_library import (
+    accumulate,
+    aggregate,
+    branch,
+    branch_when,
+    concat,
+    concatenate,
+    count,
+    definition_of,
+    delay,
+    delay_batch,
+    delay_total,
+    exchange,
+    filter,  # noqa: A004 - timely's names
+    inspect,
+    map,  # noqa: A004
+    ok_err,
+    partition,
+    reclock,
+    state_machine,
+)
 from dagster_operators.operators.frontier.capability import Capability, InputCapability, Outlet
 from dagster_operators.operators.frontier.capability_set import CapabilitySet
-from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState
+from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState, ValueState
 from dagster_operators.operators.frontier.definition import Definition, State
 from dagster_operators.operators.frontier.notificator import FrontierNotificator, Notificator
 from dagster_operators.operators.frontier.pacts import Exchange, Pact, Pipeline
@@ -24,10 +46,31 @@ __all__ = [
     "InputCapability",
     "Notificator",
     "NotifyState",
+    "OperatorBuilder",
     "Outlet",
     "Pipeline",
     "StashState",
+    "ValueState",
+    "accumulate",
+    "aggregate",
+    "branch",
+    "branch_when",
+    "concat",
+    "concatenate",
+    "count",
     "define",
+    "definition_of",
+    "delay",
+    "delay_batch",
+    "delay_total",
+    "exchange",
+    "filter",
+    "inspect",
+    "map",
+    "ok_err",
+    "partition",
+    "reclock",
+    "state_machine",
 ]
 
 

@@ -282,12 +282,12 @@ class FrontierStream(BaseStream):
         chain: bool,
         **settings: Any,
     ) -> Self:
-        exchanged = [_exchanged(stream, pact) for stream, pact in streams]
-        definition = Definition(shape, [pact for _, pact in exchanged], name, function, **settings)
-        return self._join(FrontierOperator, [stream for stream, _ in exchanged], name, chain=chain, definition=definition)
+        given = [exchanged(stream, pact) for stream, pact in streams]
+        definition = Definition(shape, [pact for _, pact in given], name, function, **settings)
+        return self._join(FrontierOperator, [stream for stream, _ in given], name, chain=chain, definition=definition)
 
 
-def _exchanged(stream: Any, pact: Pact) -> tuple[Any, Pact]:
+def exchanged(stream: Any, pact: Pact) -> tuple[Any, Pact]:
     """The stream with the columns that it is exchanged by, and the pact by these."""
     if not isinstance(pact, Exchange) or not isinstance(stream, BaseStream):
         return stream, pact

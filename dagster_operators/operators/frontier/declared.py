@@ -26,6 +26,17 @@ class NotifyState:
 
 
 @dataclass(frozen=True)
+class ValueState:
+    """A value for each key that the rows are exchanged by; found as a state table with the key columns and ``value_``.
+
+    Attributes:
+        type: The value's type in Spark DDL.
+    """
+
+    type: str
+
+
+@dataclass(frozen=True)
 class StashState:
     """Rows that wait under capabilities until their time is complete.
 

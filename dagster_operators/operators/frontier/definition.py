@@ -6,15 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dagster_operators.errors import PipelineError
+from dagster_operators.graph.ports import MAIN
 from dagster_operators.graph.state_tables import StateTable
-from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState
+from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState, ValueState
 from dagster_operators.operators.frontier.pacts import Exchange, Pact, Pipeline
 from dagster_operators.operators.frontier.shapes import SHAPES, Shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-State: TypeAlias = "Mapping[str, StateTable | CapabilityState | NotifyState | StashState]"
+Columns: TypeAlias = "str | pa.Schema | None"
+"""The columns of an output without the time, as Spark DDL or an Arrow schema; None for those of the first input."""
+
+NEVER: Final = "never"
+IF_CAPABILITY: Final = "if_capability"
+ALWAYS: Final = "always"
+"""When the logic is called because a frontier moved: not at all, only while it holds capabilities, or always."""
+
+State: TypeAlias = "Mapping[str, StateTable | CapabilityState | NotifyState | StashState | ValueState]"
 """What lives on between epochs, by name."""
 
 NOTIFICATIONS: Final = "notifications"
@@ -29,9 +38,12 @@ class Definition:
         pacts: One for each input.
         name: The operator's name, which its state is addressed by.
         constructor: The user's function.
-        schema: The columns of the output without the time, if they are not those of the first input.
+        schema: The columns of the output without the time, if they are not those of the first input; a tuple of several outputs'.
         state: What lives on between epochs.
         initial: The times to be notified of from the beginning.
+        summaries: For each input and output what the way between them does to times, none if they are not connected; by default
+            all are, and times stay as they are.
+        notify: For each input when the logic is called because its frontier moved; by default always, if its shape sees them.
 
     Raises:
         PipelineError: Something of it does not fit.
@@ -44,9 +56,11 @@ class Definition:
         name: str,
         constructor: Callable[..., Any],
         *,
-        schema: str | pa.Schema | None = None,
+        schema: Columns | tuple[Columns, ...] = None,
         state: State | None = None,
         initial: Sequence[int] = (),
+        summaries: Sequence[Sequence[Sequence[Any]]] | None = None,
+        notify: Sequence[str] | None = None,
     ) -> None:
         self.shape = shape
         self.pacts = tuple(pacts)
@@ -55,6 +69,8 @@ class Definition:
         self.schema = schema
         self.state = dict(state or {})
         self.initial = tuple(initial)
+        self.summaries = None if summaries is None else tuple(tuple(map(tuple, of)) for of in summaries)
+        self.notify = None if notify is None else tuple(notify)
         if self.kind.notifies:
             self.state.setdefault(NOTIFICATIONS, NotifyState())
         self._check()
@@ -65,9 +81,28 @@ class Definition:
         return SHAPES[self.shape]
 
     @property
+    def schemas(self) -> tuple[Columns, ...]:
+        """The declared columns of each output."""
+        return self.schema if isinstance(self.schema, tuple) else (self.schema,)
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """The names of the outputs."""
+        return tuple(f"output_{number}" if number else MAIN for number in range(len(self.schemas)))
+
+    @property
+    def sees_frontier(self) -> bool:
+        """Whether its logic is told of frontiers."""
+        return self.kind.sees_frontier if self.notify is None else any(when != NEVER for when in self.notify)
+
+    def summaries_of(self, number: int) -> Sequence[Sequence[Any]] | None:
+        """For each output what the way from an input does to times."""
+        return None if self.summaries is None else self.summaries[number]
+
+    @property
     def holds_time(self) -> bool:
         """Whether it may hold capabilities at the end of an epoch."""
-        return self.kind.sees_frontier or any(not isinstance(kept, StateTable) for kept in self.state.values())
+        return self.sees_frontier or any(not isinstance(kept, StateTable | ValueState) for kept in self.state.values())
 
     @property
     def single(self) -> bool:
@@ -88,7 +123,7 @@ class Definition:
         for name, kept in self.state.items():
             if name.endswith("_") or not name.isidentifier():
                 raise PipelineError(f"{name!r} is no name for a state", **where, remedy="use letters, digits, _ between")
-            if not isinstance(kept, StateTable | CapabilityState | NotifyState | StashState):
+            if not isinstance(kept, StateTable | CapabilityState | NotifyState | StashState | ValueState):
                 raise PipelineError(
                     f"{kept!r} is no state", **where, remedy="declare a KeyedState, ListState, StashState, CapabilityState, ..."
                 )

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import FunctionType
+from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.ports import MAIN
-from dagster_operators.graph.state_tables import StateTable
-from dagster_operators.operators.batch_operator import BatchOperator, PortSchemas
-from dagster_operators.operators.frontier.declared import StashState
+from dagster_operators.graph.state_tables import KeyedState, StateTable
+from dagster_operators.operators.batch_operator import BatchOperator, PortSchemas, key_types
+from dagster_operators.operators.frontier.declared import StashState, ValueState
 from dagster_operators.operators.frontier.frontier_operator import LATE
 from dagster_operators.operators.frontier.kept import CAPABILITIES, KEPT_TABLE
 from dagster_operators.operators.frontier.stash import stash_table
 from dagster_operators.operators.physical import PhysicalState
+from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dagster_operators.operators.frontier.definition import Definition
+    from dagster_operators.operators.frontier.definition import Columns, Definition
     from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
     from dagster_operators.operators.worker_program import WorkerProgram
+
+
+VALUE: Final = "value_"
+"""The column with the value of a ``ValueState``."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class FrontierBatch(BatchOperator):
     def states(self) -> tuple[PhysicalState, ...]:  # type: ignore[override]
         """State tables, stashes, and that of capabilities."""
         own = self._definition
-        stored = [name for name, kept in own.state.items() if isinstance(kept, StateTable | StashState)]
+        stored = [name for name, kept in own.state.items() if isinstance(kept, StateTable | StashState | ValueState)]
         return tuple(map(PhysicalState, [*stored, *([CAPABILITIES] if own.holds_time else [])]))
 
     @property
@@ -63,7 +68,12 @@ class FrontierBatch(BatchOperator):
     @property
     @override
     def module(self) -> str | None:
-        return getattr(self._definition.constructor, "__module__", None)
+        """The module of the user's function, which a constructor of the library may have as an attribute."""
+        constructor = self._definition.constructor
+        if isinstance(constructor, FunctionType):
+            return constructor.__module__
+        functions = (value for value in vars(constructor).values() if isinstance(value, FunctionType))
+        return next((function.__module__ for function in functions), type(constructor).__module__)
 
     @override
     def program(self) -> WorkerProgram:
@@ -74,21 +84,27 @@ class FrontierBatch(BatchOperator):
     @override
     def outputs(self, inputs: Sequence[pa.Schema]) -> dict[str, pa.Schema]:
         """The declared columns and the time, or those of the first input; and the rows that come too late."""
+        own = self._definition
+        found = {port: self._output(schema, inputs[0]) for port, schema in zip(own.ports, own.schemas, strict=True)}
+        return {**found, LATE: inputs[0]}
+
+    def _output(self, schema: Columns, first: pa.Schema) -> pa.Schema:
+        """The columns of an output."""
         import pyarrow as pa
 
         time = self.times[0]
-        if self._definition.schema is None:
-            return {MAIN: inputs[0], LATE: inputs[0]}
-        declared = Schema.of(self._definition.schema).to_arrow()
-        kind = inputs[0].field(time).type
+        if schema is None:
+            return first
+        declared = Schema.of(schema).to_arrow()
+        kind = first.field(time).type
         if time in declared.names:
             if not declared.field(time).type.equals(kind):
                 raise SchemaError(
                     f"the time {time!r} is a {kind}, and the output's schema says {declared.field(time).type}",
                     operator=self.logical.name, column=time, remedy="leave it out of the schema: it is put there",
                 )  # fmt: skip
-            return {MAIN: declared, LATE: inputs[0]}
-        return {MAIN: declared.append(pa.field(time, kind)), LATE: inputs[0]}
+            return declared
+        return declared.append(pa.field(time, kind))
 
     @override
     def tables(self, ports: PortSchemas) -> dict[str, StateTable]:
@@ -97,11 +113,24 @@ class FrontierBatch(BatchOperator):
         for name, kept in own.state.items():
             if isinstance(kept, StashState):
                 found[name] = stash_table(self._stashed(name, kept, ports), own.pacts[0].by)
+            elif isinstance(kept, ValueState):
+                found[name] = self._values(kept, ports)
             elif isinstance(kept, StateTable):
                 found[name] = kept
         for table in found.values():
             table.check_types()
         return found
+
+    def _values(self, kept: ValueState, ports: PortSchemas) -> StateTable:
+        """The table of a value for each key."""
+        keys = self._definition.pacts[0].by
+        if not keys:
+            raise SchemaError(
+                "rows that are not exchanged have no keys to keep values for", operator=self.logical.name,
+                remedy='exchange them: Exchange("column"); or declare a KeyedState of your own',
+            )  # fmt: skip
+        columns = [f"{quoted(key)} {kind}" for key, kind in zip(keys, key_types(keys, ports.inputs[0], {}), strict=True)]
+        return KeyedState(", ".join([*columns, f"{VALUE} {kept.type}"]), keys)
 
     def _stashed(self, name: str, kept: StashState, ports: PortSchemas) -> pa.Schema:
         """The columns of a stash."""

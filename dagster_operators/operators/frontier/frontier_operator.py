@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
@@ -21,7 +22,7 @@ from dagster_operators.graph.values import Fields
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
-    from dagster_operators.operators.frontier.definition import Definition
+    from dagster_operators.operators.frontier.definition import Columns, Definition
     from dagster_operators.operators.frontier.frontier_batch import FrontierBatch
 
 LATE = "late"
@@ -87,7 +88,10 @@ class FrontierOperator(LogicalOperator):
     @cached_property
     def code(self) -> str:
         """A digest of the user's function, and what that takes from outside."""
-        return digest_of(self.definition.constructor)
+        function = self.definition.constructor
+        if isinstance(function, FunctionType):
+            return digest_of(function)
+        return digest_of(type(function), *(value for _, value in sorted(vars(function).items())))
 
     @override
     def config(self) -> dict[str, Any]:
@@ -100,7 +104,12 @@ class FrontierOperator(LogicalOperator):
         if own.pacts[0].by:
             found["exchange"] = [list(pact.by) for pact in own.pacts]
         if own.schema is not None:
-            found["schema"] = Schema.of(own.schema).to_ddl(everything=False)
+            told = [schema and Schema.of(schema).to_ddl(everything=False) for schema in own.schemas]
+            found["schema"] = told if isinstance(own.schema, tuple) else told[0]
+        if own.summaries is not None:
+            found["summaries"] = repr(own.summaries)
+        if own.notify is not None:
+            found["notify"] = list(own.notify)
         if own.state:
             found["state"] = {
                 name: kept.config() if isinstance(kept, StateTable) else repr(kept) for name, kept in own.state.items()
@@ -127,16 +136,23 @@ class FrontierOperator(LogicalOperator):
                     "the rows of an input have no time", operator=self.name,
                     remedy="give the source an event_time, and keep that column on the way",
                 )  # fmt: skip
-        time = inputs[0].event_time
-        schema = self.definition.schema
-        if schema is None:
-            return StreamType(inputs[0].columns, time)
-        names = tuple(field.name for field in Schema.of(schema).fields)
-        return StreamType(names if time in names else (*names, str(time)), time)
+        return self._type(self.definition.schemas[0], inputs[0])
 
     @override
     def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
-        return {LATE: replace(inputs[0], complete_windows=False)}
+        own = self.definition
+        further = zip(own.ports[1:], own.schemas[1:], strict=True)
+        found = {port: self._type(schema, inputs[0]) for port, schema in further}
+        return {**found, LATE: replace(inputs[0], complete_windows=False)}
+
+    @staticmethod
+    def _type(schema: Columns, first: StreamType) -> StreamType:
+        """The type of an output with these columns, for a first input."""
+        time = first.event_time
+        if schema is None:
+            return StreamType(first.columns, time)
+        names = tuple(field.name for field in Schema.of(schema).fields)
+        return StreamType(names if time in names else (*names, str(time)), time)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from dagster_operators.errors import CapabilityError, OperatorFailedError, PipelineError
 from dagster_operators.operators.frontier.capability import Capability, InputCapability, Outlet
 from dagster_operators.operators.frontier.cut_by_time import apart_from_late, cut_by_time
+from dagster_operators.operators.frontier.definition import ALWAYS, IF_CAPABILITY
 from dagster_operators.operators.frontier.frontier_operator import LATE
 from dagster_operators.operators.frontier.handles import InputHandle, OutputHandle
 from dagster_operators.operators.frontier.kept import CAPABILITIES, INITIAL, Hold, Kept
@@ -48,13 +49,13 @@ class FrontierProgram:
 
     def open(self, ctx: ProgramContext) -> None:
         """Find what lives on, and call the constructor."""
-        self._ctx = ctx
-        shape = self._definition.kind
+        self._ctx, own = ctx, self._definition
         self._outlets = [Outlet(port, number) for number, port in enumerate(port for port in ctx.ports if port != LATE)]
         kept = Kept(ctx.state[CAPABILITIES], ctx.subtask, ctx.parallelism) if self._definition.holds_time else None
         self._places = Places(self._definition.state, ctx.state, self._outlets, kept)
         self._inputs = [
-            InputHandle(number, self._outlets, None, sees_frontier=shape.sees_frontier) for number in range(shape.inputs)
+            InputHandle(number, self._outlets, own.summaries_of(number), sees_frontier=own.sees_frontier)
+            for number in range(len(own.pacts))
         ]
         for handle in self._inputs:
             handle.move(ctx.begin)
@@ -63,7 +64,7 @@ class FrontierProgram:
         capabilities = self._first_capabilities(kept)
         self._initial = [None if each is None else weakref.ref(each) for each in capabilities]
         try:
-            self._run = shape.start(self._definition, capabilities, self._info, self._inputs, self._outputs)
+            self._run = own.kind.start(own, capabilities, self._info, self._inputs, self._outputs)
         except Exception as error:
             raise failure("constructor", error, ctx.where, None) from error
 
@@ -83,7 +84,7 @@ class FrontierProgram:
         """Let the frontiers move, and call the logic until it is quiet; what it holds then."""
         for handle, frontier in zip(self._inputs, inputs, strict=True):
             handle.move(frontier)
-        if self._definition.kind.sees_frontier:
+        if self._wants_frontiers():
             self._call(out, None)
         left = next((handle for handle in self._inputs if not handle.is_empty), None)
         if left is not None:
@@ -116,6 +117,13 @@ class FrontierProgram:
     def holds(self) -> list[Hold]:
         """What holds which time at which output."""
         return [*self._places.holds(), *self._held_initially()]
+
+    def _wants_frontiers(self) -> bool:
+        """Whether the logic is to be called because frontiers moved."""
+        if self._definition.notify is None:
+            return self._definition.kind.sees_frontier
+        holding = any(outlet.counts for outlet in self._outlets)
+        return any(when == ALWAYS or (when == IF_CAPABILITY and holding) for when in self._definition.notify)
 
     def _first_capabilities(self, kept: Kept | None) -> Initial:
         """For each output the initial capability as it was left; None once it was dropped."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.operators.frontier.capability import Capability, Outlet
 from dagster_operators.operators.frontier.capability_set import CapabilitySet
-from dagster_operators.operators.frontier.declared import NotifyState, StashState
+from dagster_operators.operators.frontier.declared import NotifyState, StashState, ValueState
 from dagster_operators.operators.frontier.kept import Hold, Kept
 from dagster_operators.operators.frontier.notificator import FrontierNotificator
 from dagster_operators.operators.frontier.stash import Stash
@@ -39,7 +39,7 @@ class Places:
         self.found: Mapping[str, Any] = {name: self._made(name, what) for name, what in declared.items()}
 
     def _made(self, name: str, what: Any) -> Any:
-        if isinstance(what, StateTable):
+        if isinstance(what, StateTable | ValueState):
             return self._state[name]
         if isinstance(what, StashState):
             return Stash.of(self._state[name], self._outlets)

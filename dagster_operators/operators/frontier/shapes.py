@@ -29,13 +29,13 @@ class Shape:
     """A shape of logic.
 
     Attributes:
-        inputs: How many inputs there are.
+        inputs: How many inputs there are; any number if None.
         sees_frontier: Whether it is told of frontiers, and called when they move.
         start: Calls the user's constructor.
         notifies: Whether it has a notificator.
     """
 
-    inputs: int
+    inputs: int | None
     sees_frontier: bool
     start: Start
     notifies: bool = False
@@ -53,6 +53,23 @@ def _plain(
     if not callable(logic):
         raise TypeError(f"the constructor returned {logic!r}; it is to return the logic, a function")
     return lambda: logic(*inputs, *outputs)
+
+
+def _of_any_ports(
+    definition: Definition,
+    capabilities: Initial,
+    info: OperatorInfo,
+    inputs: Sequence[InputHandle],
+    outputs: Sequence[OutputHandle],
+) -> Run:
+    """``constructor(capabilities, info)`` gives ``logic(inputs, outputs)``."""
+    given = list(capabilities)
+    capabilities.clear()
+    logic = definition.constructor(given, info)
+    del given
+    if not callable(logic):
+        raise TypeError(f"the constructor returned {logic!r}; it is to return the logic, a function")
+    return lambda: logic(inputs, outputs)
 
 
 def _with_notificator(
@@ -85,5 +102,6 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "binary": Shape(2, sees_frontier=False, start=_plain),
     "binary_frontier": Shape(2, sees_frontier=True, start=_plain),
     "binary_notify": Shape(2, sees_frontier=True, start=_with_notificator, notifies=True),
+    "build": Shape(None, sees_frontier=True, start=_of_any_ports),
 }
-"""By name, as the methods of streams are called."""
+"""By name, as the methods of streams are called, and that of the builder."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import dagster_operators as do
@@ -104,6 +105,41 @@ def test_counts_and_held_capabilities_outlive_every_epoch(engine, tmp_path):
     assert [counts for counts, _, _ in told] == [expected(epochs) for epochs in range(1, 6)]
     assert [closed for _, closed, _ in told] == [{}, {}, {}, {0: 2, 1: 2, 2: 2}, {0: 2, 1: 2, 2: 2, 3: 1}]
     assert [late for _, _, late in told] == [0] * 5
+
+
+def running(key, row, state):
+    total = state + row["n"]
+    return False, [{"parity": key, "total": total}], total
+
+
+def library(root, engine, parallelism=2):
+    """Several of the package's own frontier operators, one behind the other."""
+    pipeline = do.Pipeline("p", root=str(root), engine=engine, parallelism=parallelism)
+    source = do.MemorySource(EPOCHS, schema="word string, n long, t timestamp")
+    words = pipeline.source("words", source, event_time="t", finished=True)
+    short, long = do.frontier.branch(words, long_words)
+    short.to_table("short")
+    do.frontier.count(long).to_table("long")
+    by_parity = do.frontier.Exchange("length(word) % 2 AS parity")
+    do.frontier.state_machine(words, by_parity, running, schema="parity int, total long").to_table("totals")
+    return pipeline
+
+
+def long_words(time, batch):
+    return pc.greater(pc.utf8_length(batch["word"]), 3)
+
+
+def test_operators_of_the_library_on_a_plan_that_was_read(sail, tmp_path):
+    data = library(tmp_path, SAIL).to_plan()
+    for parallelism in (2, 1, 3, 2, 2):
+        pipeline = do.Pipeline.from_plan(data, root=str(tmp_path), engine=SAIL, parallelism=parallelism)
+        pipeline.run_epoch()
+    every = [row for epoch in EPOCHS for row in epoch]
+    short = sorted(row.word for row in pipeline.read("short").collect())
+    assert short == sorted(row["word"] for row in every if row["word"] != "flat")
+    assert [row["count"] for row in pipeline.read("long").collect()] == [1, 1]
+    totals = sorted((row.parity, row.total) for row in pipeline.read("totals").collect())
+    assert totals == [(0, 1), (0, 2), *((1, number) for number in range(1, 8))]
 
 
 KILLS = ["stage:half_files", "after:append_prepared", "after:append_decision", "stage:files_written", "after:append_complete"]

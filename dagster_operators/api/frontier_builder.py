@@ -1,0 +1,189 @@
+"""``do.frontier.OperatorBuilder``: an operator with any number of inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.api.frontier_stream import exchanged
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.ports import MAIN
+from dagster_operators.operators.frontier.definition import ALWAYS, IF_CAPABILITY, NEVER, Columns, Definition, State
+from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
+from dagster_operators.operators.frontier.pacts import Pact
+from dagster_operators.time.antichain import Antichain
+
+if TYPE_CHECKING:
+    from dagster_operators.api.pipeline import Pipeline
+    from dagster_operators.api.stream import Stream
+
+_INTERESTS = (NEVER, IF_CAPABILITY, ALWAYS)
+
+
+class OperatorBuilder:
+    """Puts an operator together: inputs, outputs, and which of them are connected.
+
+    Args:
+        name: The operator's name, which its state is addressed by.
+        pipeline: The pipeline that it belongs to.
+
+    >>> import dagster_operators as do
+    >>> def split(capabilities, info):
+    ...     def logic(inputs, outputs):
+    ...         for time, batch in inputs[0]:
+    ...             for number, output in enumerate(outputs):
+    ...                 output.session(time.retain(number)).give_batch(batch.slice(number, 1))
+    ...     return logic
+    >>> pipeline = do.Pipeline("p", root="data")
+    >>> words = pipeline.source("words", do.FileSource("in", schema="word string, t timestamp"), event_time="t")
+    >>> builder = OperatorBuilder("split", pipeline)
+    >>> builder.new_input(words, do.frontier.Pipeline()), builder.new_output(), builder.new_output()
+    (0, 0, 1)
+    >>> first, second = builder.build(split)
+    >>> first.name, second.name
+    ('split', 'split_output_1')
+    """
+
+    def __init__(self, name: str, pipeline: Pipeline) -> None:
+        self.name = name
+        self._pipeline = pipeline
+        self._inputs: list[tuple[Stream, Pact]] = []
+        self._schemas: list[Columns] = []
+        self._summaries: dict[tuple[int, int], Sequence[Any]] = {}
+        self._notify: dict[int, str] = {}
+        self._built = False
+
+    def new_input(self, stream: Stream, pact: Pact) -> int:
+        """An input that is connected to all outputs that there are; times stay as they are on the way.
+
+        Returns:
+            Its number.
+        """
+        return self.new_input_connection(stream, pact, [(output, [0]) for output in range(len(self._schemas))])
+
+    def new_input_connection(self, stream: Stream, pact: Pact, connection: Iterable[tuple[int, Iterable[Any]]]) -> int:
+        """An input that is connected to some outputs.
+
+        Args:
+            stream: What is read.
+            pact: Which rows meet.
+            connection: Pairs of an output's number and what the ways there do to times: summaries, as ``1``, which adds one.
+                Without any summary the two are not connected; nor are outputs that are not named.
+
+        Returns:
+            Its number.
+
+        Raises:
+            PipelineError: There is no such output, or it is named twice.
+        """
+        number = len(self._inputs)
+        self._connect([((number, output), ways) for output, ways in connection], "output", len(self._schemas))
+        self._inputs.append((stream, pact))
+        return number
+
+    def new_output(self, schema: Columns = None) -> int:
+        """An output that is connected to all inputs that there are; times stay as they are on the way.
+
+        Args:
+            schema: Its columns without the time; by default those of the first input.
+
+        Returns:
+            Its number.
+        """
+        return self.new_output_connection([(number, [0]) for number in range(len(self._inputs))], schema)
+
+    def new_output_connection(self, connection: Iterable[tuple[int, Iterable[Any]]], schema: Columns = None) -> int:
+        """An output that is connected to some inputs.
+
+        Args:
+            connection: Pairs of an input's number and what the ways from there do to times.
+            schema: Its columns without the time; by default those of the first input.
+
+        Returns:
+            Its number.
+
+        Raises:
+            PipelineError: There is no such input, or it is named twice.
+        """
+        number = len(self._schemas)
+        self._connect([((given, number), ways) for given, ways in connection], "input", len(self._inputs))
+        self._schemas.append(schema)
+        return number
+
+    def set_notify_for(self, number: int, interest: str) -> None:
+        """Say when the logic is called because an input's frontier moved, without rows.
+
+        Args:
+            number: The input's number.
+            interest: ``"never"``, ``"if_capability"`` (only while the operator holds capabilities), or ``"always"``, the default.
+
+        Raises:
+            PipelineError: There is no such input, or no such interest.
+        """
+        self._check_number(number, "input", len(self._inputs))
+        if interest not in _INTERESTS:
+            raise PipelineError(f"there is no interest {interest!r}", operator=self.name, remedy=f"use {', '.join(_INTERESTS)}")
+        self._notify[number] = interest
+
+    def build(self, constructor: Callable[..., Any], *, state: State | None = None, chain: bool = True) -> Any:
+        """Put the operator into the pipeline.
+
+        Args:
+            constructor: ``constructor(capabilities, info)`` gives ``logic(inputs, outputs)``; ``capabilities`` are the initial
+                ones, one for each output, and each of ``inputs`` has its ``frontier``.
+            state: What lives on between epochs.
+            chain: Whether it may share a stage with the operators before it.
+
+        Returns:
+            The stream of the only output, or a tuple of those of all outputs.
+
+        Raises:
+            PipelineError: It has no input or no output, was built already, or something of it does not fit.
+            SchemaError: A stream has no event time, or lacks a column.
+        """
+        if self._built or not self._inputs or not self._schemas:
+            told = "is built already" if self._built else "needs inputs and outputs"
+            raise PipelineError(f"the operator {told}", operator=self.name, remedy="new_input, new_output, then build once")
+        given = [exchanged(stream, pact) for stream, pact in self._inputs]
+        definition = Definition(
+            "build", [pact for _, pact in given], self.name, constructor, schema=tuple(self._schemas), state=state,
+            summaries=self._connections(), notify=[self._notify.get(number, ALWAYS) for number in range(len(given))],
+        )  # fmt: skip
+        first, *others = [stream for stream, _ in given]
+        if first._dataflow is not self._pipeline.dataflow:  # noqa: SLF001
+            raise PipelineError(
+                f"the stream {first.name!r} is of another pipeline", operator=self.name, pipeline=self._pipeline.name,
+                remedy="build the operator with the pipeline of its streams",
+            )  # fmt: skip
+        main = first.through(FrontierOperator, *others, name=self.name, chain=chain, definition=definition)
+        self._built = True
+        streams = tuple(main if port == MAIN else main.side_output(port) for port in definition.ports)
+        return streams if len(streams) > 1 else main
+
+    def _connections(self) -> list[list[Sequence[Any]]]:
+        outputs = range(len(self._schemas))
+        return [[self._summaries.get((number, output), ()) for output in outputs] for number in range(len(self._inputs))]
+
+    def _connect(self, ways: Iterable[tuple[tuple[int, int], Iterable[Any]]], what: str, count: int) -> None:
+        found: dict[tuple[int, int], Sequence[Any]] = {}
+        for pair, summaries in ways:
+            self._check_number(pair[what == "output"], what, count)
+            if pair in found:
+                raise PipelineError(
+                    f"the {what} {pair[what == 'output']} is connected twice", operator=self.name,
+                    remedy="give all summaries of a connection together",
+                )  # fmt: skip
+            found[pair] = _least(summaries)
+        self._summaries.update(found)
+
+    def _check_number(self, number: int, what: str, count: int) -> None:
+        if not 0 <= number < count:
+            raise PipelineError(
+                f"there is no {what} {number} yet", operator=self.name, remedy=f"make it first: new_{what}; there are {count}"
+            )
+
+
+def _least(summaries: Iterable[Any]) -> Sequence[Any]:
+    """Summaries without those that another one makes superfluous, where that can be told."""
+    found = list(summaries)
+    return Antichain(found).elements if all(type(summary) is int for summary in found) else tuple(found)

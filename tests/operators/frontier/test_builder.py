@@ -1,0 +1,157 @@
+"""Operators of several inputs and outputs: what is connected, when the logic is called, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+import dagster_operators as do
+from dagster_operators import frontier
+from dagster_operators.errors import CapabilityError, PipelineError
+from dagster_operators.testing import OperatorHarness
+from tests.operators.frontier.driving import run
+
+SCHEMA = "v long"
+PACT = frontier.Pipeline()
+
+
+def builder(inputs=1):
+    pipeline = do.Pipeline("p", root="nowhere")
+    source = do.MemorySource([], schema=f"{SCHEMA}, t timestamp_ntz")
+    streams = [pipeline.source(f"in_{number}", source, event_time="t") for number in range(inputs)]
+    return frontier.OperatorBuilder("built", pipeline), streams
+
+
+def hand_on(way):
+    """A constructor whose logic uses the capability of each batch in some way."""
+
+    def constructor(capabilities, info):
+        def logic(inputs, outputs):
+            for given in inputs:
+                for time, batch in given:
+                    way(time, batch, outputs)
+
+        return logic
+
+    return constructor
+
+
+def built(own, constructor, **more):
+    found = own.build(constructor, **more)
+    return frontier.definition_of(found[0] if isinstance(found, tuple) else found)
+
+
+def test_outputs_are_connected_to_the_inputs_that_there_are():
+    own, (one, two) = builder(2)
+    numbers = [own.new_input(one, PACT), own.new_output(), own.new_input(two, PACT), own.new_output("w long")]
+    definition = built(own, hand_on(lambda *_: None))
+    assert numbers == [0, 0, 1, 1]
+    assert definition.summaries == (((0,), (0,)), ((0,), (0,)))
+    own, (one, two) = builder(2)
+    own.new_input(one, PACT)
+    own.new_output_connection([(0, [3, 2])])
+    own.new_input_connection(two, PACT, [(0, [])])
+    assert built(own, hand_on(lambda *_: None)).summaries == (((2,),), ((),))
+
+
+def test_rows_come_out_no_earlier_than_the_summary_says():
+    own, (one,) = builder()
+    own.new_input(one, PACT)
+    own.new_output_connection([(0, [2])])
+    later = hand_on(lambda time, batch, outputs: outputs[0].session(time.delayed(time.time + 2)).give_batch(batch))
+    assert run(built(own, later), SCHEMA, [(3, {"v": 1})]) == {5: [{"v": 1}]}
+    for way, message in (
+        (lambda time, batch, outputs: time.retain(), "delay to 5 or later"),
+        (lambda time, batch, outputs: time.delayed(4), "delay to 5 or later"),
+        (lambda time, batch, outputs: outputs[0].session(time), r"delayed\(time, output\)"),
+    ):
+        own, (one,) = builder()
+        own.new_input(one, PACT)
+        own.new_output_connection([(0, [2])])
+        with pytest.raises(CapabilityError, match=message):
+            run(built(own, hand_on(way)), SCHEMA, [(3, {"v": 1})])
+
+
+@pytest.mark.parametrize(
+    ("way", "message"),
+    [
+        (lambda time, batch, outputs: outputs[1].session(time), "not connected"),
+        (lambda time, batch, outputs: time.retain(1), "not connected"),
+        (lambda time, batch, outputs: outputs[1].session(time.retain(0)), r"of the output 'main' is used .* retain\(1\)"),
+    ],
+)
+def test_a_capability_is_for_one_output(way, message):
+    own, (one,) = builder()
+    own.new_output()
+    own.new_output()
+    own.new_input_connection(one, PACT, [(0, [0])])
+    with pytest.raises(CapabilityError, match=message):
+        run(built(own, hand_on(way)), SCHEMA, [(3, {"v": 1})])
+
+
+@pytest.mark.parametrize(
+    ("interest", "keeps", "calls"),
+    [("never", False, [1, 1]), ("if_capability", False, [1, 1]), ("if_capability", True, [2, 3]), ("always", False, [2, 3])],
+)
+def test_the_logic_is_called_when_it_is_interested(interest, keeps, calls):
+    called = []
+
+    def counting(capabilities, info):
+        if not keeps:
+            capabilities.clear()
+
+        def logic(inputs, outputs):
+            called.append(len(capabilities))
+            inputs[0].for_each(lambda *_: None)
+
+        return logic
+
+    own, (one,) = builder()
+    own.new_input(one, PACT)
+    own.new_output()
+    own.set_notify_for(0, interest)
+    harness = OperatorHarness(built(own, counting), f"{SCHEMA}, t timestamp_ntz", event_time="t")
+    harness.process([{"v": 1, "t": 1}])
+    told = []
+    for watermark in (2, 3):
+        harness.end_epoch(watermark)
+        told.append(len(called))
+    assert told == calls
+
+
+def test_each_output_has_what_is_held_there():
+    def keeping(capabilities, info):
+        def logic(inputs, outputs):
+            for time, _ in inputs[0]:
+                info.state["kept"].insert(time.retain(1))
+
+        return logic
+
+    own, (one,) = builder()
+    own.new_input(one, PACT)
+    own.new_output()
+    own.new_output()
+    definition = built(own, keeping, state={"kept": frontier.CapabilityState(1)})
+    harness = OperatorHarness(definition, f"{SCHEMA}, t timestamp_ntz", event_time="t")
+    harness.process([{"v": 1, "t": 4}])
+    harness.end_epoch(9)
+    assert (harness.frontier().elements, harness.frontier("output_1").elements) == ((9,), (4,))
+    assert harness.holds() == [{"place": "kept", "time": 4, "output": "output_1", "subtask": 0}]
+
+
+def test_what_does_not_fit_is_refused():
+    own, (one,) = builder()
+    with pytest.raises(PipelineError, match="needs inputs and outputs"):
+        own.build(hand_on(lambda *_: None))
+    with pytest.raises(PipelineError, match=r"there is no output 0 yet.*new_output"):
+        own.new_input_connection(one, PACT, [(0, [0])])
+    own.new_input(one, PACT)
+    with pytest.raises(PipelineError, match="the input 0 is connected twice"):
+        own.new_output_connection([(0, [0]), (0, [1])])
+    with pytest.raises(PipelineError, match="there is no input 1 yet"):
+        own.set_notify_for(1, "never")
+    with pytest.raises(PipelineError, match=r"no interest 'sometimes'.*never, if_capability, always"):
+        own.set_notify_for(0, "sometimes")
+    own.new_output()
+    own.build(hand_on(lambda *_: None))
+    with pytest.raises(PipelineError, match="is built already"):
+        own.build(hand_on(lambda *_: None))

@@ -21,7 +21,9 @@ class Scope:
     Attributes:
         name: Unique in the pipeline.
         limit: After how many rounds an epoch fails, since the loop seems not to end.
+        within_subtask: Whether rows go round in the subtask that has them, and no round is written.
     """
 
     name: str
     limit: int
+    within_subtask: bool = False

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.planner.inner_loops import inner_loop
 from dagster_operators.planner.lineage import TableLineage
-from dagster_operators.planner.lowering import lower
+from dagster_operators.planner.lowering import check_loops, lower
 from dagster_operators.planner.physical_plan import PhysicalPlan
 from dagster_operators.planner.rules.rule_set import Optimised, optimised
 from dagster_operators.planner.stages import Stage, cut
@@ -25,6 +26,7 @@ def explain(dataflow: Dataflow, *, rules: bool = True) -> str:
     Raises:
         PipelineError: The pipeline has no table.
     """
+    check_loops(dataflow)
     made = optimised(dataflow) if rules else Optimised(dataflow)
     physical = lower(made.plan)
     stages = cut(physical)
@@ -44,10 +46,7 @@ def explain(dataflow: Dataflow, *, rules: bool = True) -> str:
 
 def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator[str]:
     yield f"stage {stage.name}" + (f" (reads {', '.join(stage.upstream)})" if stage.upstream else "")
-    if stage.goes_round:
-        yield f"  in the rounds of the loop {stage.loop}, at most {dataflow.scopes[stage.loop].limit}"
-    for variable, (before, stream) in stage.feedback.items():
-        yield f"  {variable} has what {stream} of the stage {before} gave in the round before"
+    yield from _loops(dataflow, stage, physical)
     yield f"  chain: {' -> '.join(stage.nodes)}"
     for name in stage.nodes:
         node = physical.nodes[name]
@@ -71,6 +70,16 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator
         for sink in dataflow.sinks_of(output.ref):
             settings = ", ".join(f"{name} {value}" for name, value in sink.config.items() if value is not None)
             yield f"    its rows go to sink {sink.name} ({settings})"
+
+
+def _loops(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator[str]:
+    if stage.goes_round:
+        yield f"  in the rounds of the loop {stage.loop}, at most {dataflow.scopes[stage.loop].limit}"
+    for variable, (before, stream) in stage.feedback.items():
+        yield f"  {variable} has what {stream} of the stage {before} gave in the round before"
+    inner = {loop.name: loop for name in stage.nodes if (loop := inner_loop(physical, physical.nodes[name])) is not None}
+    for loop in inner.values():
+        yield f"  rows go round within a subtask: the loop {loop.name}, at most {loop.limit} rounds"
 
 
 def _operator(node: Node) -> str:

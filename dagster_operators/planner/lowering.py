@@ -13,6 +13,7 @@ from dagster_operators.graph.exchange import FORWARD
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.loops.edges import LoopVariable
 from dagster_operators.operators.physical import HandOn, Part, Parts, PhysicalOperator, TableOperator
+from dagster_operators.planner.inner_loops import check_inner_loop
 from dagster_operators.planner.physical_plan import Edge, PhysicalNode, PhysicalPlan
 
 
@@ -20,7 +21,7 @@ def lower(dataflow: Dataflow) -> PhysicalPlan:
     """The physical plan of a dataflow; operators that lead to no table or sink are left out.
 
     Raises:
-        PipelineError: An operator lowers to parts that do not fit it.
+        PipelineError: An operator lowers to parts that do not fit it, or a loop cannot run within a subtask.
     """
     needed = needed_operators(dataflow)
     nodes = {part.name: part for node in dataflow if node.name in needed for part in _lower(dataflow, node)}
@@ -28,7 +29,21 @@ def lower(dataflow: Dataflow) -> PhysicalPlan:
     tables = {table.stream: table for table in dataflow.tables.values()}
     sinks = {sink.stream: dataflow.sinks_of(sink.stream) for sink in dataflow.sinks.values()}
     feedback = {variable: stream for variable, stream in dataflow.feedback.items() if variable in needed}
-    return PhysicalPlan(dataflow.name, nodes, names, tables, sinks, feedback)
+    plan = PhysicalPlan(dataflow.name, nodes, names, tables, sinks, feedback, dict(dataflow.scopes))
+    for loop in plan.loops.values():
+        if loop.within_subtask:
+            check_inner_loop(plan, loop)
+    return plan
+
+
+def check_loops(dataflow: Dataflow) -> None:
+    """Refuse a loop that cannot run within a subtask as it is written, before rules give its operators other names.
+
+    Raises:
+        PipelineError: With the operator.
+    """
+    if any(loop.within_subtask for loop in dataflow.scopes.values()):
+        lower(dataflow)
 
 
 def needed_operators(dataflow: Dataflow) -> set[str]:

@@ -11,7 +11,7 @@ from dagster_operators.graph.alternatives import Choice
 from dagster_operators.graph.dataflow import SinkOutput, Table
 from dagster_operators.graph.exchange import Exchange
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.graph.scope import OUTSIDE
+from dagster_operators.graph.scope import OUTSIDE, Scope
 from dagster_operators.operators.physical import PhysicalOperator, TableOperator
 
 
@@ -64,6 +64,7 @@ class PhysicalPlan:
         tables: The tables, by the stream that goes to them.
         sinks: The sinks, by the stream that goes to them.
         feedback: The streams that go round, by the loop variable that has their rows in the next round.
+        loops: The loops, by name.
     """
 
     pipeline: str
@@ -72,6 +73,7 @@ class PhysicalPlan:
     tables: Mapping[StreamRef, Table]
     sinks: Mapping[StreamRef, tuple[SinkOutput, ...]] = field(default_factory=dict)
     feedback: Mapping[str, StreamRef] = field(default_factory=dict)
+    loops: Mapping[str, Scope] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[PhysicalNode]:
         return iter(self.nodes.values())
@@ -102,8 +104,14 @@ class PhysicalPlan:
         return f"tables/{self.tables[StreamRef(node)].name}"
 
     def ends_at(self, stream: StreamRef) -> bool:
-        """Whether a stream goes to a table or a sink, or round in a loop."""
-        return stream in self.tables or stream in self.sinks or stream in self.feedback.values()
+        """Whether a stream goes to a table or a sink, or into the next round of a loop whose rounds are written."""
+        return stream in self.tables or stream in self.sinks or stream in self._kept_for_next_round
+
+    @cached_property
+    def _kept_for_next_round(self) -> frozenset[StreamRef]:
+        scopes = {name: self.loops.get(self.nodes[name].scope) for name in self.feedback}
+        within = {name for name, loop in scopes.items() if loop is not None and loop.within_subtask}
+        return frozenset(stream for name, stream in self.feedback.items() if name not in within)
 
     def name_of(self, stream: StreamRef) -> str:
         """What a stream is called where it leaves its stage: by its table, if it goes to one."""

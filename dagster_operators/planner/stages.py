@@ -21,7 +21,8 @@ from dagster_operators.graph.scope import OUTSIDE
 from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.planner.batch_groups import check_together, stays_in_workers
 from dagster_operators.planner.groups import Groups
-from dagster_operators.planner.lowering import lower
+from dagster_operators.planner.inner_loops import inner_loop
+from dagster_operators.planner.lowering import check_loops, lower
 from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
 from dagster_operators.planner.rules.rule_set import optimised
 
@@ -103,6 +104,7 @@ def cut_stages(dataflow: Dataflow) -> tuple[Stage, ...]:
     Raises:
         PipelineError: The pipeline has no table.
     """
+    check_loops(dataflow)
     return cut(lower(optimised(dataflow).plan))
 
 
@@ -123,17 +125,22 @@ class _Cut:
     def __init__(self, plan: PhysicalPlan) -> None:
         self._plan = plan
         self._groups = Groups(plan)
+        self._inner: dict[str, str] = {}
+        """A node of each loop that runs within a subtask; all of them are in one stage."""
 
     def stages(self) -> Iterator[Stage]:
         for node in self._plan:
             self._join(node)
         check_together(self._plan, self._groups)
-        yield from _loops_together([self._stage(members) for members in self._groups.members()])
+        stages = [self._stage(members) for members in self._groups.members()]
+        yield from _loops_together(stages) if self._plan.loops else stages
 
     def _join(self, node: PhysicalNode) -> None:
         """Put a node into one stage with each node before it that it may share a stage with."""
         groups = self._groups
         groups.begin(node)
+        if inner_loop(self._plan, node) is not None:
+            groups.unite(node.name, self._inner.setdefault(node.scope, node.name))
         for stream in dict.fromkeys(edge.stream for edge in node.inputs):
             both_in_workers = node.operator.in_workers and self._plan.nodes[stream.operator].operator.in_workers
             if stays_in_workers(self._plan, groups, node, stream) if both_in_workers else self._chains(node, stream):
@@ -142,7 +149,7 @@ class _Cut:
     def _chains(self, node: PhysicalNode, stream: StreamRef) -> bool:
         alone = len(self._plan.consumers[stream]) == 1 and stream.is_main and not self._plan.ends_at(stream)
         last = self._plan.nodes[stream.operator]
-        fits = node.scope == last.scope and node.operator.chains_after(last.operator)
+        fits = (node.scope == last.scope or inner_loop(self._plan, node)) and node.operator.chains_after(last.operator)
         own, before = self._groups.of(node.name), self._groups.of(stream.operator)
         if not (node.chain and alone and fits) or (own.exclusive and before.exclusive):
             return False
@@ -154,15 +161,18 @@ class _Cut:
         inputs = [[edge.stream for edge in node.inputs] for node in nodes]
         outside = tuple(dict.fromkeys(stream for streams in inputs for stream in streams if stream.operator not in own))
         upstream = tuple(dict.fromkeys(self._name(stream) for stream in outside))
+        inner = any(inner_loop(plan, node) for node in nodes)
         feedback = {name: plan.feedback[name] for name in members if name in plan.feedback}
-        before = {name: (self._name(stream), stream) for name, stream in feedback.items()}
+        loop = OUTSIDE if inner else nodes[0].scope
+        before = {} if inner else {name: (self._name(stream), stream) for name, stream in feedback.items()}
         written = (StreamRef(members[-1]), *(stream for name in members for stream in self._leaving(name, members[-1], own)))
         outputs = tuple(Output(stream, plan.name_of(stream), plan.tables.get(stream)) for stream in written)
         tables = [(output.name, sorted(map(_check, output.table.checks.items()))) for output in outputs if output.table]
         sinks = [(sink.name, str(output.ref), sink.config) for output in outputs for sink in plan.sinks.get(output.ref, ())]
         streams = [(str(output.ref), output.name) for output in outputs]
         text = repr((
-            *((nodes[0].scope, sorted(map(str, feedback.items()))) if nodes[0].scope else ()),
+            *((loop, sorted(map(str, feedback.items()))) if loop else ()),
+            *(("within a subtask", sorted(map(str, feedback.items()))) if inner else ()),
             members, [node.fingerprint for node in nodes], [list(map(str, refs)) for refs in inputs], streams, tables, sinks
         ))  # fmt: skip
         return Stage(
@@ -173,7 +183,7 @@ class _Cut:
             upstream=upstream,
             outputs=outputs,
             fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16],
-            loop=nodes[0].scope,
+            loop=loop,
             feedback=before,
         )
 
@@ -204,7 +214,7 @@ def _loops_together(stages: Sequence[Stage]) -> Sequence[Stage]:
         loop: tuple(dict.fromkeys(name for stage in members for name in stage.upstream if name not in own[loop]))
         for loop, members in loops.items()
     }
-    waiting, done = list(stages) if loops else [], dict[str, Stage]()
+    waiting, done = list(stages), dict[str, Stage]()
     while waiting:
         first = next((one for one in waiting if done.keys() >= set(outside.get(one.loop, one.upstream))), None)
         if first is None:
@@ -213,7 +223,7 @@ def _loops_together(stages: Sequence[Stage]) -> Sequence[Stage]:
             before = dict.fromkeys((*one.upstream, *outside.get(one.loop, ())))
             done[one.name] = replace(one, upstream=tuple(before))
         waiting = [stage for stage in waiting if stage.name not in done]
-    return tuple(done.values()) if loops else stages
+    return tuple(done.values())
 
 
 def _check(item: tuple[str, Check]) -> tuple[object, ...]:

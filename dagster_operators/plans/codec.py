@@ -47,7 +47,7 @@ def to_bytes(plan: LogicalPlan) -> bytes:
         written = message.sinks.add(name=sink.name, stream=_stream(sink.stream), description=sink.description)
         write_settings(written, {"target": sink.sink})
     for loop in plan.loops:
-        written_loop = message.loops.add(name=loop.name, limit=loop.limit)
+        written_loop = message.loops.add(name=loop.name, limit=loop.limit, within_subtask=loop.within_subtask)
         for variable, stream in loop.feedback:
             written_loop.feedback.add(variable=variable, stream=_stream(stream))
     for name, reference in sorted(plan.functions.items()):
@@ -75,7 +75,12 @@ def from_bytes(data: bytes) -> LogicalPlan:
         {function.name: Reference.decode(read_settings(function.reference)) for function in message.functions},
         packages,
         tuple(
-            PlanLoop(loop.name, loop.limit, tuple((back.variable, _ref(back.stream)) for back in loop.feedback))
+            PlanLoop(
+                loop.name,
+                loop.limit,
+                tuple((back.variable, _ref(back.stream)) for back in loop.feedback),
+                loop.within_subtask,
+            )
             for loop in message.loops
         ),
     )

@@ -121,7 +121,8 @@ def _ends(plan: LogicalPlan) -> dict[str, dict[str, Any]]:
     for stream, name in plan.side_streams:
         found[f"side stream {stream}"] = {"name": name}
     for loop in plan.loops:
-        found[f"loop {loop.name}"] = {"limit": loop.limit, **{f"feed {name}": str(stream) for name, stream in loop.feedback}}
+        fed = {f"feed {name}": str(stream) for name, stream in loop.feedback}
+        found[f"loop {loop.name}"] = {"limit": loop.limit, "within_subtask": loop.within_subtask, **fed}
     for name, reference in plan.functions.items():
         found[f"function {name}"] = {"place": str(reference), "content": reference.digest}
     return found

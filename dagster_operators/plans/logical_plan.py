@@ -14,6 +14,7 @@ from dagster_operators.functions.references import ObjectReference, Reference
 from dagster_operators.graph.dataflow import Dataflow, Table
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.scope import Scope
 from dagster_operators.graph.user_functions import called_in
 from dagster_operators.graph.values import Encodable, canonical
 
@@ -72,11 +73,13 @@ class PlanLoop:
         name: Its name.
         limit: After how many rounds an epoch fails.
         feedback: The loop variables, and the stream that goes round to each.
+        within_subtask: Whether rows go round in the subtask that has them.
     """
 
     name: str
     limit: int
     feedback: tuple[tuple[str, StreamRef], ...] = ()
+    within_subtask: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ class LogicalPlan:
             tuple(PlanSink(sink.name, sink.stream, _sink_value(sink.sink), sink.description) for sink in dataflow.sinks.values()),
             {name: Reference.to(function) for name, function in called.items()},
             {package: _version_of(package) for package in sorted({"dagster_operators", *(node.package for node in nodes)})},
-            tuple(PlanLoop(loop.name, loop.limit, _feedback(dataflow, loop.name)) for loop in dataflow.scopes.values()),
+            tuple(_loop(dataflow, loop) for loop in dataflow.scopes.values()),
         )
 
     def node(self, name: str) -> PlanNode | None:
@@ -181,8 +184,9 @@ class LogicalPlan:
             yield name, parts
 
 
-def _feedback(dataflow: Dataflow, loop: str) -> tuple[tuple[str, StreamRef], ...]:
-    return tuple((name, stream) for name, stream in dataflow.feedback.items() if dataflow.nodes[name].scope == loop)
+def _loop(dataflow: Dataflow, loop: Scope) -> PlanLoop:
+    fed = tuple((name, stream) for name, stream in dataflow.feedback.items() if dataflow.nodes[name].scope == loop.name)
+    return PlanLoop(loop.name, loop.limit, fed, loop.within_subtask)
 
 
 def digest(data: bytes) -> str:

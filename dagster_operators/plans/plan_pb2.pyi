@@ -31,14 +31,16 @@ class Plan(_message.Message):
     def __init__(self, format: _Optional[int] = ..., packages: _Optional[_Iterable[_Union[Package, _Mapping]]] = ..., pipeline: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., side_streams: _Optional[_Iterable[_Union[SideStream, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[Table, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[Sink, _Mapping]]] = ..., functions: _Optional[_Iterable[_Union[Function, _Mapping]]] = ..., loops: _Optional[_Iterable[_Union[Loop, _Mapping]]] = ...) -> None: ...
 
 class Loop(_message.Message):
-    __slots__ = ("name", "limit", "feedback")
+    __slots__ = ("name", "limit", "feedback", "within_subtask")
     NAME_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     FEEDBACK_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_SUBTASK_FIELD_NUMBER: _ClassVar[int]
     name: str
     limit: int
     feedback: _containers.RepeatedCompositeFieldContainer[Feedback]
-    def __init__(self, name: _Optional[str] = ..., limit: _Optional[int] = ..., feedback: _Optional[_Iterable[_Union[Feedback, _Mapping]]] = ...) -> None: ...
+    within_subtask: bool
+    def __init__(self, name: _Optional[str] = ..., limit: _Optional[int] = ..., feedback: _Optional[_Iterable[_Union[Feedback, _Mapping]]] = ..., within_subtask: _Optional[bool] = ...) -> None: ...
 
 class Feedback(_message.Message):
     __slots__ = ("variable", "stream")

@@ -23,7 +23,12 @@ def as_json(plan: LogicalPlan) -> dict[str, Any]:
         "nodes": [node_json(node) for node in plan.nodes],
         "side_streams": {name: str(stream) for stream, name in names.items()},
         "loops": [
-            {"name": loop.name, "limit": loop.limit, "feedback": {name: str(stream) for name, stream in loop.feedback}}
+            {
+                "name": loop.name,
+                "limit": loop.limit,
+                "within_subtask": loop.within_subtask,
+                "feedback": {name: str(stream) for name, stream in loop.feedback},
+            }
             for loop in plan.loops
         ],
         "tables": [
@@ -93,7 +98,8 @@ def _lines(plan: LogicalPlan, *, details: bool) -> Iterator[str]:
         yield f"  {name} <- {stream}"
     for loop in plan.loops:
         fed = ", ".join(f"{name} is fed {stream}" for name, stream in loop.feedback)
-        yield f"  loop {loop.name}, at most {loop.limit} rounds: {fed}"
+        where = " within a subtask" if loop.within_subtask else ""
+        yield f"  loop {loop.name}, at most {loop.limit} rounds{where}: {fed}"
     for table in plan.tables:
         yield f"  table {table.name} <- {_name(plan, table.stream)}{_of_table(table.checks, table.owners)}"
     for sink in plan.sinks:

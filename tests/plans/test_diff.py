@@ -132,4 +132,6 @@ def test_a_loop_that_changes_is_told():
 
     assert str(diff(plan_of(5), plan_of(6))) == "~ loop halving: limit was 5, is 6"
     assert "  loop halving, at most 5 rounds: again is fed halves" in as_text(plan_of(5)).splitlines()
-    assert as_json(plan_of(5))["loops"] == [{"name": "halving", "limit": 5, "feedback": {"again": "halves"}}]
+    assert as_json(plan_of(5))["loops"] == [
+        {"name": "halving", "limit": 5, "within_subtask": False, "feedback": {"again": "halves"}}
+    ]

@@ -112,7 +112,7 @@ class Document:
 
     def _loop(self, pipeline: PipelineGraph, name: str, given: Located) -> None:
         reader = ArgumentReader(_no_stream, self._told)
-        parameters = [one for one in inspect.signature(type(pipeline).loop).parameters.values() if one.name == "limit"]
+        parameters = [one for one in inspect.signature(pipeline.loop).parameters.values() if one.name != "name"]
         found = reader.arguments(f"the loop {name!r}", parameters, given)
         with reader.telling(f"the loop {name!r}", given):
             pipeline.loop(name, *found.positional, **found.named)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from dagster_operators.errors import OperatorsError, StageFailedError, StorageEr
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.batch_operator import BatchOperator
 from dagster_operators.operators.physical import RelationalOperator, Rows, TableOperator, constant
+from dagster_operators.planner.inner_loops import leaves, only_hands_on
 from dagster_operators.runtime.stages.current_rows import CurrentRows
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.sinks import write_to_sinks
@@ -155,12 +156,13 @@ class StageRun:
             profile=self._profile,
             commit_data={**commit_data, **commit_data_of(batch.commit_data)},
             held={**self._inputs.held(), **batch.held},
-            goes_round=sum(outputs.rows[output.name] for output in work.stage.outputs if output.ref in self._fed()),
+            goes_round=self._going_round(),
         )
 
-    def _fed(self) -> Collection[StreamRef]:
-        """The streams of the pipeline that go round in a loop."""
-        return self._work.plan.physical.feedback.values()
+    def _going_round(self) -> int:
+        """How many rows the next round of the loop gets."""
+        stage, fed = self._work.stage, self._work.plan.physical.feedback.values()
+        return sum(self._outputs.rows[output.name] for output in stage.outputs if output.ref in fed) if stage.goes_round else 0
 
     def _with_earlier_rounds(self, states: Sequence[Change]) -> Iterator[Change]:
         """What the stage does to its state in the epoch: in a loop, in this round and those before."""
@@ -181,6 +183,8 @@ class StageRun:
         }
         for node in (work.plan.physical.nodes[name] for name in work.stage.nodes):
             operator, analysed = node.operator, work.plan.analysed[node.name]
+            if only_hands_on(work.plan.physical, node):
+                continue
             if isinstance(operator, RelationalOperator):
                 rows[StreamRef(node.name)] = operator.run(self, [rows[edge.stream] for edge in node.inputs], analysed)
             elif isinstance(operator, TableOperator):
@@ -214,7 +218,8 @@ class StageRun:
     def _places(self, operator: str) -> dict[str, tuple[str, str]]:
         """Where the ports of a batch operator go that somebody reads."""
         work = self._work
-        read = (output for output in work.stage.outputs if output.ref.operator == operator)
+        own = [output for output in work.stage.outputs if output.ref.operator == operator]
+        read = (output for output in own if leaves(work.plan.physical, work.stage.nodes, output.ref))
         return {output.ref.port: (output.dataset, work.directory(output.dataset)) for output in read}
 
     def _late_rows(self) -> dict[str, int]:

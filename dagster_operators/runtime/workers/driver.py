@@ -24,7 +24,8 @@ from dagster_operators.operators.batch_operator import (
     numbered,
 )
 from dagster_operators.operators.physical import Rows
-from dagster_operators.planner.physical_plan import PhysicalNode
+from dagster_operators.planner.inner_loops import Way, ways
+from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.workers.batch_result import BatchResult
 from dagster_operators.runtime.workers.held_times import from_record, to_record
@@ -98,7 +99,8 @@ class _Programs:
         }
         self._times = times
         self._places = places
-        self._edges, targets = _connected(self._nodes)
+        self._edges, targets = _connected(work.plan.physical, self._nodes)
+        self._check_columns()
         self._keyed = any(keys for _, keys in targets)
         self._single = not self._keyed and any(
             isinstance(edge.exchange, Gather) for node in self._nodes.values() for edge in node.inputs
@@ -112,6 +114,22 @@ class _Programs:
         self._empty = all(entry.rows is None for entry in into)
         self._order = next(filter(None, map(_order, self._operators.values())), ())
         self._shuffle = Shuffle(work.session, into, self._kinds(into[0]), self._parallelism, self._order)
+
+    def _check_columns(self) -> None:
+        """See that rows that a union hands on have the columns of its first input in their order.
+
+        Raises:
+            PipelineError: They have others.
+        """
+        for edge in self._edges:
+            given = self._ports[edge.source].outputs[edge.port].names
+            wanted = self._ports[edge.target].inputs[edge.input].names
+            if given != wanted:
+                raise PipelineError(
+                    f"rows in a worker keep their columns: {edge.source!r} gives {', '.join(given)}, not {', '.join(wanted)}",
+                    operator=edge.target,
+                    remedy="let all streams of a union in the loop have their columns in the same order",
+                )
 
     @property
     def has_nothing_to_do(self) -> bool:
@@ -215,7 +233,9 @@ class _Programs:
         return found
 
 
-def _connected(nodes: Mapping[str, PhysicalNode]) -> tuple[list[Edge], dict[tuple[StreamRef, tuple[str, ...]], list[Target]]]:
+def _connected(
+    plan: PhysicalPlan, nodes: Mapping[str, PhysicalNode]
+) -> tuple[list[Edge], dict[tuple[StreamRef, tuple[str, ...]], list[Target]]]:
     """The edges between programs, and the inputs that get rows from outside, by stream and keys.
 
     Raises:
@@ -225,17 +245,25 @@ def _connected(nodes: Mapping[str, PhysicalNode]) -> tuple[list[Edge], dict[tupl
     targets: dict[tuple[StreamRef, tuple[str, ...]], list[Target]] = defaultdict(list)
     for name, node in nodes.items():
         for index, edge in enumerate(node.inputs):
-            if edge.stream.operator in nodes:
-                edges.append(Edge(edge.stream.operator, edge.stream.port, name, index))
-            elif isinstance(edge.exchange, HashBy | Gather | Forward):
-                targets[edge.stream, keys_of(edge.exchange)].append((name, index))
-            else:
-                raise PipelineError(
-                    f"rows cannot come into a program in workers by {edge.exchange}",
-                    operator=name,
-                    remedy="let the input be hashed by keys, gathered, or forwarded",
-                )
+            for way in ways(plan, edge.stream):
+                if way.stream.operator in nodes:
+                    edges.append(_edge(way, name, index))
+                elif isinstance(edge.exchange, HashBy | Gather | Forward):
+                    targets[way.stream, keys_of(edge.exchange)].append((name, index))
+                else:
+                    raise PipelineError(
+                        f"rows cannot come into a program in workers by {edge.exchange}",
+                        operator=name,
+                        remedy="let the input be hashed by keys, gathered, or forwarded",
+                    )
     return edges, targets
+
+
+def _edge(way: Way, target: str, index: int) -> Edge:
+    source, port, loop = way.stream.operator, way.stream.port, way.loop
+    if loop is None:
+        return Edge(source, port, target, index)
+    return Edge(source, port, target, index, feedback=True, loop=loop.name, limit=loop.limit)
 
 
 def _order(operator: BatchOperator) -> tuple[str, ...]:

@@ -21,6 +21,8 @@ class Edge:
         target: Who reads.
         input: At which of its inputs.
         feedback: Whether the edge closes a loop: its rows wait until the batch that caused them is through.
+        loop: The name of that loop.
+        limit: How many rounds rows may take in it; by default as many as the subtask allows.
     """
 
     source: str
@@ -28,6 +30,8 @@ class Edge:
     target: str
     input: int = 0
     feedback: bool = False
+    loop: str | None = None
+    limit: int | None = None
 
 
 Target: TypeAlias = tuple[str, int]

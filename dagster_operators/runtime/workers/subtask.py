@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import EndlessLoopError, PipelineError
 from dagster_operators.graph.conform import conform
 from dagster_operators.operators.worker_program import (
     ProgramContext,
@@ -156,7 +156,7 @@ class Subtask:
             waiting = [name for name in group if self._running[name].has_new_rows]
             if not waiting:
                 return
-        raise self._restless(waiting[0])
+        raise self._restless(next(edge for edge in self._graph.edges if edge.feedback and edge.target in group))
 
     def _frontier(self, name: str, index: int, frontiers: Mapping[Target, Frontier]) -> Frontier:
         found = [self._running[edge.source].report.frontiers[edge.port] for edge in self._graph.sources(name, index)]
@@ -172,16 +172,18 @@ class Subtask:
     def _go_around(self) -> None:
         while self._circling:
             edge, batch, self._round = self._circling.popleft()
-            if self._round > self._rounds:
-                raise self._restless(edge.target)
+            if self._round > self._rounds if edge.limit is None else self._round >= edge.limit:
+                raise self._restless(edge)
             self._running[edge.target].process(edge.input, batch)
         self._round = 0
 
-    def _restless(self, name: str) -> PipelineError:
-        return PipelineError(
-            f"rows still go around in the loop after {self._rounds} rounds",
-            operator=name,
-            remedy="see to it that every row that is sent back gets smaller, or is sent back only if it is new",
+    def _restless(self, edge: Edge) -> EndlessLoopError:
+        rounds = self._rounds if edge.limit is None else edge.limit
+        return EndlessLoopError(
+            f"after {rounds} rounds rows still go round",
+            operator=edge.target,
+            loop=edge.loop,
+            remedy="see that fewer and fewer rows are fed back; or allow more rounds: pipeline.loop(..., limit=...)",
         )
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dagster_operators as do
-from dagster_operators.errors import OperatorFailedError, PipelineError, SchemaError
+from dagster_operators.errors import EndlessLoopError, OperatorFailedError, PipelineError, SchemaError
 from dagster_operators.operators.arrow.arrow_program import ArrowProgram
 from dagster_operators.time import Frontier, Product
 from dagster_operators.time.watermark import MAX_WATERMARK
@@ -169,7 +169,7 @@ def test_rows_go_around_until_none_is_left_before_the_next_batch_comes():
 
 def test_a_loop_that_never_rests_is_an_error():
     running = Running({"a": Halving("a", [])}, [("a", "back", "a", 0, True)], ports={"a": BACK}, rounds=50)
-    with pytest.raises(PipelineError, match="still go around in the loop after 50 rounds") as raised:
+    with pytest.raises(EndlessLoopError, match="after 50 rounds rows still go round") as raised:
         running.process(0)
     assert raised.value.operator == "a"
 

@@ -36,6 +36,7 @@ def _engines_of(item: pytest.Item) -> list[str]:
 
 # Sail's and Connect's client would run its own hooks in the child that becomes Spark's Java process, which at times ends it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+os.environ.setdefault("RUST_LOG", "off")  # Sail's messages, which are not the tests'
 
 SLOW = ("tests/crash/", "tests/end_to_end/test_same_answer", "tests/end_to_end/test_browser", "tests/transactions/test_crash")
 """Tests that are slow as a whole."""
@@ -85,7 +86,6 @@ def sail() -> SparkSession:
     """Embedded Sail behind Spark Connect."""
     if importlib.util.find_spec("pysail") is None:
         _lacks("Sail, the extra sail")
-    os.environ.setdefault("RUST_LOG", "off")
     return SAIL.session()
 
 

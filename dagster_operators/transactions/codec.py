@@ -27,6 +27,8 @@ from dagster_operators.time.frontier import Frontier
 
 T = TypeVar("T")
 
+_PLAIN = (str, bool, int, float)
+
 
 def to_json(value: Any) -> str:
     """A dataclass as compact JSON with sorted keys, the same text for equal values."""
@@ -49,6 +51,8 @@ def from_json(kind: type[T], text: str) -> T:
 
 def encode(value: Any) -> Any:
     """A dataclass as plain JSON values."""
+    if value is None or isinstance(value, _PLAIN):
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         added = _added(type(value))
         given = {name: getattr(value, name) for name in _fields(type(value))}
@@ -61,8 +65,6 @@ def encode(value: Any) -> Any:
         return sorted(encode(item) for item in value)
     if isinstance(value, tuple | list):
         return [encode(item) for item in value]
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
     raise LedgerError(f"a {type(value).__name__} cannot be written to the ledger", remedy="use plain JSON values")
 
 

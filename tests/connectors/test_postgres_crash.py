@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
@@ -14,13 +13,9 @@ from dagster_operators.errors import FencedError, SinkUnavailableError
 from dagster_operators.transactions.failpoints import VARIABLE, watch
 from dagster_operators.transactions.owner import Owner
 from tests.connectors.sink_flow import TABLE, SinkFlow, coordinator, finish, numbers_of
+from tests.forked import PROCESSES
 
 pytestmark = [pytest.mark.crash, pytest.mark.postgres]
-
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(
-    ["deltalake", "pyarrow.parquet", "psycopg", "pyspark.sql.pandas.types", "pandas", "tests.connectors.sink_flow"]
-)
 
 STEPS = ("recover_participant", "prepare_participant", "append_decision", "commit_table", "commit_participant")
 STRAIGHT = ["sink:written", "after:append_prepared", *(f"{when}:{step}" for step in STEPS for when in ("before", "after"))]
@@ -40,7 +35,7 @@ def child_epochs(root, dsn, failpoint, epochs):
 
 
 def was_killed(function, *arguments) -> bool:
-    child = processes.Process(target=function, args=arguments)
+    child = PROCESSES.Process(target=function, args=arguments)
     child.start()
     child.join(60)
     assert child.exitcode in {0, -signal.SIGKILL}
@@ -148,7 +143,7 @@ def child_zombie(root, dsn, at_step):
 
 
 def test_a_stopped_process_whose_commit_comes_late_is_refused(tmp_path, database):
-    child = processes.Process(target=child_zombie, args=(tmp_path, database.dsn, "before:append_decision"))
+    child = PROCESSES.Process(target=child_zombie, args=(tmp_path, database.dsn, "before:append_decision"))
     child.start()
     wait_until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_STOPPED)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 from decimal import Decimal
@@ -27,6 +26,7 @@ from dagster_operators.runtime.stages import sinks
 from dagster_operators.transactions.failpoints import VARIABLE, watch
 from tests.engines import ENGINES, SAIL
 from tests.examples import fresh_examples
+from tests.forked import PROCESSES
 
 SCHEMA = "k string, v long"
 
@@ -318,7 +318,7 @@ BATCHES = [[("a", 1), ("b", 2)], [("a", 3), (None, 4)], [("c", 5)]]
 def test_a_pipeline_that_is_killed_goes_on_with_both_sinks(sail, tmp_path, tables):
     """The second epoch is prepared in both and recorded; what the next run rolls back it writes anew from the staged files."""
     arguments = (tmp_path, tables, "before:append_decision#2")
-    child = multiprocessing.get_context("spawn").Process(target=child_epochs, args=arguments)
+    child = PROCESSES.Process(target=child_epochs, args=arguments)
     child.start()
     child.join(120)
     assert child.exitcode == -signal.SIGKILL

@@ -1,8 +1,7 @@
-"""Real processes to kill: forked from a server that has imported everything once, so that one more costs a tenth of a second."""
+"""Real processes to kill, which run a pipeline."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
@@ -17,12 +16,9 @@ from typing import Any, Self
 import psutil
 
 from tests.crash import worker
+from tests.forked import PROCESSES
 
 KILLED = -signal.SIGKILL
-_PRELOADED = [
-    "deltalake", "grpc._channel", "pandas", "pyarrow.compute", "pyarrow.fs", "pyarrow.parquet", "pysail.spark",
-    "pyspark.sql.connect.session", "pyspark.worker", "sqlglot", "tests.crash.worker",
-]  # fmt: skip
 
 
 @dataclass
@@ -98,9 +94,7 @@ class Launcher:
         """Start a child on the storage root; ``settings`` are those of :class:`~tests.crash.worker.Task`."""
         trace = self.folder / f"trace-{len(self.children) + 1}"
         task = worker.Task(str(root), **{"feed": str(self.feed), "trace": str(trace), "engine": self.engine, **settings})
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_PRELOADED)
-        child = Child(context.Process(target=worker.run, args=(task,), daemon=True), trace, self.patience)
+        child = Child(PROCESSES.Process(target=worker.run, args=(task,), daemon=True), trace, self.patience)
         self.children.append(child)
         child.process.start()
         return child

@@ -25,9 +25,10 @@ from dagster_operators.transactions.plan import EpochHandle, PlanRecord
 from dagster_operators.transactions.records import Record
 from dagster_operators.transactions.view import LedgerView
 from tests.transactions.invariants import check
-from tests.transactions.model_world import Model, World, intern, record_number
+from tests.transactions.model_world import Model, World, intern, manifest_number, record_number
 
 RECORDS = get_args(Record)
+PLAIN = (type(None), int, str, float)
 
 LOCAL = (fx.MakeId, fx.Now, fx.Choose, fx.CheckOwner, fx.FindMissing, fx.ReadManifest, fx.WriteManifest)
 """Effects that need no turn of their own: what they see never changes, and nobody looks at a manifest before it is recorded."""
@@ -352,7 +353,7 @@ def _place(steps: Any) -> Any:
 
 def _number(value: Any) -> Any:  # noqa: C901, PLR0911 - one for each type
     """Something hashable that is equal for equal values."""
-    if value is None or isinstance(value, int | str | float):
+    if isinstance(value, PLAIN):
         return value
     if isinstance(value, LedgerView):
         return ("view", id(value))  # the model makes one view for each content of the ledger and keeps it
@@ -363,12 +364,12 @@ def _number(value: Any) -> Any:  # noqa: C901, PLR0911 - one for each type
     if isinstance(value, fx.StageAttempt):
         return ("attempt", value.attempt)
     if isinstance(value, Manifest):
-        return intern(value.to_json(), value)
+        return manifest_number(value)
     if isinstance(value, dict):
         return tuple((name, _number(item)) for name, item in sorted(value.items()))
-    if isinstance(value, tuple | list):
+    if isinstance(value, (tuple, list)):
         return tuple(_number(item) for item in value)
-    if isinstance(value, frozenset | set):
+    if isinstance(value, (frozenset, set)):
         return frozenset(_number(item) for item in value)
     if isinstance(value, Exception):
         return repr(value)

@@ -5,7 +5,7 @@ Records and manifests are interned: equal content has the same number, so that w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -101,15 +101,24 @@ def interned(number: int) -> Any:
     return _values[number]
 
 
-_known_records: dict[int, tuple[Any, int]] = {}
+_known: dict[int, tuple[Any, int]] = {}
 
 
 def record_number(record: Any) -> int:
-    """The number of a record, remembered by identity because making its text takes long."""
-    known = _known_records.get(id(record))
+    """The number of a record."""
+    return _remembered(record, lambda: f"{record.kind}{record.generation}{body(record)}")
+
+
+def manifest_number(manifest: Manifest) -> int:
+    """The number of a manifest."""
+    return _remembered(manifest, manifest.to_json)
+
+
+def _remembered(value: Any, text: Callable[[], str]) -> int:
+    """The number of a value, remembered by identity because making its text takes long."""
+    known = _known.get(id(value))
     if known is None:
-        number = intern(f"{record.kind}{record.generation}{body(record)}", record)
-        known = _known_records[id(record)] = (record, number)
+        known = _known[id(value)] = (value, intern(text(), value))
     return known[1]
 
 
@@ -214,7 +223,7 @@ class Model:
 
     def write_manifest(self, world, effect, unique):
         manifest = effect.manifest
-        number = intern(manifest.to_json(), manifest)
+        number = manifest_number(manifest)
         return world._replace(manifests=world.manifests | {(number, manifest.attempt)}), str(number)
 
     def read_manifest(self, world, effect, unique):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import time
@@ -15,12 +14,10 @@ from deltalake import write_deltalake
 from dagster_operators.errors import FencedError, ForeignWriteError
 from dagster_operators.transactions.failpoints import FAILPOINTS, VARIABLE
 from dagster_operators.transactions.owner import Owner
+from tests.forked import PROCESSES
 from tests.transactions.flow import Flow, check_result, coordinator, leftovers, plan_of
 
 pytestmark = pytest.mark.crash
-
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["deltalake", "pyarrow.fs", "pyarrow.parquet", "pyarrow.compute", "tests.transactions.flow"])
 
 REPAIR = [name for name in FAILPOINTS if name.endswith((":append_repair", ":restore_table"))]
 CLEAN = [name for name in FAILPOINTS if name.endswith((":append_clean", ":delete_outdated"))]
@@ -42,7 +39,7 @@ def child_repair(root, failpoint):
 
 
 def was_killed(function, *arguments) -> bool:
-    child = processes.Process(target=function, args=arguments)
+    child = PROCESSES.Process(target=function, args=arguments)
     child.start()
     child.join(60)
     assert child.exitcode in {0, -signal.SIGKILL}
@@ -130,8 +127,8 @@ def child_zombie(root, started, go):
 
 
 def test_a_stopped_run_loses_its_lease_and_is_fenced_when_it_goes_on(tmp_path):
-    started, go = processes.Event(), processes.Event()
-    zombie = processes.Process(target=child_zombie, args=(tmp_path, started, go))
+    started, go = PROCESSES.Event(), PROCESSES.Event()
+    zombie = PROCESSES.Process(target=child_zombie, args=(tmp_path, started, go))
     zombie.start()
     with contextlib.ExitStack() as ends, coordinator(tmp_path, lease_seconds=0.6) as run:
         ends.callback(zombie.kill)  # a process left stopped would be waited for for ever

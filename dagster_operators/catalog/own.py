@@ -63,6 +63,7 @@ _API = {
 }
 
 _RULES = {
+    "equal_operators": "equal_operators:EqualOperators",
     "merge_filters": "merge_filters:MergeFilters",
     "merge_projections": "merge_projections:MergeProjections",
     "prune_columns": "prune_columns:PruneColumns",

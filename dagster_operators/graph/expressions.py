@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 _PREFIX = "SELECT "
+_KNOWN = 16_384
+"""Expressions of which is remembered what was found: more than a large pipeline has."""
 _CONSTANTS = frozenset({"localtimestamp", "session_user", "grouping__id"})
 """What Spark lets one write without parentheses though it is a function, and sqlglot takes for a column."""
 
@@ -61,7 +63,7 @@ def columns_of(expression: str) -> frozenset[str]:
     return _columns_of(expression)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_KNOWN)
 def _columns_of(expression: str) -> frozenset[str]:
     from sqlglot import exp
 
@@ -79,7 +81,7 @@ def _columns_of(expression: str) -> frozenset[str]:
     return frozenset(names)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_KNOWN)
 def located_columns(expression: str) -> frozenset[tuple[int, int, str]] | None:
     """Where the names of the columns stand that an expression reads: start, end and name of each; None if that is not clear.
 
@@ -104,6 +106,7 @@ def located_columns(expression: str) -> frozenset[tuple[int, int, str]] | None:
     return frozenset(found)
 
 
+@lru_cache(maxsize=_KNOWN)
 def parse_alias(expression: str) -> tuple[str, str | None]:
     """An expression without its alias, and the alias if it has one.
 
@@ -141,7 +144,7 @@ class Called:
     position: int
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_KNOWN)
 def calls_of(expression: str) -> tuple[Called, ...]:
     """The functions that an expression calls, in the order in which they are written.
 
@@ -173,7 +176,7 @@ def _closing(tokens: Sequence[Token], opening: int) -> int:
     return len(tokens) - 1
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_KNOWN)
 def has_window(expression: str) -> bool:
     """Whether some function in an expression looks at other rows by OVER.
 
@@ -185,6 +188,7 @@ def has_window(expression: str) -> bool:
     return parsed(expression).find(exp.Window) is not None
 
 
+@lru_cache(maxsize=_KNOWN)
 def is_repeatable(expression: str) -> bool:
     """Whether an expression of Spark's own functions gives the same value again for the same row.
 
@@ -199,7 +203,7 @@ def is_repeatable(expression: str) -> bool:
     return not any(_CHANGING.fullmatch(token.text) for token in tokens_of(expression) if token.token_type not in kinds)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_KNOWN)
 def is_plain(expression: str) -> bool:
     """Whether an expression is repeatable and calls common functions of SQL only: none that somebody may have defined.
 

@@ -71,8 +71,12 @@ class Rewriting:
         readers = self.readers(stream)
         return self._nodes[readers[0]] if len(readers) == 1 and not self.ends_at(stream) else None
 
+    def is_plain(self, name: str) -> bool:
+        """Whether nobody knows an operator by its name: it has its main output only, which goes to operators alone."""
+        return name not in self._asked and not self.ends_at(StreamRef(name))
+
     def is_inner(self, name: str) -> bool:
-        """Whether an operator has its main output only, and that is read by one operator alone."""
+        """Whether that is so, and one operator alone reads it."""
         return name not in self._asked and self.only_reader(StreamRef(name)) is not None
 
     def free_name(self, stem: str) -> str:

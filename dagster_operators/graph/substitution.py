@@ -35,7 +35,7 @@ def substituted(expression: str, columns: Mapping[str, str]) -> str | None:
     return _substituted(expression, tuple(sorted(columns.items())))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16_384)
 def _substituted(expression: str, given: tuple[tuple[str, str], ...]) -> str | None:
     columns = {name: text for name, text in given if text != quoted(name)}
     read = {name.lower() for name in columns_of(expression)}

@@ -29,10 +29,10 @@ class MergeFilters(Rule):
             if not isinstance(node.operator, Filter):
                 continue
             before = rewriting.node(node.inputs[0].operator)
-            operators = (before.operator, node.operator)
-            repeatable = all(Trait.REPEATABLE in operator.traits for operator in operators)
-            inner = node.operator.chain and rewriting.is_inner(before.name) and node.inputs[0].is_main
-            if isinstance(before.operator, Filter) and repeatable and inner and not node.type.marks:
+            inner = node.operator.chain and rewriting.is_inner(before.name) and not node.type.marks
+            if not (inner and isinstance(before.operator, Filter)):
+                continue
+            if all(Trait.REPEATABLE in operator.traits for operator in (before.operator, node.operator)):
                 first = merged.get(before.name, f"({before.operator.condition})")
                 condition = f"{first} AND ({node.operator.condition})"
                 if len(condition) <= LONGEST:

@@ -38,8 +38,8 @@ class PushFilters(Rule):
     def _push(self, rewriting: Rewriting, node: Node) -> list[str]:
         """Put one filter before what it reads, if that can be; returns the names of the filters that this makes."""
         before = rewriting.node(node.inputs[0].operator)
-        linked = isinstance(node.operator, Filter) and node.operator.chain and Trait.REPEATABLE in node.operator.traits
-        if not linked or node.type.marks or not node.inputs[0].is_main or not rewriting.is_inner(before.name):
+        linked = isinstance(node.operator, Filter) and node.operator.chain and not node.type.marks
+        if not linked or not rewriting.is_inner(before.name) or Trait.REPEATABLE not in node.operator.traits:
             return []
         if isinstance(before.operator, Union):
             return self._before_union(rewriting, before, node)

@@ -36,6 +36,7 @@ STEPS = {
         .aggregate(n="max(x)"),
         "n",
     ),
+    "both": lambda one, *_: one.filter("v > 0").select("k", "t", "v").union(one.filter("v > 0").select("k", "t", "v")),
     "of_two": lambda one, other, _: one.union(other).union(one.filter("v > 0")).filter("v < 2"),
 }
 

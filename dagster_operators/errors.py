@@ -113,6 +113,10 @@ class ChangedPipelineError(PipelineError):
     """The pipeline changed in a way that its stored state or tables do not fit."""
 
 
+class UndecidedChangeError(ChangedPipelineError):
+    """The pipeline changed, and somebody has to decide what becomes of its state, positions or tables."""
+
+
 class TimestampError(PipelineError):
     """A value is no time, two times cannot be compared, or a summary does not fit a time."""
 

@@ -10,6 +10,7 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.renaming import renamed
 
 
 class BaseStream(PluggedIn):
@@ -71,8 +72,9 @@ class BaseStream(PluggedIn):
         return self._join(operator, (self,), name, chain=chain, **settings)
 
     def _join(
-        self, operator: type[LogicalOperator], streams: Sequence[BaseStream], name: str | None, *, chain: bool, **settings: Any
-    ) -> Self:
+        self, operator: type[LogicalOperator], streams: Sequence[BaseStream], name: str | None, *, chain: bool,
+        renamed_from: str | None = None, **settings: Any,
+    ) -> Self:  # fmt: skip
         for stream in streams:
             if not isinstance(stream, BaseStream):
                 raise PipelineError(f"{stream!r} is no stream", pipeline=self._dataflow.name)
@@ -85,6 +87,8 @@ class BaseStream(PluggedIn):
         named = name or self._dataflow.fresh_name(operator.label)
         linked = chain and not any(stream._cut for stream in streams)  # noqa: SLF001
         node = self._dataflow.add(operator(name=named, chain=linked, **settings), [stream._ref for stream in streams])  # noqa: SLF001
+        if renamed_from is not None:
+            renamed(self._dataflow, node.name, renamed_from)
         return type(self)(self._dataflow, StreamRef(node.name))
 
     def through(

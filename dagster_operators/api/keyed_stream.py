@@ -116,6 +116,7 @@ class KeyedStream(PluggedIn):
         *,
         name: str | None = None,
         chain: bool = True,
+        renamed_from: str | None = None,
     ) -> Stream:
         """Put the rows through an operator of the user's own, or a registered one; rows of one key meet in one subtask.
 
@@ -124,6 +125,7 @@ class KeyedStream(PluggedIn):
             config: The settings of a registered operator.
             name: The operator's name, by default its own, or that of its class; its state is addressed by it.
             chain: Whether it may share a stage with the operator before it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
 
         Raises:
             PipelineError: This is no operator.
@@ -142,14 +144,23 @@ class KeyedStream(PluggedIn):
         >>> rows.key_by("k").apply(KnownBefore()).columns
         ('k', 'known')
         """
-        return apply_to([self], operator, config, name=name, chain=chain)
+        return apply_to([self], operator, config, name=name, chain=chain, renamed_from=renamed_from)
 
-    def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
+    def aggregate(
+        self,
+        aggregates: Mapping[str, str] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        renamed_from: str | None = None,
+        **more: str,
+    ) -> Stream:
         """One row per key with the aggregates over all of the key's rows so far: an updating stream.
 
         Args:
             aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
             name: The operator's name; its state is addressed by it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
             more: Output column = Spark SQL aggregate, for example ``flights="count(*)"``.
 
         Raises:
@@ -161,9 +172,18 @@ class KeyedStream(PluggedIn):
         >>> flights.key_by("origin").aggregate(flights="count(*)", late="count_if(delay > 15)").columns
         ('origin', 'flights', 'late')
         """
-        return self.add_aggregate(KeyedAggregate, name, (), {**(aggregates or {}), **more}, event_time=self._stream.event_time)
+        wanted, time = {**(aggregates or {}), **more}, self._stream.event_time
+        return self.add_aggregate(KeyedAggregate, name, (), wanted, renamed_from=renamed_from, event_time=time)
 
-    def top(self, n: int, *, by: str | Sequence[str], rank: str = "rank", name: str | None = None) -> Stream:
+    def top(
+        self,
+        n: int,
+        *,
+        by: str | Sequence[str],
+        rank: str = "rank",
+        name: str | None = None,
+        renamed_from: str | None = None,
+    ) -> Stream:
         """The first ``n`` rows of each key in an order: an updating stream with one row per key and rank.
 
         Args:
@@ -171,6 +191,7 @@ class KeyedStream(PluggedIn):
             by: What comes behind ORDER BY: ``"price DESC, volume"``. Between equal rows the event time decides, then all columns.
             rank: The column with the row's place, from 1.
             name: The operator's name; its state is addressed by it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
 
         Raises:
             PipelineError: ``n`` is less than 1.
@@ -181,11 +202,21 @@ class KeyedStream(PluggedIn):
         >>> flights.key_by("origin").top(3, by="delay DESC").columns
         ('origin', 'rank', 'delay')
         """
-        order, time = (by,) if isinstance(by, str) else tuple(by), self._stream.event_time
-        return self._stream._add(TopPerKey, name, keys=self.keys, n=n, by=order, event_time=time, rank=rank)  # noqa: SLF001
+        settings: dict[str, Any] = {
+            "by": (by,) if isinstance(by, str) else tuple(by),
+            "event_time": self._stream.event_time,
+            "rank": rank,
+        }
+        stream = self._stream
+        return stream._add(TopPerKey, name, renamed_from=renamed_from, keys=self.keys, n=n, **settings)  # noqa: SLF001
 
     def deduplicate(
-        self, *, keep: Literal["first", "last"] = "first", within: str | timedelta | int | None = None, name: str | None = None
+        self,
+        *,
+        keep: Literal["first", "last"] = "first",
+        within: str | timedelta | int | None = None,
+        name: str | None = None,
+        renamed_from: str | None = None,
     ) -> Stream:
         """One row per key.
 
@@ -195,6 +226,7 @@ class KeyedStream(PluggedIn):
             within: For how long after a row of ``first`` others of its key are duplicates; then the key is new again, and the
                 state forgets it. By default for ever.
             name: The operator's name; its state is addressed by it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
 
         Raises:
             PipelineError: There is no such way to keep rows, or ``within`` is no duration.
@@ -209,7 +241,7 @@ class KeyedStream(PluggedIn):
         where = {"pipeline": self._stream._dataflow.name, "operator": name or "deduplicate"}  # noqa: SLF001
         if keep not in ("first", "last"):
             raise PipelineError(f"deduplicate cannot keep {keep!r}", **where, remedy="keep 'first' or 'last'")
-        settings: dict[str, Any] = {"keys": self.keys, "event_time": self._stream.event_time}
+        settings: dict[str, Any] = {"keys": self.keys, "event_time": self._stream.event_time, "renamed_from": renamed_from}
         if keep == "last":
             if within is not None:
                 raise PipelineError("within= goes with keep='first': the last row of a key stays in its table", **where)
@@ -230,6 +262,7 @@ class KeyedStream(PluggedIn):
         columns: Sequence[str] | None = None,
         name: str | None = None,
         chain: bool = True,
+        renamed_from: str | None = None,
     ) -> Stream:
         """Pairs of rows of two streams with the same key that are near each other in event time.
 
@@ -242,6 +275,7 @@ class KeyedStream(PluggedIn):
             columns: Which further columns of both sides to hand on; by default all but the keys.
             name: The operator's name; its state is addressed by it.
             chain: Whether it may share a stage with the operators before it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
 
         Raises:
             PipelineError: A bound is no duration, the interval is empty, or one of the streams is updating.
@@ -270,9 +304,9 @@ class KeyedStream(PluggedIn):
             bounds = {"low": parse_bound(lower), "high": parse_bound(upper)}
         except ValueError as error:
             raise PipelineError(f"a bound of an interval join: {error}", **where) from None
-        settings = {"keys": self.keys, "right_keys": right.keys, "event_times": times, "how": how, **bounds}
-        chosen = None if columns is None else tuple(columns)
-        return stream._join(IntervalJoin, (stream, right._stream), name, chain=chain, columns=chosen, **settings)  # noqa: SLF001
+        settings: dict[str, Any] = {"keys": self.keys, "right_keys": right.keys, "event_times": times, "how": how, **bounds}
+        settings |= {"columns": None if columns is None else tuple(columns), "renamed_from": renamed_from}
+        return stream._join(IntervalJoin, (stream, right._stream), name, chain=chain, **settings)  # noqa: SLF001
 
     def add_aggregate(
         self,
@@ -318,6 +352,7 @@ def apply_to(
     *,
     name: str | None = None,
     chain: bool = True,
+    renamed_from: str | None = None,
 ) -> Stream:
     """An operator behind several streams that have the same keys, or none.
 
@@ -335,8 +370,9 @@ def apply_to(
             remedy="derive a class from ArrowOperator, and give an instance of it",
         )  # fmt: skip
     named = name or operator.name or dataflow.fresh_name(_snake(type(operator).__name__))
-    keys = tuple(stream.keys for stream in streams)
-    return first._join(Apply, [stream._stream for stream in streams], named, chain=chain, arrow=operator, keys=keys)  # noqa: SLF001
+    settings: dict[str, Any] = {"arrow": operator, "keys": tuple(stream.keys for stream in streams)}
+    read = [stream._stream for stream in streams]  # noqa: SLF001
+    return first._join(Apply, read, named, chain=chain, renamed_from=renamed_from, **settings)  # noqa: SLF001
 
 
 def _snake(name: str) -> str:

@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from dagster_operators.api.changing import Changing
 from dagster_operators.api.history import History
 from dagster_operators.api.pipeline_graph import PipelineGraph
 from dagster_operators.api.snapshot import Snapshot
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Pipeline(PipelineGraph):
+class Pipeline(Changing, PipelineGraph):
     """A named dataflow with one storage root. Building one reads nothing and starts nothing.
 
     Args:

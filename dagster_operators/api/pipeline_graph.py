@@ -18,6 +18,7 @@ from dagster_operators.connectors.source_operator import SourceOperator
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Dataflow, Table
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.renaming import renamed
 from dagster_operators.graph.scope import Scope
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.time.watermark import parse_duration
@@ -80,6 +81,7 @@ class PipelineGraph:
         event_time: str | None = None,
         lateness: str | timedelta = "0 seconds",
         finished: bool = False,
+        renamed_from: str | None = None,
     ) -> Stream:
         """Declare where rows come from.
 
@@ -89,6 +91,7 @@ class PipelineGraph:
             event_time: The timestamp column with the time of the event.
             lateness: How much later than the newest row a row may come and still be counted in its window.
             finished: No more rows will come than there are now: once they are read, every window closes.
+            renamed_from: What the source was called before: it goes on from where that was. May stay.
 
         Raises:
             PipelineError: The name is taken, or what is given is no source.
@@ -107,7 +110,10 @@ class PipelineGraph:
         except ValueError as error:
             raise PipelineError(f"the lateness: {error}", pipeline=self.name, source=name) from None
         operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
-        return Stream(self.dataflow, StreamRef(self.dataflow.add(operator).name))
+        node = self.dataflow.add(operator)
+        if renamed_from is not None:
+            renamed(self.dataflow, name, renamed_from)
+        return Stream(self.dataflow, StreamRef(node.name))
 
     def loop(self, name: str, *, limit: int = 1000, within_subtask: bool = False) -> Loop:
         """Declare a loop, in which rows go round within an epoch until none is left.

@@ -48,6 +48,7 @@ class Stream(RowStream, FrontierStream, OutputStream):
         *,
         name: str | None = None,
         chain: bool = True,
+        renamed_from: str | None = None,
     ) -> Stream:
         """Put the rows through an operator of the user's own (after :meth:`key_by`: rows of one key meet in one subtask).
 
@@ -57,6 +58,7 @@ class Stream(RowStream, FrontierStream, OutputStream):
             config: The settings of a registered operator.
             name: The operator's name, by default its own, or that of its class.
             chain: Whether it may share a stage with the operator before it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
 
         Raises:
             PipelineError: This is no operator.
@@ -74,7 +76,7 @@ class Stream(RowStream, FrontierStream, OutputStream):
         >>> doubled.name, doubled.columns
         ('doubled', ('v',))
         """
-        return KeyedStream(self, ()).apply(operator, config, name=name, chain=chain)
+        return KeyedStream(self, ()).apply(operator, config, name=name, chain=chain, renamed_from=renamed_from)
 
     def union(self, *others: Stream, name: str | None = None, chain: bool = True) -> Stream:
         """The rows of this and other streams, whose columns must have the same names and types.
@@ -234,12 +236,21 @@ class Stream(RowStream, FrontierStream, OutputStream):
         """
         return KeyedStream(self, ()).window(window)
 
-    def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
+    def aggregate(
+        self,
+        aggregates: Mapping[str, str] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        renamed_from: str | None = None,
+        **more: str,
+    ) -> Stream:
         """Aggregate all rows ever seen into one row (after :meth:`key_by`: one row per key).
 
         Args:
             aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
             name: The operator's name; its state is addressed by it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
             more: Output column = Spark SQL aggregate.
 
         Raises:
@@ -250,4 +261,4 @@ class Stream(RowStream, FrontierStream, OutputStream):
         >>> flights.aggregate(flights="count(*)", mean_delay="avg(delay)").columns
         ('flights', 'mean_delay')
         """
-        return KeyedStream(self, ()).aggregate(aggregates, name=name, **more)
+        return KeyedStream(self, ()).aggregate(aggregates, name=name, renamed_from=renamed_from, **more)

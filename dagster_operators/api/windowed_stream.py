@@ -61,12 +61,21 @@ class WindowedStream(PluggedIn):
         """
         return self._keyed.through(operator, name=name, chain=chain, window=self.window, event_time=self._event_time, **settings)
 
-    def aggregate(self, aggregates: Mapping[str, str] | None = None, /, *, name: str | None = None, **more: str) -> Stream:
+    def aggregate(
+        self,
+        aggregates: Mapping[str, str] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        renamed_from: str | None = None,
+        **more: str,
+    ) -> Stream:
         """One row per key and window, once the window is closed: the keys, ``window_start``, ``window_end`` and the aggregates.
 
         Args:
             aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
             name: The operator's name; its state is addressed by it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
             more: Output column = Spark SQL aggregate, for example ``mean_delay="avg(dep_delay)"``.
 
         Raises:
@@ -81,10 +90,21 @@ class WindowedStream(PluggedIn):
         (('origin', 'window_start', 'window_end', 'mean'), 'window_start')
         """
         size = "per " + str(self.window).removeprefix("tumbling ").removeprefix("sliding ")
-        wanted, settings = {**(aggregates or {}), **more}, {"window": self.window, "event_time": self._event_time}
-        return self._keyed.add_aggregate(_AGGREGATES[type(self.window)], name, (size,), wanted, **settings)
+        settings = {"window": self.window, "event_time": self._event_time, "renamed_from": renamed_from}
+        return self._keyed.add_aggregate(
+            _AGGREGATES[type(self.window)], name, (size,), {**(aggregates or {}), **more}, **settings
+        )
 
-    def top(self, n: int, *, by: str | Sequence[str], ties: bool = False, rank: str = "rank", name: str | None = None) -> Stream:
+    def top(
+        self,
+        n: int,
+        *,
+        by: str | Sequence[str],
+        ties: bool = False,
+        rank: str = "rank",
+        name: str | None = None,
+        renamed_from: str | None = None,
+    ) -> Stream:
         """The first ``n`` rows of each key and window in an order, once the window is closed.
 
         Args:
@@ -94,6 +114,7 @@ class WindowedStream(PluggedIn):
             ties: Let rows that are equal in ``by`` share their place, as SQL's RANK does: there may be more than ``n`` rows then.
             rank: The column with the row's place, from 1.
             name: The operator's name; its state is addressed by it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
 
         Raises:
             PipelineError: The windows are sessions.
@@ -114,6 +135,7 @@ class WindowedStream(PluggedIn):
                 remedy="use max_by(...) in aggregate; or top over the sessions themselves: .window().top(...)",
             )
         settings: dict[str, Any] = {"keys": self._keyed.keys, "window": self.window, "event_time": self._event_time}
+        settings["renamed_from"] = renamed_from
         order = (by,) if isinstance(by, str) else tuple(by)
         return stream._add(TopPerWindow, name, n=n, by=order, rank=rank, ties=ties, **settings)  # noqa: SLF001
 
@@ -125,6 +147,7 @@ class WindowedStream(PluggedIn):
         columns: Sequence[str] | None = None,
         name: str | None = None,
         chain: bool = True,
+        renamed_from: str | None = None,
     ) -> Stream:
         """Pairs of rows of two streams with the same key and window, once the window is closed.
 
@@ -135,6 +158,7 @@ class WindowedStream(PluggedIn):
             columns: Which further columns of both sides to hand on; by default all but the keys.
             name: The operator's name; its state is addressed by it.
             chain: Whether it may share a stage with the operators before it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
 
         Raises:
             PipelineError: The windows differ, or they are sessions.
@@ -157,7 +181,8 @@ class WindowedStream(PluggedIn):
                 **where,
                 remedy="use one Tumbling or Sliding for both; or interval_join, for rows that are near each other in time",
             )
-        settings = {"keys": self._keyed.keys, "right_keys": right._keyed.keys, "window": self.window, "how": how}
+        settings: dict[str, Any] = {"keys": self._keyed.keys, "right_keys": right._keyed.keys, "window": self.window, "how": how}
+        settings["renamed_from"] = renamed_from
         times, chosen = (self._event_time, right._event_time), None if columns is None else tuple(columns)
         both = (stream, right._keyed._stream)  # noqa: SLF001
         return stream._join(WindowJoin, both, name, chain=chain, event_times=times, columns=chosen, **settings)  # noqa: SLF001

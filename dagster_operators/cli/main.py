@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dagster_operators import __version__
+from dagster_operators.cli.changes import decide, diff, drop
 from dagster_operators.cli.plans import plan
 
 
@@ -15,3 +16,6 @@ def main() -> None:
 
 
 main.add_command(plan)
+main.add_command(diff)
+main.add_command(decide)
+main.add_command(drop)

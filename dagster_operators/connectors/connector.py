@@ -142,6 +142,14 @@ class Connector(ABC):
     def identity(self) -> dict[str, JSON]:
         """The settings that give positions their meaning: another value means another source. Limits are not among them."""
 
+    def positions(self) -> dict[str, JSON]:
+        """What gives positions their meaning, spelled in one way however the user spelled it, and known of a plan too."""
+        return self.identity()
+
+    def may_go_on_from(self, before: Connector) -> bool:
+        """Whether a position of another source of the kind can mean the same here, as where data was moved."""
+        return before.kind == self.kind
+
     def fingerprint(self) -> str:
         """A hash of ``identity``, equal in every process."""
         text = json.dumps({"kind": self.kind, **self.identity()}, sort_keys=True)

@@ -20,7 +20,7 @@ from dagster_operators.errors import BadInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.delta_log import DataFile, DeltaLog
-from dagster_operators.storage.location import FileLocation
+from dagster_operators.storage.location import FileLocation, spelled_out
 from dagster_operators.types.data_type import Field
 from dagster_operators.types.schema import Schema
 
@@ -81,6 +81,14 @@ class DeltaSource(Connector):
     def identity(self) -> dict[str, JSON]:
         """The table, and what its versions are read as."""
         return {"path": self.uri, "changes": self.changes}
+
+    @override
+    def positions(self) -> dict[str, JSON]:
+        return {**self.identity(), "path": spelled_out(self.uri)}
+
+    @override
+    def may_go_on_from(self, before: Connector) -> bool:
+        return isinstance(before, DeltaSource) and before.changes == self.changes
 
     def below(self, root: Root) -> DeltaSource:
         """With the root's access if the table lies on the same store and has no ``storage_options`` of its own."""

@@ -128,6 +128,24 @@ class FileSource(Connector):
         """The path, which the files' names are relative to."""
         return {"path": self.uri}
 
+    @override
+    def positions(self) -> dict[str, JSON]:
+        return {"folder": self.base[0]}
+
+    @property
+    def base(self) -> tuple[str, str]:
+        """The folder that files are named relative to, and what their names begin with there."""
+        return self._location.base()
+
+    @override
+    def may_go_on_from(self, before: Connector) -> bool:
+        """Whether files are named as they were: the folder was moved, not another one above or below it taken."""
+        if not isinstance(before, FileSource):
+            return False
+        (old, named), (new, name) = before.base, self.base
+        nested = f"{old}/".startswith(f"{new}/") or f"{new}/".startswith(f"{old}/")
+        return old == new or (named == name and not nested)
+
     def below(self, root: Root) -> FileSource:
         """With the root's access if the files lie on the same store and have no ``storage_options`` of their own."""
         options = root.options_for(self.uri) if self.storage_options is None else None

@@ -6,6 +6,8 @@ removed at the next turn, when the epoch that read them is complete.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -16,7 +18,7 @@ from typing_extensions import override
 
 from dagster_operators.connectors.connector import Connector, OnCorrupt, SliceChoice, Unknown
 from dagster_operators.connectors.file_source import FileSource
-from dagster_operators.connectors.source_operator import SourceEnd, SourceOperator
+from dagster_operators.connectors.source_operator import SourceEnd, SourceOperator, public_scalars
 from dagster_operators.errors import BadInputError, OperatorsError, PipelineError, SourceError
 from dagster_operators.functions.references import ObjectReference, resolved
 from dagster_operators.graph.conform import conform
@@ -50,6 +52,11 @@ class OperatorSource(Connector):
     operator: SourceOperator
     root: str
     storage_options: dict[str, str] | None = field(default=None, repr=False)
+    _identity: Mapping[str, JSON] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.operator, SourceOperator):  # as it was given: it may keep something in its attributes while it runs
+            object.__setattr__(self, "_identity", dict(self.operator.identity()))
 
     @override
     def encode(self) -> Fields:
@@ -109,8 +116,21 @@ class OperatorSource(Connector):
         return {"operator": self.uri, **dict(self.operator.display())}
 
     def identity(self) -> dict[str, JSON]:
-        """The operator's class, which gives positions their meaning."""
-        return {"operator": self.uri}
+        """The operator's class, with what it says gives its positions their meaning."""
+        return {"operator": self.uri, "settings": dict(self._identity)}
+
+    @override
+    def positions(self) -> dict[str, JSON]:
+        if isinstance(self.operator, SourceOperator):
+            return self.identity()
+        reference = ObjectReference.to(self.operator)
+        place = f"python://{reference.type.module}.{reference.type.qualname}"
+        return {"operator": place, "settings": public_scalars(dict(reference.attributes))}
+
+    def former_fingerprint(self) -> str:
+        """The fingerprint that earlier versions of the package gave it, of its class alone."""
+        text = json.dumps({"kind": self.kind, "operator": self.uri}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def infer_schema(self, session: SparkSession) -> str:
         """The operator's schema."""

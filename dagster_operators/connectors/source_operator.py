@@ -79,6 +79,32 @@ class SourceOperator:
         """
         return False
 
+    def identity(self) -> Mapping[str, Any]:
+        """What gives positions their meaning: if it changes, a position is not used again unless somebody decides so.
+
+        By default all attributes that are numbers, text, truth values or tuples of these, and whose names begin with no
+        underscore. Plain JSON, without secrets.
+        """
+        from dagster_operators.functions.secrets import holds_secret
+
+        secrets = tuple(getattr(type(self), "secrets", ()))
+        found = public_scalars(vars(self))
+        return {name: value for name, value in found.items() if name not in secrets and not holds_secret(name, value)}
+
     def display(self) -> Mapping[str, Any]:
         """What explain and lineage show of the source; must hold no secrets. By default nothing."""
         return {}
+
+
+def public_scalars(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of an object's attributes that are plain, and not its own business.
+
+    >>> public_scalars({"topic": "a", "parts": (0, 1), "seen": [1], "_client": "c"})
+    {'parts': [0, 1], 'topic': 'a'}
+    """
+    found = {name: value for name, value in sorted(attributes.items()) if not name.startswith("_") and _is_plain(value)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+
+def _is_plain(value: Any) -> bool:
+    return all(map(_is_plain, value)) if type(value) is tuple else value is None or type(value) in (str, int, float, bool)

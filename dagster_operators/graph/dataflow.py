@@ -122,6 +122,11 @@ class Dataflow:
         self.scopes: dict[str, Scope] = {}
         self.feedback: dict[str, StreamRef] = {}
         """The streams that go round, by the loop variable that has their rows in the next round."""
+        self.automatic: set[str] = set()
+        """The operators that nobody named: their names follow from the order in which they were added."""
+        self.renamed: dict[str, str] = {}
+        """What operators were called before, of those whose author says so."""
+        self._made_up: set[str] = set()
         self._named: Counter[str] = Counter()
         self._taken: set[str] = set()
         self._tables_taken: set[str] = set()
@@ -149,6 +154,7 @@ class Dataflow:
             self._named[stem] += 1
             name = stem if self._named[stem] == 1 else f"{stem}_{self._named[stem]}"
             if name not in self._taken:
+                self._made_up.add(name)
                 return name
 
     def add(self, operator: LogicalOperator, inputs: Sequence[StreamRef] = ()) -> Node:
@@ -172,6 +178,7 @@ class Dataflow:
         node = Node(operator, tuple(inputs), outputs, scope)
         self.nodes[operator.name] = node
         self._taken.add(operator.name)
+        self.automatic |= self._made_up & {operator.name}
         return node
 
     def _scope(self, operator: LogicalOperator, inputs: Sequence[StreamRef]) -> str:

@@ -90,6 +90,8 @@ def build(plan: LogicalPlan, around: Surroundings) -> Dataflow:
             for stream, name in plan.side_streams:
                 if stream.operator == node.name:
                     dataflow.ask_for(stream, name)
+        dataflow.automatic.update(plan.automatic)
+        dataflow.renamed.update(plan.renamed)
         for variable, fed in (edge for loop in plan.loops for edge in loop.feedback):
             dataflow.feed(variable, fed)
         for table in plan.tables:

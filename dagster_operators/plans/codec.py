@@ -53,6 +53,9 @@ def to_bytes(plan: LogicalPlan) -> bytes:
     for name, reference in sorted(plan.functions.items()):
         function = message.functions.add(name=name)
         write_settings(function.reference, reference.encode())
+    message.automatic.extend(sorted(plan.automatic))
+    for name, before in sorted(plan.renamed.items()):
+        message.renamed.add(name=name, value=before)
     return message.SerializeToString(deterministic=True)
 
 
@@ -83,6 +86,8 @@ def from_bytes(data: bytes) -> LogicalPlan:
             )
             for loop in message.loops
         ),
+        frozenset(message.automatic),
+        {pair.name: pair.value for pair in message.renamed},
     )
     plan.check_streams()
     return plan

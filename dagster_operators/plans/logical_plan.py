@@ -95,6 +95,8 @@ class LogicalPlan:
         functions: The user's functions that expressions call, by name.
         packages: The distributions that operators come from, with their versions.
         loops: The loops, and what goes round in them.
+        automatic: The operators that nobody named.
+        renamed: What operators were called before, of those whose author says so.
     """
 
     pipeline: str
@@ -105,6 +107,8 @@ class LogicalPlan:
     functions: Mapping[str, Reference] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict, compare=False)
     loops: tuple[PlanLoop, ...] = ()
+    automatic: frozenset[str] = frozenset()
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, dataflow: Dataflow) -> LogicalPlan:
@@ -125,6 +129,8 @@ class LogicalPlan:
             {name: Reference.to(function) for name, function in called.items()},
             {package: _version_of(package) for package in sorted({"dagster_operators", *(node.package for node in nodes)})},
             tuple(_loop(dataflow, loop) for loop in dataflow.scopes.values()),
+            frozenset(dataflow.automatic),
+            dict(dataflow.renamed),
         )
 
     def node(self, name: str) -> PlanNode | None:

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Plan(_message.Message):
-    __slots__ = ("format", "packages", "pipeline", "nodes", "side_streams", "tables", "sinks", "functions", "loops")
+    __slots__ = ("format", "packages", "pipeline", "nodes", "side_streams", "tables", "sinks", "functions", "loops", "automatic", "renamed")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     PACKAGES_FIELD_NUMBER: _ClassVar[int]
     PIPELINE_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,8 @@ class Plan(_message.Message):
     SINKS_FIELD_NUMBER: _ClassVar[int]
     FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
     LOOPS_FIELD_NUMBER: _ClassVar[int]
+    AUTOMATIC_FIELD_NUMBER: _ClassVar[int]
+    RENAMED_FIELD_NUMBER: _ClassVar[int]
     format: int
     packages: _containers.RepeatedCompositeFieldContainer[Package]
     pipeline: str
@@ -28,7 +30,9 @@ class Plan(_message.Message):
     sinks: _containers.RepeatedCompositeFieldContainer[Sink]
     functions: _containers.RepeatedCompositeFieldContainer[Function]
     loops: _containers.RepeatedCompositeFieldContainer[Loop]
-    def __init__(self, format: _Optional[int] = ..., packages: _Optional[_Iterable[_Union[Package, _Mapping]]] = ..., pipeline: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., side_streams: _Optional[_Iterable[_Union[SideStream, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[Table, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[Sink, _Mapping]]] = ..., functions: _Optional[_Iterable[_Union[Function, _Mapping]]] = ..., loops: _Optional[_Iterable[_Union[Loop, _Mapping]]] = ...) -> None: ...
+    automatic: _containers.RepeatedScalarFieldContainer[str]
+    renamed: _containers.RepeatedCompositeFieldContainer[_values_pb2.Pair]
+    def __init__(self, format: _Optional[int] = ..., packages: _Optional[_Iterable[_Union[Package, _Mapping]]] = ..., pipeline: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., side_streams: _Optional[_Iterable[_Union[SideStream, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[Table, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[Sink, _Mapping]]] = ..., functions: _Optional[_Iterable[_Union[Function, _Mapping]]] = ..., loops: _Optional[_Iterable[_Union[Loop, _Mapping]]] = ..., automatic: _Optional[_Iterable[str]] = ..., renamed: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ...) -> None: ...
 
 class Loop(_message.Message):
     __slots__ = ("name", "limit", "feedback", "within_subtask")

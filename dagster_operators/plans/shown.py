@@ -47,6 +47,8 @@ def as_json(plan: LogicalPlan) -> dict[str, Any]:
             for s in plan.sinks
         ],
         "functions": {name: value_json(reference) for name, reference in plan.functions.items()},
+        "automatic": sorted(plan.automatic),
+        "renamed": dict(plan.renamed),
     }
 
 

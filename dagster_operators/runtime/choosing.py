@@ -12,6 +12,7 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.time.watermark import MAX_WATERMARK
+from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.plan import Slices
 from dagster_operators.transactions.view import LedgerView
@@ -33,10 +34,12 @@ class Choosing:
     def choose(self, view: LedgerView) -> Slices | None:
         """The slices of the open epoch, as long as they can be read; else the next ones, None when there is nothing new."""
         begin, schemas = view.open_begin, self._planning.input_schemas()
-        if begin is not None and begin.plan.sources == self._planning.record().sources and self._readable(begin.slices, schemas):
+        plan, last = self._planning.record(), view.last_complete
+        same = begin is not None and (begin.plan.sources, begin.plan.origins) == (plan.sources, plan.origins)
+        if begin is not None and same and self._readable(begin.slices, schemas):
             return begin.slices
-        last = view.last_complete
-        positions, watermarks = (last.offsets, last.watermarks) if last else ({}, {})
+        positions = carried(last.offsets, plan.origins) if last else {}
+        watermarks = carried(last.watermarks, plan.origins) if last else {}
         offsets: dict[str, SourceSlice] = {}
         finished: set[str] = set()
         idle: set[str] = set()
@@ -45,7 +48,7 @@ class Choosing:
             source, start = self._dataflow.nodes[name].operator, positions.get(name)
             if not isinstance(source, Source):
                 continue
-            choice = self._offer(name, start, schemas)
+            choice = self._offer(name, plan.origins.get(name, name), start, schemas)
             offsets[name] = choice.slice if choice else SourceSlice(start, start, None)
             news = news or (choice is not None and choice.news)
             if choice is not None and choice.idle:
@@ -64,13 +67,13 @@ class Choosing:
                 offsets[name] = SourceSlice(None, None, pin)
         return Slices(offsets, frozenset(finished), frozenset(idle))
 
-    def _offer(self, name: str, start: Any, schemas: Mapping[str, str]) -> SliceChoice | None:
-        """What a source offers after a position, looked over."""
+    def _offer(self, name: str, origin: str, start: Any, schemas: Mapping[str, str]) -> SliceChoice | None:
+        """What a source offers after a position, looked over; the ledger has its earlier slices under its origin."""
         connector = self._planning.connector(name)
         if connector is None:
             return None
         with located(source=name):
-            choice = connector.choose(start, lambda: (piece.items for _, piece in self._coordinator.slices(name)))
+            choice = connector.choose(start, lambda: (piece.items for _, piece in self._coordinator.slices(origin)))
             if choice is not None and choice.slice.items is not None:
                 connector.verify(choice.slice.items, schemas[name])
         return choice

@@ -10,13 +10,14 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.errors import EndlessLoopError, FencedError, StageFailedError, located
 from dagster_operators.functions.failures import explained
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.planner.plan import Plan
 from dagster_operators.runtime.choosing import Choosing
+from dagster_operators.runtime.comparing import Comparison
 from dagster_operators.runtime.engine import Engine
 from dagster_operators.runtime.engine_threads import EngineThreads
 from dagster_operators.runtime.planning import Planning
@@ -31,11 +32,13 @@ from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.manifest import Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import EpochHandle
-from dagster_operators.transactions.records import Complete
+from dagster_operators.transactions.records import Complete, Decide
 from dagster_operators.transactions.stage_keys import StageKey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from dagster_operators.plans.verdicts import Verdict
 
 
 class Epochs:
@@ -97,6 +100,7 @@ class Epochs:
             while True:
                 self.coordinator.open(owner, wait_seconds=max(0.0, started + wait_seconds - time.monotonic()))
                 try:
+                    self.coordinator.settle()
                     handle = self.coordinator.begin(self._planning.record(), self._choosing.choose)
                 except FencedError:  # between two epochs anyone may take over: nothing of ours is lost, so we queue again
                     continue
@@ -175,6 +179,22 @@ class Epochs:
         """Move all tables forward together."""
         with located(pipeline=self._dataflow.name, epoch=handle.epoch):
             return self.coordinator.commit(handle)
+
+    def comparison(self) -> Comparison:
+        """What changed in the pipeline since the last completed epoch, and what follows from it; without an engine."""
+        return self._planning.comparing.compare(self.coordinator.view())
+
+    def answer(self, verdict: Verdict, choice: Literal["keep", "restart"]) -> Decide:
+        """Record what was decided about a change, and empty or delete what begins anew."""
+        return self._planning.comparing.answer(verdict, choice)
+
+    def drop(self, name: str) -> list[str]:
+        """Forget and delete a table or the state of an operator that the pipeline no longer has; which datasets that were.
+
+        Raises:
+            PipelineError: The pipeline has it, or there is nothing of that name.
+        """
+        return self._planning.comparing.drop(name)
 
     def has_news(self) -> dict[str, Any]:
         """Whether a source offers rows, without an engine: for sensors. Maps sources with news to what they offer."""

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
+from dagster_operators.connectors.connector import Connector
+from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.connectors.rejects import REJECTS_SCHEMA
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Dataflow
@@ -13,6 +15,7 @@ from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.operators.batch_operator import BatchOperator, keys_of
 from dagster_operators.planner.plan import Plan, without_marks
 from dagster_operators.planner.stages import Output, Stage
+from dagster_operators.runtime.identities import Binding
 from dagster_operators.runtime.stages.stage_work import connector_of
 from dagster_operators.transactions.plan import STATE_OF, DatasetRecord, PlanRecord, StageRecord
 
@@ -21,48 +24,62 @@ _REJECTS: Final = json.dumps({"type": "struct", "fields": [
 ]})  # fmt: skip
 
 
-def plan_record(made: Plan, schemas: Mapping[str, str]) -> PlanRecord:
+def plan_record(made: Plan, schemas: Mapping[str, str], binding: Binding, begun: PlanRecord | None) -> PlanRecord:
     """The record of a plan.
 
     Args:
         made: The plan.
         schemas: Of each source and lookup table.
+        binding: What operators are called in the storage root.
+        begun: The plan that the open epoch was begun with, if one is open.
     """
-    dataflow = made.dataflow
-    stages = tuple(_stage(stage) for stage in made.stages)
+    dataflow, known = made.dataflow, binding.identities
+    stages = tuple(_stage(stage, known) for stage in made.stages)
     # A lookup counts as a source: an epoch that was begun without it has not pinned it.
     read = (*made.sources, *made.lookups)
-    sources = {name: connector.fingerprint() for name in read if (connector := connector_of(dataflow, name))}
+    connectors = {name: connector for name in read if (connector := connector_of(dataflow, name))}
+    before = begun.sources if begun else {}
+    sources = {name: _fingerprint(connector, before.get(name, "")) for name, connector in connectors.items()}
     return PlanRecord(
-        made.fingerprint, stages, sources, dict(_datasets(made, dataflow)),
-        schemas=dict(schemas), operators=tuple(name for stage in made.stages for name in stage.nodes),
+        made.fingerprint, stages, sources, dict(_datasets(made, dataflow, known)),
+        schemas=dict(schemas), operators=tuple(known.get(name, name) for stage in made.stages for name in stage.nodes),
+        identities=known, origins=binding.origins,
     )  # fmt: skip
 
 
-def _stage(stage: Stage) -> StageRecord:
+def _fingerprint(connector: Connector, begun: str) -> str:
+    """What gives positions their meaning; in an epoch that an earlier version of the package began, as that version told it."""
+    former = connector.former_fingerprint() if isinstance(connector, OperatorSource) else ""
+    return former if begun and begun == former else connector.fingerprint()
+
+
+def _stage(stage: Stage, identities: Mapping[str, str]) -> StageRecord:
     before = tuple(dict.fromkeys(name for name, _ in stage.feedback.values()))
-    return StageRecord(stage.name, stage.fingerprint, stage.upstream, stage.loop, before)
+    elsewhere = [f"{name}={identities[name]}" for name in stage.nodes if name in identities]
+    fingerprint = " ".join([stage.fingerprint, *elsewhere])  # rows of a stage are of the state that it had
+    return StageRecord(stage.name, fingerprint, stage.upstream, stage.loop, before)
 
 
-def _datasets(made: Plan, dataflow: Dataflow) -> Iterator[tuple[str, DatasetRecord]]:
+def _datasets(made: Plan, dataflow: Dataflow, identities: Mapping[str, str]) -> Iterator[tuple[str, DatasetRecord]]:
     for stage in made.stages:
         for name in stage.nodes:
-            yield from _states(made, dataflow, name)
+            yield from _states(made, dataflow, name, identities.get(name, name))
         for output in stage.outputs:
             if output.table is not None:
-                yield output.dataset, _table(made, dataflow, output, output.table.description)
+                owner = identities.get(output.ref.operator, output.ref.operator)
+                yield output.dataset, _table(made, dataflow, output, output.table.description, owner)
     for name in made.sources:
         connector = connector_of(dataflow, name)
         if connector is not None and connector.on_corrupt == "reject":
             yield _rejects(dataflow, name)
 
 
-def _table(made: Plan, dataflow: Dataflow, output: Output, description: str) -> DatasetRecord:
+def _table(made: Plan, dataflow: Dataflow, output: Output, description: str, owner: str) -> DatasetRecord:
     rows, operator = dataflow.type_of(output.ref), output.ref.operator
     kind: Literal["append", "updating"] = "updating" if rows.updating else "append"
     meaning: dict[str, Any] = {"table": kind, "keys": list(rows.keys or ())}
     if output.ref.is_main and made.physical.own_table(operator):
-        meaning |= {STATE_OF: operator, "state": _meaning(dataflow, operator)}
+        meaning |= {STATE_OF: owner, "state": _meaning(dataflow, operator)}
     return DatasetRecord(without_marks(made.schemas[output.ref]), kind, description, json.dumps(meaning))
 
 
@@ -78,7 +95,7 @@ def _rejects(dataflow: Dataflow, source: str) -> tuple[str, DatasetRecord]:
     return f"tables/{source}_rejects", DatasetRecord(_REJECTS, "append", f"Records of {source} that could not be parsed")
 
 
-def _states(made: Plan, dataflow: Dataflow, name: str) -> Iterator[tuple[str, DatasetRecord]]:
+def _states(made: Plan, dataflow: Dataflow, name: str, identity: str) -> Iterator[tuple[str, DatasetRecord]]:
     node = made.physical.nodes[name]
     physical, operator = node.operator, dataflow.nodes[node.logical].operator
     for state in physical.states:
@@ -89,7 +106,7 @@ def _states(made: Plan, dataflow: Dataflow, name: str) -> Iterator[tuple[str, Da
             meaning = {"operator": operator.label, "state": declared.kind, "key": list(declared.key), "stream_key": keys}
         schema = without_marks(made.states[f"{name}.{state.name}"])
         fingerprint = json.dumps(meaning, sort_keys=True)
-        yield f"state/{name}.{state.name}", DatasetRecord(schema, "state", f"State of {name}", fingerprint, evolves)
+        yield f"state/{identity}.{state.name}", DatasetRecord(schema, "state", f"State of {name}", fingerprint, evolves)
 
 
 def _meaning(dataflow: Dataflow, name: str) -> dict[str, Any]:

@@ -6,15 +6,15 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import located
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.planner.plan import Plan, plan
 from dagster_operators.planner.stages import cut_stages
+from dagster_operators.runtime.comparing import Comparing
 from dagster_operators.runtime.engine import Engine
-from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.plan_record import plan_record
 from dagster_operators.runtime.stages.stage_work import connector_of
 from dagster_operators.transactions.coordinator import Coordinator
@@ -43,7 +43,9 @@ class Planning:
         self._coordinator = coordinator
         self._parallelism = parallelism
         self._plan: tuple[tuple[str, ...], Plan] | None = None
+        self.comparing = Comparing(dataflow, coordinator)
         self._kept: tuple[Plan, str] | None = None
+        self._record: tuple[tuple[Any, ...], PlanRecord] | None = None
         self._schemas: dict[str, str] = {}
         self._turn = threading.RLock()
         self._connectors: dict[str, Connector] = {}
@@ -88,7 +90,8 @@ class Planning:
         for name in used - self._schemas.keys():
             connector = self.connector(name)
             if connector is not None:
-                kept = pinned.get(name) if connector.declared_schema is None else None
+                kept = pinned.get(name, pinned.get(self.dataflow.renamed.get(name, "")))
+                kept = kept if connector.declared_schema is None else None
                 with located(pipeline=self.dataflow.name, source=name):
                     self._schemas[name] = kept or connector.infer_schema(self.session)
         return self._schemas
@@ -108,8 +111,18 @@ class Planning:
         return self._connectors.get(operator)
 
     def record(self) -> PlanRecord:
-        """What the ledger keeps of the plan; the logical plan is in the storage root from then on."""
-        made = self.plan()
+        """What the ledger keeps of the plan; the logical plan is in the storage root from then on.
+
+        Raises:
+            UndecidedChangeError: The pipeline changed, and it has to be decided what becomes of what is stored.
+        """
+        made, view = self.plan(), self._coordinator.view()
         if self._kept is None or self._kept[0] is not made:
-            self._kept = (made, KeptPlans(self._coordinator.root).keep(self.dataflow))
-        return replace(plan_record(made, self.input_schemas()), logical=self._kept[1])
+            self._kept = (made, self.comparing.keep())
+        begun = view.open_begin.plan if view.open_begin else None
+        known = (made, view.last_complete, view.decisions, begun.sources if begun else None)
+        if self._record is None or self._record[0] != known:
+            binding = self.comparing.bound(view, self._kept[1], made.physical)
+            record = plan_record(made, self.input_schemas(), binding, begun)
+            self._record = (known, replace(record, logical=self._kept[1]))
+        return self._record[1]

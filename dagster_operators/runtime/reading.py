@@ -41,7 +41,7 @@ class Reading:
 
     def read_state(self, operator: str, table: str, complete: Complete) -> DataFrame:
         """The rows of one of an operator's state tables as of a completed epoch."""
-        made, dataset = self._planning.plan(), f"state/{operator}.{table}"
+        made, dataset = self._planning.plan(), f"state/{complete.identities.get(operator, operator)}.{table}"
         if f"{operator}.{table}" not in made.states:
             kept = made.physical.own_table(operator) if operator in made.physical.nodes else None
             raise PipelineError(

@@ -99,6 +99,19 @@ class FileLocation:
             files.append(_source_file(path, entry))
         return sorted(files)
 
+    def base(self) -> tuple[str, str]:
+        """The folder that files are named relative to, as far as the path tells, and what their names begin with there.
+
+        >>> FileLocation("/in/2024/*.csv").base(), FileLocation("/in/2024").base(), FileLocation("s3://lake/in/**").base()
+        (('/in/2024', ''), ('/in', '2024'), ('s3://lake/in', ''))
+        """
+        path = spelled_out(self.path)
+        glob = None if self.is_folder else _GLOB.search(path)
+        if self.is_folder or glob is not None:
+            return (path[: glob.start()].rpartition("/")[0] if glob else path), ""
+        folder, _, name = path.rpartition("/")
+        return folder, name
+
     def require(self, files: Sequence[SourceFile]) -> None:
         """Make sure that files are still what they were when they were listed.
 
@@ -192,6 +205,11 @@ class FileLocation:
         base = full[: glob.start()].rpartition("/")[0]
         tail = full[len(base) + 1 :]
         return _Place(base, base or "/", re.compile(glob_regex(tail), re.DOTALL), recursive="/" in tail or "**" in tail)
+
+
+def spelled_out(path: str) -> str:
+    """A local path as an absolute one, from the working folder as it is now; a URI as it is."""
+    return os.path.abspath(path) if is_local(path) else path.rstrip("/")  # noqa: PTH100  # what it leads to may not be there
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from dagster_operators.errors import CheckFailedError, ForeignWriteError, LedgerError
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.effects import (
     CallParticipant,
     CommitTable,
@@ -223,19 +224,20 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
     last, plan, manifests = view.last_complete, begin.plan, decision.manifests
     changed = decided_datasets(view)
     slices = begin.slices
+    origins = plan.origins
     versions = {
         **dict.fromkeys(plan.datasets, 0),
         **view.versions,
         **{name: version_after_commit(view, name) for name in changed},
     }
-    finished = set(slices.finished) | set(last.finished if last else ())
+    finished = set(slices.finished) | set(carried(dict.fromkeys(last.finished if last else ()), origins))
     return Complete(
         epoch=decision.epoch,
         generation=run.generation,
         begin_id=decision.begin_id,
         owner=view.owner,
         versions=versions,
-        offsets={**(last.offsets if last else {}), **{name: part.end for name, part in slices.offsets.items()}},
+        offsets={**carried(last.offsets if last else {}, origins), **{name: part.end for name, part in slices.offsets.items()}},
         watermarks=_end_watermarks(begin, manifests, finished),
         finished=tuple(sorted(finished)),
         rows=_sums(manifest.rows for manifest in manifests),
@@ -246,10 +248,10 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
         seconds={manifest.stage: manifest.seconds for manifest in manifests},
         plan=plan.fingerprint,
         fingerprints={
-            **(last.fingerprints if last else {}),
+            **view.fingerprints,
             **{name: record.fingerprint for name, record in plan.datasets.items()},
         },
-        sources={**(last.sources if last else {}), **plan.sources},
+        sources={**carried(last.sources if last else {}, origins), **plan.sources},
         last_epochs={**view.last_epochs, **dict.fromkeys(changed, decision.epoch)},
         checks=tuple(check for manifest in manifests for check in manifest.checks),
         external=tuple(name for manifest in manifests for name in manifest.commit_data),
@@ -258,6 +260,7 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
         metrics=_sums(manifest.metrics for manifest in manifests),
         held=_end_held(begin, manifests),
         logical_plan=plan.logical,
+        identities=plan.identities,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -15,6 +15,7 @@ from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.cleaning import clean_up
 from dagster_operators.transactions.commit import commit_epoch
+from dagster_operators.transactions.deciding import decide, drop, settle
 from dagster_operators.transactions.dropping import Dropping
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.history import History
@@ -25,7 +26,7 @@ from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.participants import Participant
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices
 from dagster_operators.transactions.protocol import begin_epoch, open_generation, prepare_stage, resume_epoch, valid_manifest
-from dagster_operators.transactions.records import Complete, Repair
+from dagster_operators.transactions.records import Complete, Decide, Repair
 from dagster_operators.transactions.repair import Keep, repair_table, wrong_tables
 from dagster_operators.transactions.steps import RunContext, Steps
 from dagster_operators.transactions.tables import Tables
@@ -275,6 +276,18 @@ class Coordinator:
             return repair(self._context(generation))
         finally:
             self.close()
+
+    def settle(self) -> LedgerView:
+        """The ledger once a decided epoch, should there be one, is complete."""
+        return self._run(settle(self._context(self._generation)))
+
+    def decide(self, decision: Decide, left: Collection[str] = ()) -> Decide:
+        """Record what was decided about a change of the pipeline; datasets that are left without use by it are deleted."""
+        return self._run(decide(self._context(self._generation), decision, left))
+
+    def drop(self, datasets: Collection[str]) -> None:
+        """Forget datasets that the pipeline no longer has, and delete them with their files."""
+        self._run(drop(self._context(self._generation), tuple(datasets)))
 
     def clean(self, epoch: int) -> int:
         """Make ``epoch`` the oldest one that can be read and delete the files that only older ones needed; how many."""

@@ -184,6 +184,17 @@ class RestoreTable:
 
 
 @dataclass(frozen=True)
+class EmptyTable:
+    """Take all files out of a table at version ``found``, in a commit that carries ``epoch``. Result: its status, or Conflict."""
+
+    dataset: str
+    found: int
+    epoch: int
+    pipeline: str
+    name: ClassVar[str] = "empty_table"
+
+
+@dataclass(frozen=True)
 class CompareTable:
     """Has the table at ``version`` exactly the files of the last completed epoch? Result: bool."""
 
@@ -268,6 +279,16 @@ class DeleteOutdated:
 
 
 @dataclass(frozen=True)
+class DropDataset:
+    """Delete a dataset with all its files, if it is this pipeline's. Result: None."""
+
+    dataset: str
+    pipeline: str
+    index: int = 1
+    name: ClassVar[str] = "drop_dataset"
+
+
+@dataclass(frozen=True)
 class CallParticipant:
     """Call ``prepare``, ``commit``, ``abort`` or ``recover`` of an external participant. Result: None."""
 
@@ -309,6 +330,7 @@ Effect: TypeAlias = (
     | FindLost
     | TellVersions
     | RestoreTable
+    | EmptyTable
     | CompareTable
     | ReadDigest
     | WriteManifest
@@ -318,6 +340,7 @@ Effect: TypeAlias = (
     | ListAttempts
     | DeleteAttempts
     | DeleteOutdated
+    | DropDataset
     | CallParticipant
     | MakeId
     | Now
@@ -328,9 +351,11 @@ DURABLE: tuple[type, ...] = (
     CreateTable,
     CommitTable,
     RestoreTable,
+    EmptyTable,
     WriteManifest,
     DeleteAttempts,
     DeleteOutdated,
+    DropDataset,
     CallParticipant,
 )
 """The effects that others can see; a failpoint stands before and after each."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.records import Begin, Complete
 
 if TYPE_CHECKING:
@@ -53,5 +54,7 @@ class History:
         self._completed.append(complete)
         begin = self._begun[complete.begin_id]
         self._begun.clear()  # of other begins of the same epoch nothing was committed
+        if begin.plan.origins:
+            self._slices = carried(self._slices, begin.plan.origins)
         for source, part in begin.slices.offsets.items():
             self._slices.setdefault(source, []).append((complete.epoch, part))

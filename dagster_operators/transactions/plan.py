@@ -63,8 +63,11 @@ class PlanRecord:
         sources: The fingerprint of each source: what gives its offsets their meaning.
         datasets: By dataset name, ``tables/<table>`` or ``state/<operator>.<state>``.
         schemas: The schema of each source and lookup table, pinned once it was inferred, as the JSON of a Spark ``StructType``.
-        operators: The names of all physical operators, which their states are addressed by.
+        operators: What the states of all physical operators are addressed by.
         logical: What the logical plan that the storage root keeps is called; empty when none was kept.
+        identities: What the state of an operator is addressed by, of those where that is not the operator's name.
+        origins: What the last completed epoch called a source or an operator that has another name now; empty for one that
+            takes nothing over from that epoch.
     """
 
     fingerprint: str
@@ -74,6 +77,8 @@ class PlanRecord:
     schemas: Mapping[str, str] = field(default_factory=dict)
     operators: tuple[str, ...] = ()
     logical: str = added(2, "")
+    identities: Mapping[str, str] = added(2, {})
+    origins: Mapping[str, str] = added(2, {})
 
     def stage(self, name: str) -> StageRecord:
         """The stage of that name (KeyError when there is none)."""

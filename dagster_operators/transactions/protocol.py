@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from dagster_operators.errors import FencedError, LedgerError, OperatorsError, PipelineBusyError, StorageError
 from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp
+from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.commit import require_begin, roll_forward
 from dagster_operators.transactions.effects import (
     Append,
@@ -161,7 +162,7 @@ def _begin(
         return None
     begin_id = yield MakeId()
     last = view.last_complete
-    known, held = (last.watermarks, last.held) if last else ({}, {})
+    known, held = (carried(last.watermarks, plan.origins), carried(last.held, plan.origins)) if last else ({}, {})
     watermarks = {**known, **{source: known.get(source, MIN_WATERMARK) for source in plan.sources}}
     versions = {**dict.fromkeys(plan.datasets, 0), **view.versions}
     begin = Begin(epoch, run.generation, begin_id, slices, watermarks, versions, plan, held)

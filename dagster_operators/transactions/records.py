@@ -127,6 +127,7 @@ class Complete:
         metrics: Figures that operators report, as ``operator.figure``.
         held: The times that operators hold at their outputs at the end of the epoch, by stream.
         logical_plan: What the logical plan that the storage root keeps is called; empty when none was kept.
+        identities: What the state of an operator is addressed by, of those where that is not the operator's name.
     """
 
     kind: ClassVar[str] = "complete"
@@ -155,6 +156,7 @@ class Complete:
     metrics: Mapping[str, float] = field(default_factory=dict)
     held: Mapping[str, Frontier] = added(2, {})
     logical_plan: str = added(2, "")
+    identities: Mapping[str, str] = added(2, {})
 
 
 @dataclass(frozen=True)
@@ -187,10 +189,47 @@ class Clean:
     generation: int
 
 
-Record: TypeAlias = Format | Generation | Begin | Prepared | Decision | Complete | Repair | Clean
+@dataclass(frozen=True)
+class Decide:
+    """Somebody decided what is to become of a source, operator or table that changed, or left the pipeline.
+
+    It holds until the next epoch is complete: from then on the ledger knows the pipeline as it became.
+
+    Attributes:
+        epoch: The last completed epoch then.
+        subject: What it is about, as ``source landed``, ``operator per_key``, ``table totals``.
+        choice: ``keep`` what there is, or ``restart`` from nothing.
+        question: Which change it answers.
+        emptied: The datasets that were emptied, so that they may become something else.
+    """
+
+    kind: ClassVar[str] = "decide"
+    epoch: int
+    generation: int
+    subject: str
+    choice: Literal["keep", "restart"]
+    question: str
+    emptied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Datasets that the pipeline no longer has are forgotten, and deleted.
+
+    Attributes:
+        epoch: The last completed epoch then.
+    """
+
+    kind: ClassVar[str] = "drop"
+    epoch: int
+    generation: int
+    datasets: tuple[str, ...]
+
+
+Record: TypeAlias = Format | Generation | Begin | Prepared | Decision | Complete | Repair | Clean | Decide | Drop
 
 _KINDS: Final[Mapping[str, type[Record]]] = {
-    kind.kind: kind for kind in (Format, Generation, Begin, Prepared, Decision, Complete, Repair, Clean)
+    kind.kind: kind for kind in (Format, Generation, Begin, Prepared, Decision, Complete, Repair, Clean, Decide, Drop)
 }
 
 

@@ -105,9 +105,12 @@ def recover(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecor
 
 
 def _take_up(view: LedgerView, begin: Begin, plan: PlanRecord) -> tuple[Action, frozenset[str]]:
-    if begin.plan.sources != plan.sources:  # the offsets have lost their meaning
+    if (begin.plan.sources, begin.plan.origins) != (plan.sources, plan.origins):  # the offsets have lost their meaning
         return BeginEpoch(begin.epoch), frozenset()
-    if any(begin.base_versions.get(dataset) != version for dataset, version in view.versions.items()):  # repaired since
+    if begin.plan.identities != plan.identities:  # the state that it was begun with is another's now
+        return BeginEpoch(begin.epoch, begin.slices), frozenset()
+    versions = {**dict.fromkeys(begin.base_versions, 0), **view.versions}
+    if any(begin.base_versions.get(dataset) != version for dataset, version in versions.items()):  # repaired or dropped since
         return BeginEpoch(begin.epoch, begin.slices), frozenset()
     # What has been recorded under this begin stays until the epoch is complete, valid or not: the plan may change back.
     recorded = {record.attempt for record in view.records if isinstance(record, Prepared) and record.begin_id == begin.begin_id}
@@ -117,6 +120,12 @@ def _take_up(view: LedgerView, begin: Begin, plan: PlanRecord) -> tuple[Action, 
 def check_tables(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> None:
     """Every table is exactly as the ledger says, and what the plan wants to create is free or already created by us."""
     for dataset, version in view.versions.items():
+        if dataset not in plan.datasets and not tables[dataset].exists:
+            name = dataset.partition("/")[2] if dataset.startswith("tables/") else _operator(dataset)
+            raise RestoredTableError(
+                "a table that the pipeline no longer writes was deleted", pipeline=view.name, table=dataset,
+                remedy=f"let it be forgotten: pipeline.drop({name!r}); or restore it from a backup",
+            )  # fmt: skip
         check_table(view, dataset, tables[dataset], version, view.last_epochs.get(dataset, 0))
     for dataset in plan.datasets.keys() - view.versions.keys():
         if tables[dataset].exists:
@@ -158,7 +167,7 @@ def newest_epoch(view: LedgerView) -> int:
 
 def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> None:
     """The plan fits the stored tables and state."""
-    stored = view.last_complete.fingerprints if view.last_complete else {}
+    stored = view.fingerprints
     _check_homes(view.name, stored, {dataset: record.fingerprint for dataset, record in plan.datasets.items()})
     _check_forgotten(view, tables, plan)
     for dataset, record in plan.datasets.items():

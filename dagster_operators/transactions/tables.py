@@ -14,7 +14,15 @@ from dagster_operators.errors import StorageError
 from dagster_operators.storage.delta_commit import GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.presence import lost_files
-from dagster_operators.transactions.effects import CommitTable, Conflict, CreateTable, RestoreTable, TableStatus
+from dagster_operators.transactions.effects import (
+    CommitTable,
+    Conflict,
+    CreateTable,
+    DropDataset,
+    EmptyTable,
+    RestoreTable,
+    TableStatus,
+)
 from dagster_operators.transactions.lost import PUT_BACK, lost_error
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.types.data_type import WHOLE_NUMBERS_IN_JSON
@@ -129,7 +137,7 @@ class Tables:
             known.files = kept | {file.path: _as_read(file, known.status) for file in effect.change.adds}
         return None
 
-    def restore(self, effect: RestoreTable, content: Mapping[str, FileEntry]) -> TableStatus | Conflict:
+    def restore(self, effect: RestoreTable | EmptyTable, content: Mapping[str, FileEntry]) -> TableStatus | Conflict:
         """Give the table at version ``effect.found`` these files again, and no others, in a commit of ours.
 
         Raises:
@@ -145,7 +153,7 @@ class Tables:
             done = self._restored_by_version(effect, content) or self._restored_by_files(effect, content)
             return self._load(effect.dataset, effect.pipeline).status if done else Conflict()
 
-    def _restored_by_version(self, effect: RestoreTable, content: Mapping[str, FileEntry]) -> bool:
+    def _restored_by_version(self, effect: RestoreTable | EmptyTable, content: Mapping[str, FileEntry]) -> bool:
         """By Delta's RESTORE, with the columns as they were, if a version shortly before has these files."""
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import DeltaError
@@ -162,7 +170,7 @@ class Tables:
             return True
         return False
 
-    def _restored_by_files(self, effect: RestoreTable, content: Mapping[str, FileEntry]) -> bool:
+    def _restored_by_files(self, effect: RestoreTable | EmptyTable, content: Mapping[str, FileEntry]) -> bool:
         known = self._known[effect.dataset]
         now = self._version_at(effect.dataset, effect.found).files
         entry = LogEntry(
@@ -177,6 +185,14 @@ class Tables:
         """The digest of a version's log entry; empty when it is not there."""
         text = self._root.read(f"{dataset}/{entry_path(version)}")
         return "" if text is None else hashlib.sha256(text).hexdigest()
+
+    def drop(self, effect: DropDataset) -> None:
+        """Delete the table with all its files, if it is the pipeline's."""
+        with self._turn(effect.dataset):
+            if self._status(effect.dataset, effect.pipeline).pipeline == effect.pipeline:
+                self._root.delete_folder(effect.dataset)
+            self._known.pop(effect.dataset, None)
+            self._versions.pop(effect.dataset, None)
 
     def files(self, dataset: str, version: int) -> list[FileEntry]:
         """The active files at a version, by path, with the bounds of their whole-number columns."""

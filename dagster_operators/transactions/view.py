@@ -9,7 +9,19 @@ from typing import TypeVar
 
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import PlanRecord
-from dagster_operators.transactions.records import Begin, Clean, Complete, Decision, Entry, Generation, Prepared, Record, Repair
+from dagster_operators.transactions.records import (
+    Begin,
+    Clean,
+    Complete,
+    Decide,
+    Decision,
+    Drop,
+    Entry,
+    Generation,
+    Prepared,
+    Record,
+    Repair,
+)
 from dagster_operators.transactions.stage_keys import StageKey, valid_pieces
 
 R = TypeVar("R", bound=Record)
@@ -118,14 +130,27 @@ class LedgerView:
         """The version at which each dataset is expected, a decided epoch's own commits aside."""
         versions = dict(self.last_complete.versions) if self.last_complete else {}
         versions.update({repair.dataset: repair.version for repair in self.repairs()})
-        return versions
+        return {dataset: version for dataset, version in versions.items() if dataset not in self.dropped}
+
+    @cached_property
+    def dropped(self) -> frozenset[str]:
+        """The datasets that were dropped since the last completed epoch."""
+        drops = (record.datasets for record in self._since_completed() if isinstance(record, Drop))
+        return frozenset(dataset for datasets in drops for dataset in datasets)
 
     @cached_property
     def last_epochs(self) -> Mapping[str, int]:
         """The last epoch that committed to each dataset, a decided epoch's own commits aside."""
         epochs = dict(self.last_complete.last_epochs) if self.last_complete else {}
         epochs.update({repair.dataset: repair.applied_epoch for repair in self.repairs()})
-        return epochs
+        return {dataset: epoch for dataset, epoch in epochs.items() if dataset not in self.dropped}
+
+    @property
+    def fingerprints(self) -> Mapping[str, str]:
+        """What must not change of the datasets: of those that go on as they were."""
+        known = self.last_complete.fingerprints if self.last_complete else {}
+        gone = self.dropped.union(*(record.emptied for record in self.decisions))
+        return {name: text for name, text in known.items() if name not in gone}
 
     @cached_property
     def horizon(self) -> int:
@@ -135,10 +160,16 @@ class LedgerView:
 
     def repairs(self) -> Iterator[Repair]:
         """The repairs since the last completed epoch."""
+        return (record for record in self._since_completed() if isinstance(record, Repair))
+
+    @cached_property
+    def decisions(self) -> tuple[Decide, ...]:
+        """What was decided since the last completed epoch about changes of the pipeline."""
+        return tuple(record for record in self._since_completed() if isinstance(record, Decide))
+
+    def _since_completed(self) -> Iterator[Record]:
         completed = max((entry.seq for entry in self.entries if isinstance(entry.record, Complete)), default=-1)
-        for entry in self.entries:
-            if isinstance(entry.record, Repair) and entry.seq > completed:
-                yield entry.record
+        return (entry.record for entry in self.entries if entry.seq > completed)
 
     def started_at(self, begin_id: str) -> float:
         """When the begin was recorded first."""

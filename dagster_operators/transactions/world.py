@@ -121,8 +121,9 @@ class World:
                 return self._tables.create(effect)
             case fx.CommitTable():
                 return self._tables.commit(effect)
-            case fx.RestoreTable():
-                return self._tables.restore(effect, content_of(self._ledger, self._tables, effect.dataset))
+            case fx.RestoreTable() | fx.EmptyTable():
+                emptied = isinstance(effect, fx.EmptyTable)
+                return self._tables.restore(effect, {} if emptied else content_of(self._ledger, self._tables, effect.dataset))
             case fx.WriteManifest(manifest):
                 text = manifest.to_json().encode()
                 self._root.write(_manifest_path(manifest.epoch, manifest.stage, manifest.attempt), text)
@@ -131,6 +132,8 @@ class World:
                 return self._delete_attempts(effect)
             case fx.DeleteOutdated():
                 return delete_outdated(self._root, self._tables, effect)
+            case fx.DropDataset():
+                return self._tables.drop(effect)
             case fx.CallParticipant():
                 return self._call_participant(effect)
         raise TypeError(f"an effect that cannot be performed here: {effect}")

@@ -15,11 +15,12 @@ from tests.crash.processes import Child, Launcher
 
 pytestmark = [pytest.mark.crash, pytest.mark.sail]
 
-# These belong to external participants of a commit, which this pipeline does not have, and to `repair` and `clean`, which it
-# does not call; tests/transactions kills at them.
+# These belong to external participants of a commit, which this pipeline does not have, and to `repair`, `clean` and `decide`,
+# which it does not call; tests/transactions kills at them.
 ELSEWHERE = {f"{when}:{name}" for when in ("before", "after") for name in (
     "prepare_participant", "commit_participant", "abort_participant", "recover_participant",
     "append_repair", "restore_table", "append_clean", "delete_outdated",
+    "append_decide", "empty_table", "append_drop", "drop_dataset",
 )}  # fmt: skip
 EACH_TABLE = tuple(f"{when}:{name}" for name in ("create_table", "commit_table") for when in ("before", "after"))
 ONE_BY_ONE = tuple(name for name in FAILPOINTS if name not in {*ELSEWHERE, *EACH_TABLE})

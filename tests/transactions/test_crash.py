@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 from dagster_operators.errors import FencedError, ForeignWriteError
 from dagster_operators.transactions.failpoints import FAILPOINTS, VARIABLE
 from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.records import Decide
 from tests.forked import PROCESSES
 from tests.transactions.flow import Flow, check_result, coordinator, leftovers, plan_of
 
@@ -21,8 +22,9 @@ pytestmark = pytest.mark.crash
 
 REPAIR = [name for name in FAILPOINTS if name.endswith((":append_repair", ":restore_table"))]
 CLEAN = [name for name in FAILPOINTS if name.endswith((":append_clean", ":delete_outdated"))]
+DECIDE = [name for name in FAILPOINTS if name.endswith((":append_decide", ":empty_table", ":append_drop", ":drop_dataset"))]
 TAKEOVER = [name for name in FAILPOINTS if name.endswith((":abort_participant", ":delete_attempts"))]
-STRAIGHT = [name for name in FAILPOINTS if name not in {*REPAIR, *CLEAN} and not name.endswith(":abort_participant")]
+STRAIGHT = [name for name in FAILPOINTS if name not in {*REPAIR, *CLEAN, *DECIDE} and not name.endswith(":abort_participant")]
 
 
 def child_epochs(root, failpoint, epochs):
@@ -36,6 +38,17 @@ def child_repair(root, failpoint):
     os.environ[VARIABLE] = failpoint
     with coordinator(root) as run:
         run.repair("tables/clean", "ours")
+
+
+def decide(run):
+    run.decide(Decide(0, 0, "operator sums", "restart", "asked", ("tables/clean",)), ["tables/sums"])
+
+
+def child_decide(root, failpoint):
+    os.environ[VARIABLE] = failpoint
+    with coordinator(root) as run:
+        run.open(Owner.of_process())
+        decide(run)
 
 
 def was_killed(function, *arguments) -> bool:
@@ -87,6 +100,24 @@ def test_killed_while_repairing(tmp_path, failpoint):
         run.repair("tables/clean", "ours")
         assert Flow(run).epoch().epoch == 2
         assert dict(run.versions().versions)["tables/sums"] == 2
+
+
+@pytest.mark.parametrize("failpoint", [*DECIDE, "before:append_repair", "after:append_repair"])
+def test_killed_while_deciding(tmp_path, failpoint):
+    """Deciding again brings it to the end; a table that was emptied and not recorded is put back first, as its error says."""
+    finish(tmp_path, 1)
+    assert was_killed(child_decide, tmp_path, failpoint)
+    with coordinator(tmp_path) as run:
+        run.open(owner := Owner.of_process())
+        run.repair("tables/clean", "ours")
+        decide(run)
+        assert "tables/sums" not in run.view().versions
+        assert {made.choice for made in run.view().decisions} == {"restart"}
+        assert Flow(run).epoch(owner).epoch == 2
+        versions = dict(run.versions().versions)
+        assert versions["tables/sums"] == 1
+        assert run.view().decisions == ()
+        assert leftovers(run) == []
 
 
 @pytest.mark.parametrize("failpoint", ["before:commit_table:2", "after:commit_table:3", "after:create_table:1"])

@@ -24,8 +24,18 @@ class Described(Protocol):
     def declared_schema(self) -> str | None:
         """The schema as the user gave it, in Spark's DDL."""
 
+    @property
+    def kind(self) -> str:
+        """The kind of connector."""
+
     def config(self) -> dict[str, Any]:
         """The connector's settings, without secrets."""
+
+    def positions(self) -> dict[str, Any]:
+        """What gives positions their meaning."""
+
+    def may_go_on_from(self, before: Any) -> bool:
+        """Whether a position of another source of the kind can mean the same here."""
 
     def fingerprint(self) -> str:
         """Changes when positions in the source mean something else."""

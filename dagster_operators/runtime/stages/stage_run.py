@@ -100,7 +100,8 @@ class StageRun:
         name = f"{operator}.{table}"
         if name not in self._states:
             declared = next(state for state in self._work.plan.physical.nodes[operator].operator.states if state.name == table)
-            self._states[name] = StagedState(self._files, self._work, f"state/{name}", declared.range_column)
+            dataset, schema = self._work.state_dataset(operator, table), self._work.plan.states[name]
+            self._states[name] = StagedState(self._files, self._work, dataset, schema, declared.range_column)
         return self._states[name]
 
     def run(self) -> Manifest:

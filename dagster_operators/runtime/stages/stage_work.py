@@ -80,6 +80,16 @@ class StageWork:
             return output.dataset
         return output.stream if output.table is None or DELETED in dict(columns_of(self.schema_of(output))) else output.dataset
 
+    @cached_property
+    def _identities(self) -> Mapping[str, str]:
+        """What the states of operators are addressed by, as the epoch's begin says."""
+        plan = self.coordinator.view().plan
+        return plan.identities if plan else {}
+
+    def state_dataset(self, operator: str, table: str) -> str:
+        """The dataset of a state table of a physical operator."""
+        return f"state/{self._identities.get(operator, operator)}.{table}"
+
     def directory(self, dataset: str) -> str:
         """The attempt's own folder in a dataset."""
         return self.attempt.directory(dataset)

@@ -30,14 +30,15 @@ class StagedState:
         files: Reads and writes below the root.
         work: The attempt.
         dataset: For example ``state/hourly.panes``.
+        schema: Its columns.
         range_column: The column whose bounds prune files.
     """
 
-    def __init__(self, files: StagedFiles, work: StageWork, dataset: str, range_column: str | None) -> None:
+    def __init__(self, files: StagedFiles, work: StageWork, dataset: str, schema: str, range_column: str | None) -> None:
         self._files = files
         self._dataset = dataset
         self._directory = work.directory(dataset)
-        self._schema = work.plan.states[dataset.removeprefix("state/")]
+        self._schema = schema
         self._range_column = range_column
         self._root = work.coordinator.root
         before = work.before(dataset)

@@ -58,4 +58,4 @@ class ProgramState:
         return [StateFile.of(entry.path, entry.rows, entry.size) for entry in self._work.before(self._dataset(table))]
 
     def _dataset(self, table: str) -> str:
-        return f"state/{self._name}.{table}"
+        return self._work.state_dataset(self._name, table)

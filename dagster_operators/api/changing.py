@@ -1,0 +1,123 @@
+"""What a pipeline's author does when the pipeline changes: look what follows, decide, delete what left it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, get_args
+
+from dagster_operators.errors import PipelineError
+
+if TYPE_CHECKING:
+    from dagster_operators.graph.dataflow import Dataflow
+    from dagster_operators.plans.verdicts import Choice, Verdict
+    from dagster_operators.runtime.epochs import Epochs
+    from dagster_operators.transactions.owner import Owner
+    from dagster_operators.transactions.records import Decide
+
+
+class Changing:
+    """The methods of a pipeline that changed since its last epoch."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def name(self) -> str:
+            """The pipeline's name."""
+
+        @cached_property
+        def dataflow(self) -> Dataflow:
+            """The graph."""
+
+        @cached_property
+        def epochs(self) -> Epochs:
+            """The steps of an epoch."""
+
+        @property
+        def _owner(self) -> Owner: ...
+
+    def changes(self) -> list[Verdict]:
+        """What changed since the last completed epoch, and what follows from it; runs nothing.
+
+        ``str()`` of each tells it in a line; those whose ``level`` is ``Level.DECISION`` are refused by the next epoch until
+        somebody has decided: see :meth:`decide`.
+        """
+        return list(self.epochs.comparison().verdicts)
+
+    def decide(self, subject: str, choice: Choice) -> list[Decide]:
+        """Decide what becomes of a source, operator or table that changed, so that the next epoch goes on.
+
+        The decision is in the ledger, for every run to come. It answers the change as it is now: another one is asked for anew.
+
+        Args:
+            subject: What it is about, as errors and :meth:`changes` name it: ``"source flights"``, ``"table totals"``.
+            choice: ``"keep"``: go on with the state, position or rows there are. ``"restart"``: begin from nothing; a table is
+                emptied, with an operator also the updating tables behind it. ``"drop"``: delete what is left.
+
+        Returns:
+            What was recorded, for each change of the subject; nothing for ``"drop"``, which :meth:`drop` does.
+
+        Raises:
+            PipelineError: There is no such change, or it does not allow that.
+            PipelineBusyError: A run is at work.
+        """
+        from dagster_operators.plans.verdicts import Choice
+
+        if choice not in get_args(Choice):
+            raise PipelineError(
+                f"{choice!r} cannot be decided", pipeline=self.name, remedy=f"decide one of {', '.join(get_args(Choice))}"
+            )
+        with self._taken() as epochs:
+            epochs.coordinator.settle()
+            verdicts = self._verdicts(epochs.comparison().undecided, subject, choice)
+            if choice == "drop":
+                epochs.drop(subject.partition(" ")[2])
+                return []
+            return [epochs.answer(verdict, choice) for verdict in verdicts]
+
+    def _verdicts(self, undecided: Collection[Verdict], subject: str, choice: Choice) -> list[Verdict]:
+        found = [verdict for verdict in undecided if verdict.subject == subject]
+        if not found:
+            subjects = ", ".join(repr(verdict.subject) for verdict in undecided)
+            raise PipelineError(
+                f"nothing is to be decided about {subject!r}", pipeline=self.name,
+                remedy=f"it is about: {subjects}" if subjects else "nothing else is either: run an epoch",
+            )  # fmt: skip
+        allowed = [verdict for verdict in found if choice in verdict.choices]
+        if not allowed:
+            choices = ", ".join(map(repr, found[0].choices))
+            raise PipelineError(
+                f"{choice!r} is no way out here: {found[0].problem}", pipeline=self.name, remedy=f"decide {choices or 'nothing'}"
+            )
+        return allowed
+
+    def drop(self, name: str) -> list[str]:
+        """Delete a table or an operator's state that the pipeline no longer has, with all files.
+
+        Args:
+            name: The name of a table, or of an operator, that the program does not have.
+
+        Returns:
+            The folders below the storage root that were deleted.
+
+        Raises:
+            PipelineError: The program has it, or there is nothing of that name.
+            PipelineBusyError: A run is at work.
+        """
+        if name in self.dataflow.tables:
+            raise PipelineError(
+                "the pipeline writes the table", pipeline=self.name, table=name, remedy="take it out of the program, then drop it"
+            )
+        with self._taken() as epochs:
+            return epochs.drop(name)
+
+    @contextmanager
+    def _taken(self) -> Iterator[Epochs]:
+        """The pipeline's epochs, as the owner of the pipeline."""
+        coordinator = self.epochs.coordinator
+        coordinator.open(self._owner)
+        try:
+            yield self.epochs
+        finally:
+            coordinator.close()

@@ -1,0 +1,108 @@
+"""How a plan hangs together: what each operator is made from and where its rows go, as texts that do not tell names or order."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.values import canonical_fields
+from dagster_operators.plans.logical_plan import LogicalPlan, PlanNode
+
+_SOURCE = "source"
+
+
+class PlanShape:
+    """A plan with its edges in both directions.
+
+    Args:
+        plan: The plan.
+        sources: What sources are called in the texts, where that is not their name.
+        tables: The same for tables and sinks, as ``table totals``.
+    """
+
+    def __init__(
+        self, plan: LogicalPlan, sources: Mapping[str, str] | None = None, tables: Mapping[str, str] | None = None
+    ) -> None:
+        self.plan = plan
+        self.nodes = {node.name: node for node in plan.nodes}
+        self._sources = sources or {}
+        self._tables = tables or {}
+
+    @cached_property
+    def consumers(self) -> Mapping[str, tuple[tuple[str, int, str], ...]]:
+        """Who reads an operator: the port that is read, the reader's input, and the reader."""
+        found: dict[str, tuple[tuple[str, int, str], ...]] = {}
+        for node in self.plan.nodes:
+            for place, stream in enumerate(node.inputs):
+                found[stream.operator] = (*found.get(stream.operator, ()), (stream.port, place, node.name))
+        return found
+
+    @cached_property
+    def own_ends(self) -> Mapping[str, tuple[tuple[str, str], ...]]:
+        """The tables and sinks that the outputs of an operator go to: the port and the end, as ``table totals``."""
+        ends = [(table.stream, f"table {table.name}") for table in self.plan.tables]
+        ends += [(sink.stream, f"sink {sink.name}") for sink in self.plan.sinks]
+        found: dict[str, tuple[tuple[str, str], ...]] = {}
+        for stream, end in ends:
+            found[stream.operator] = (*found.get(stream.operator, ()), (stream.port, self._tables.get(end, end)))
+        return found
+
+    @cached_property
+    def ends(self) -> Mapping[str, frozenset[str]]:
+        """All tables and sinks that an operator leads to."""
+        found: dict[str, frozenset[str]] = {}
+        for name in reversed(self.nodes):
+            behind = [found[reader] for _, _, reader in self.consumers.get(name, ())]
+            found[name] = frozenset(end for _, end in self.own_ends.get(name, ())).union(*behind)
+        return found
+
+    @cached_property
+    def own(self) -> Mapping[str, str]:
+        """What an operator computes by itself; of a source only which it is."""
+        return {name: self._own(node) for name, node in self.nodes.items()}
+
+    def _own(self, node: PlanNode) -> str:
+        if node.operator.kind == _SOURCE:
+            return _hashed(_SOURCE, self._sources.get(node.name, node.name))
+        settings = {name: value for name, value in node.operator.encode().items() if name not in ("name", "chain")}
+        return _hashed(node.operator.kind, canonical_fields(settings))
+
+    @cached_property
+    def up(self) -> Mapping[str, str]:
+        """What an operator computes, with all that it is made from."""
+        found: dict[str, str] = {}
+        for name, node in self.nodes.items():
+            found[name] = _hashed(self.own[name], *(f"{found[stream.operator]}.{stream.port}" for stream in node.inputs))
+        return found
+
+    @cached_property
+    def down(self) -> Mapping[str, str]:
+        """Where an operator's rows go, and what becomes of them on the way."""
+        found: dict[str, str] = {}
+        for name in reversed(self.nodes):
+            ends = [f"{port}>{end}" for port, end in self.own_ends.get(name, ())]
+            read = [f"{port}>{place}>{self.own[to]}>{found[to]}" for port, place, to in self.consumers.get(name, ())]
+            found[name] = _hashed(*sorted((*ends, *read)))
+        return found
+
+    def anchors(self, stream: StreamRef) -> Iterator[StreamRef]:
+        """The streams that a stream is made from row by row: of sources, and of operators that look at more than one row."""
+        node = self.nodes[stream.operator]
+        if stream.is_main and (node.operator.row_wise or node.operator.kind == "union") and node.inputs:
+            for before in node.inputs:
+                yield from self.anchors(before)
+        else:
+            yield stream
+
+    def path(self, stream: StreamRef) -> str:
+        """What is done to rows between the anchors of a stream and the stream."""
+        node = self.nodes[stream.operator]
+        if stream.is_main and (node.operator.row_wise or node.operator.kind == "union") and node.inputs:
+            return _hashed(self.own[stream.operator], *map(self.path, node.inputs))
+        return stream.port
+
+
+def _hashed(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

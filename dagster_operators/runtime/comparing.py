@@ -1,0 +1,195 @@
+"""Before an epoch begins: what the pipeline is now, compared with what the last completed epoch ran."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from dagster_operators.connectors.operator_source import OperatorSource
+from dagster_operators.errors import PipelineError, PlanError, UndecidedChangeError
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.operators.relational.source import Source
+from dagster_operators.planner.physical_plan import PhysicalPlan
+from dagster_operators.runtime.identities import Binding, Ledgered, bind
+from dagster_operators.runtime.kept_plans import KeptPlans
+from dagster_operators.runtime.stored_changes import ASKED
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.records import Decide
+from dagster_operators.transactions.view import LedgerView
+
+if TYPE_CHECKING:
+    from dagster_operators.plans.logical_plan import LogicalPlan
+    from dagster_operators.plans.verdicts import Verdict
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed since the last completed epoch.
+
+    Attributes:
+        epoch: That epoch; 0 if there is none.
+        before: What it ran; None if that is not known.
+        after: What the pipeline is now.
+        was: What each operator was called then.
+        verdicts: What follows from each change.
+        undecided: Those about which somebody has to decide, and nobody did.
+    """
+
+    epoch: int
+    before: LogicalPlan | None
+    after: LogicalPlan | None
+    was: Mapping[str, str] = field(default_factory=dict)
+    verdicts: tuple[Verdict, ...] = ()
+    undecided: tuple[Verdict, ...] = ()
+
+
+class Comparing:
+    """Compares a pipeline with what its storage root knows of it.
+
+    Args:
+        dataflow: The pipeline's graph.
+        coordinator: Knows the ledger.
+    """
+
+    def __init__(self, dataflow: Dataflow, coordinator: Coordinator) -> None:
+        self._dataflow = dataflow
+        self._coordinator = coordinator
+        self._kept = KeptPlans(coordinator.root)
+
+    def keep(self) -> str:
+        """Store the pipeline's logical plan; what it is called, nothing if no plan can hold it."""
+        return self._kept.keep(self._dataflow)
+
+    def bound(self, view: LedgerView, logical: str, physical: PhysicalPlan) -> Binding:
+        """Whose state and position every operator goes on with.
+
+        Args:
+            view: The ledger, with no epoch that is decided and not complete.
+            logical: What the pipeline's plan is called, as :meth:`keep` told.
+            physical: What it is lowered to.
+
+        Raises:
+            UndecidedChangeError: Something changed, and it has to be decided what becomes of state, positions or tables.
+        """
+        last = view.last_complete
+        if last is None:
+            return Binding()
+        if logical and logical == last.logical_plan and not view.decisions:
+            return Binding(last.identities)
+        found = self.compare(view)
+        if found.undecided:
+            self._ask(found, logical)
+            raise _undecided(self._dataflow.name, self._coordinator.root.uri, found)
+        ledgered = Ledgered(view, last, self._operators(found.before))
+        return bind(self._dataflow, physical, ledgered, found.was, self._restarted(view))
+
+    def compare(self, view: LedgerView) -> Comparison:
+        """What changed since the last completed epoch, and what follows from it."""
+        from dagster_operators.plans.matching import match
+        from dagster_operators.plans.verdicts import Level, judge
+
+        last, after = view.last_complete, self._logical()
+        same = {name: name for name in self._dataflow.nodes}
+        if last is None:
+            return Comparison(0, None, after, same)
+        before = self._kept.read(last.logical_plan) if last.logical_plan else None
+        if before is None or after is None:
+            return Comparison(last.epoch, before, after, same)
+        stored = Ledgered(view, last, self._operators(before)).stored(self._former_fingerprints())
+        verdicts = tuple(judge(before, after, stored, self._fingerprints()))
+        decided = {(made.subject, made.question) for made in view.decisions}
+        open_ones = [one for one in verdicts if one.level is Level.DECISION]
+        undecided = tuple(one for one in open_ones if (one.subject, one.question) not in decided)
+        return Comparison(last.epoch, before, after, match(before, after).operators, verdicts, undecided)
+
+    def answer(self, verdict: Verdict, choice: Literal["keep", "restart"]) -> Decide:
+        """Record what was decided about a change, and empty or delete what begins anew."""
+        view = self._coordinator.view()
+        last = view.last_complete
+        if last is None or choice == "keep":
+            return self._coordinator.decide(Decide(0, 0, verdict.subject, choice, verdict.question))
+        before = self._kept.read(last.logical_plan) if last.logical_plan else None
+        left = Ledgered(view, last, self._operators(before)).datasets(verdict.was) if verdict.was else []
+        emptied = tuple(f"tables/{table}" for table in verdict.empties)
+        return self._coordinator.decide(Decide(0, 0, verdict.subject, choice, verdict.question, emptied), left)
+
+    def drop(self, name: str) -> list[str]:
+        """Forget and delete a table or the state of an operator that the pipeline no longer has; which datasets that were.
+
+        Raises:
+            PipelineError: The pipeline has it, or there is nothing of that name.
+        """
+        view = self._coordinator.settle()
+        last = view.last_complete
+        found = [f"tables/{name}"] if name not in self._dataflow.tables else []
+        if last is not None:
+            before = self._kept.read(last.logical_plan) if last.logical_plan else None
+            kept = self.compare(view).was
+            ledgered = Ledgered(view, last, self._operators(before))
+            if name not in kept.values():
+                found += ledgered.datasets(name)
+        root = self._coordinator.root
+        datasets = [dataset for dataset in found if dataset in view.versions or root.children(dataset)]
+        if not datasets:
+            raise PipelineError(
+                f"the pipeline left no table or state {name!r} behind", pipeline=self._dataflow.name,
+                remedy="name a table or an operator that is no longer in the program",
+            )  # fmt: skip
+        self._coordinator.drop(datasets)
+        return datasets
+
+    def _logical(self) -> LogicalPlan | None:
+        from dagster_operators.plans.logical_plan import LogicalPlan
+
+        try:
+            return LogicalPlan.of(self._dataflow).without_rows()
+        except PlanError:  # an operator is not registered
+            return None
+
+    def _operators(self, plan: LogicalPlan | None) -> list[str]:
+        return list(self._dataflow.nodes) if plan is None else [node.name for node in plan.nodes]
+
+    def _restarted(self, view: LedgerView) -> set[str]:
+        told = [made.subject.partition(" ") for made in view.decisions if made.choice == "restart"]
+        return {name for kind, _, name in told if kind in ("operator", "source")}
+
+    def _fingerprints(self) -> dict[str, str]:
+        sources = {node.name: node.operator for node in self._dataflow if isinstance(node.operator, Source)}
+        return {name: source.connector.fingerprint() for name, source in sources.items()}
+
+    def _former_fingerprints(self) -> frozenset[str]:
+        """What earlier versions of the package kept of the user's own sources, which told less of them."""
+        connectors = [node.operator.connector for node in self._dataflow if isinstance(node.operator, Source)]
+        return frozenset(one.former_fingerprint() for one in connectors if isinstance(one, OperatorSource))
+
+    def _ask(self, found: Comparison, logical: str) -> None:
+        asked = {"plan": logical, "epoch": found.epoch, "questions": [_question(verdict) for verdict in found.undecided]}
+        self._coordinator.root.write(ASKED, json.dumps(asked).encode())
+
+
+def _question(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "subject": verdict.subject, "problem": verdict.problem, "question": verdict.question,
+        "choices": dict(verdict.choices), "empties": list(verdict.empties), "was": verdict.was,
+    }  # fmt: skip
+
+
+def _undecided(pipeline: str, root: str, found: Comparison) -> UndecidedChangeError:
+    lines = [
+        f"the pipeline is not what it was in epoch {found.epoch}, and somebody has to decide what becomes of what is stored:"
+    ]
+    for verdict in found.undecided:
+        lines.append(f"- {verdict.subject}: {verdict.problem}")
+        if verdict.renamed_from:
+            lines.append(f"    if it was renamed, say so in the program: renamed_from={verdict.renamed_from!r}")
+        lines += [
+            f"    pipeline.decide({verdict.subject!r}, {choice!r}): {meaning}" for choice, meaning in verdict.choices.items()
+        ]
+    first = found.undecided[0].subject.split(" ", 1)
+    return UndecidedChangeError(
+        "\n".join(lines), pipeline=pipeline, **{first[0]: first[1]}, epoch=found.epoch,
+        remedy=f"change the pipeline back, or decide, in Python as above or by: dagster-operators decide {root} SUBJECT CHOICE "
+        f"(what changed: dagster-operators diff {root})",
+    )  # fmt: skip

@@ -1,0 +1,188 @@
+"""What the operators of a pipeline's program are to the storage root: whose state and whose position each goes on with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.operators.relational.source import Source
+from dagster_operators.planner.physical_plan import PhysicalPlan
+from dagster_operators.transactions.plan import STATE_OF
+from dagster_operators.transactions.records import Complete
+from dagster_operators.transactions.view import LedgerView
+
+if TYPE_CHECKING:
+    from dagster_operators.plans.verdicts import Stored
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What operators are called in the storage root, where that is not their name.
+
+    Attributes:
+        identities: What the state of a physical operator is addressed by.
+        origins: What the last completed epoch called a source or physical operator; empty if it takes nothing over from there.
+    """
+
+    identities: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+class Ledgered:
+    """What the ledger says of the operators of the last completed epoch.
+
+    Args:
+        view: The ledger.
+        last: That epoch.
+        operators: The operators of its plan.
+    """
+
+    def __init__(self, view: LedgerView, last: Complete, operators: Collection[str]) -> None:
+        self._view = view
+        self._last = last
+        self._operators = operators
+
+    def identity(self, operator: str) -> str:
+        """What an operator's state was addressed by."""
+        return self._last.identities.get(operator, operator)
+
+    @cached_property
+    def used(self) -> frozenset[str]:
+        """What there are or just were state tables under."""
+        return frozenset(map(_owner, filter(_is_state, (*self._view.versions, *self._view.dropped))))
+
+    @cached_property
+    def _filled(self) -> frozenset[str]:
+        versions = self._view.versions
+        return frozenset(_owner(dataset) for dataset, version in versions.items() if _is_state(dataset) and version > 0)
+
+    @cached_property
+    def _in_tables(self) -> frozenset[str]:
+        """The operators whose state is a table."""
+        texts = (text for dataset, text in self._last.fingerprints.items() if self._view.versions.get(dataset, 0) > 0)
+        return frozenset(owner for text in texts if (owner := json.loads(text or "{}").get(STATE_OF)))
+
+    @cached_property
+    def stateful(self) -> frozenset[str]:
+        """The operators of the last epoch that have state."""
+        return frozenset(operator for operator in self._operators if self._parts(operator) or self._is_in_table(operator))
+
+    def _is_in_table(self, operator: str) -> bool:
+        return self.identity(operator) in self._in_tables
+
+    def _parts(self, operator: str) -> list[str]:
+        """What the state of an operator, and of the parts that it may be lowered to, is addressed by."""
+        own = self.identity(operator)
+        others = {self.identity(other) for other in self._operators if other != operator}
+        return [name for name in self._filled if name == own or (name.startswith(f"{own}_") and name not in others)]
+
+    @cached_property
+    def left(self) -> frozenset[str]:
+        """What state there is of operators that the last epoch did not have."""
+        used = {part for operator in self._operators for part in self._parts(operator)}
+        return self._filled - used
+
+    def datasets(self, operator: str) -> list[str]:
+        """The state tables of an operator that the last epoch had, or that some epoch before had."""
+        owners = {operator, *self._parts(operator)} if operator in self._operators else {operator}
+        return [dataset for dataset in self._view.versions if _is_state(dataset) and _owner(dataset) in owners]
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Whatever something is kept of by name: positions, watermarks, held times, schemas."""
+        last = self._last
+        keys = (*last.offsets, *last.watermarks, *last.held, *last.finished, *last.schemas, *last.sources)
+        return frozenset(key.partition(".")[0] for key in keys)
+
+    def stored(self, former: Collection[str] = ()) -> Stored:
+        """The same as verdicts need it.
+
+        Args:
+            former: What earlier versions of the package kept of sources, which tells too little to compare.
+        """
+        from dagster_operators.plans.verdicts import Stored
+
+        tables = {name.removeprefix("tables/"): version for name, version in self._view.versions.items() if _is_table(name)}
+        updating = [name for name in tables if _kind(self._last.fingerprints.get(f"tables/{name}", "")) == "updating"]
+        return Stored(
+            self.stateful,
+            self.left,
+            frozenset(name for name, version in tables.items() if version > 0),
+            frozenset(updating),
+            frozenset(name for name, position in self._last.offsets.items() if position is not None),
+            {name: told for name, told in self._last.sources.items() if told not in former},
+        )
+
+
+def bind(
+    dataflow: Dataflow, physical: PhysicalPlan, ledgered: Ledgered, was: Mapping[str, str], restarted: Collection[str]
+) -> Binding:
+    """Give every operator the state and position that are its own.
+
+    Args:
+        dataflow: The pipeline.
+        physical: What it is lowered to.
+        ledgered: What there is.
+        was: What operators were called in the last epoch.
+        restarted: The operators and sources that are to begin from nothing.
+    """
+    parts: dict[str, list[str]] = {name: [] for name in dataflow.nodes}
+    for node in physical:
+        parts.setdefault(node.logical, []).append(node.name.removeprefix(node.logical))
+    chosen = {name: ledgered.identity(was[name]) for name in parts if name in was and name not in restarted}
+    taken = {f"{identity}{part}" for name, identity in chosen.items() for part in parts[name]}
+    new = [name for name in parts if name not in chosen]
+    for name in sorted(new, key=lambda one: one in dataflow.automatic):  # who has a name of their own choose first
+        avoid = taken | ledgered.used if name in restarted or name in dataflow.automatic else taken
+        if name in dataflow.automatic and name in ledgered.left and name not in restarted:
+            avoid = taken  # it was decided that it goes on
+        chosen[name] = next(free for free in _names(name, dataflow) if not avoid & {f"{free}{part}" for part in parts[name]})
+        taken |= {f"{chosen[name]}{part}" for part in parts[name]}
+    identities = {f"{name}{part}": f"{chosen[name]}{part}" for name in parts for part in parts[name] if chosen[name] != name}
+    return Binding(identities, dict(_origins(dataflow, parts, ledgered.named, was, restarted)))
+
+
+def _names(name: str, dataflow: Dataflow) -> Iterator[str]:
+    yield name
+    number = 2
+    while True:
+        if f"{name}_{number}" not in dataflow.nodes:
+            yield f"{name}_{number}"
+        number += 1
+
+
+def _origins(
+    dataflow: Dataflow, parts: Mapping[str, list[str]], known: Collection[str], was: Mapping[str, str], restarted: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    taken = set(was.values())
+    for name, node in dataflow.nodes.items():
+        before = "" if name in restarted else was.get(name, "")
+        if before == name:
+            continue
+        back = not before and name not in restarted and name not in taken and isinstance(node.operator, Source)
+        for part in parts[name]:
+            if before and f"{before}{part}" in known:
+                yield f"{name}{part}", f"{before}{part}"
+            elif not back and f"{name}{part}" in known:
+                yield f"{name}{part}", ""
+
+
+def _is_state(dataset: str) -> bool:
+    return dataset.startswith("state/")
+
+
+def _is_table(dataset: str) -> bool:
+    return dataset.startswith("tables/")
+
+
+def _owner(dataset: str) -> str:
+    return dataset.removeprefix("state/").rpartition(".")[0]
+
+
+def _kind(fingerprint: str) -> str:
+    found = json.loads(fingerprint or "{}").get("table", "")
+    return str(found)

@@ -1,0 +1,133 @@
+"""What changed in a pipeline, as far as its storage root tells: for those who look and decide without the program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.errors import LedgerError, PipelineError
+from dagster_operators.runtime.identities import Ledgered
+from dagster_operators.runtime.kept_plans import KeptPlans
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.records import Complete, Decide
+from dagster_operators.transactions.view import LedgerView
+
+if TYPE_CHECKING:
+    from dagster_operators.plans.logical_plan import LogicalPlan
+
+ASKED = "plans/asked.json"
+"""What a run asked for when it refused to begin."""
+
+
+class StoredChanges:
+    """A storage root, its last completed epoch, and what was asked since.
+
+    Args:
+        coordinator: Knows the ledger; open if something is to be decided.
+    """
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._kept = KeptPlans(coordinator.root)
+
+    def told(self, plan: LogicalPlan | None = None) -> Iterator[str]:
+        """What changed, line by line.
+
+        Args:
+            plan: The pipeline as it is now; by default the one that was refused last.
+
+        Raises:
+            LedgerError: No epoch is complete, no plan was kept of it, or no pipeline was refused since.
+        """
+        from dagster_operators.plans.diff import diff
+        from dagster_operators.plans.matching import match, named_as_before
+        from dagster_operators.plans.verdicts import Level, judge
+
+        view, last, before = self._last(self._coordinator.view())
+        after = plan or self._kept.read(self._asked(last)["plan"])
+        yield f"since epoch {last.epoch} of {self._coordinator.pipeline}:"
+        changes = str(diff(before, named_as_before(after, match(before, after))))
+        yield changes or "nothing changed"
+        verdicts = judge(before, after, Ledgered(view, last, [node.name for node in before.nodes]).stored())
+        decided = {(made.subject, made.question): made.choice for made in view.decisions}
+        for verdict in verdicts:
+            answer = decided.get((verdict.subject, verdict.question))
+            yield f"{verdict.subject}: {verdict.problem} ({f'decided: {answer}' if answer else verdict.level.value})"
+            if verdict.level is Level.DECISION and not answer:
+                if verdict.renamed_from:
+                    yield f"    in the program: renamed_from={verdict.renamed_from!r}"
+                yield from (f"    {choice}: {meaning}" for choice, meaning in verdict.choices.items())
+
+    def decide(self, subject: str, choice: Any) -> None:
+        """Answer what the run that was refused last asked.
+
+        Raises:
+            PipelineError: It did not ask that, or it does not allow that answer.
+            LedgerError: No run was refused since the last completed epoch.
+        """
+        view, last, before = self._last(self._coordinator.settle())
+        everything = self._asked(last)["questions"]
+        asked = [question for question in everything if question["subject"] == subject]
+        fitting = [question for question in asked if choice in question["choices"]]
+        if not fitting:
+            told = [f"{question['subject']} ({', '.join(question['choices'])})" for question in asked or everything]
+            raise PipelineError(
+                f"{choice!r} is no answer to what was asked about {subject!r}", pipeline=self._coordinator.pipeline,
+                remedy=f"what may be decided: {', '.join(told)}",
+            )  # fmt: skip
+        if choice == "drop":
+            self.drop(subject.partition(" ")[2], asked=True)
+            return
+        ledgered = Ledgered(view, last, [node.name for node in before.nodes])
+        for question in fitting:
+            emptied = tuple(f"tables/{table}" for table in question["empties"]) if choice == "restart" else ()
+            left = ledgered.datasets(question["was"]) if choice == "restart" and question["was"] else []
+            self._coordinator.decide(Decide(0, 0, subject, choice, question["question"], emptied), left)
+
+    def drop(self, name: str, *, asked: bool = False) -> list[str]:
+        """Forget and delete a table, or an operator's state.
+
+        Args:
+            name: The table or operator.
+            asked: Whether a run that does not have it asked, so that the last epoch may have had it.
+
+        Raises:
+            PipelineError: The last epoch had it, or there is nothing of that name.
+        """
+        view, last, before = self._last(self._coordinator.settle())
+        operators = [node.name for node in before.nodes]
+        if not asked and (name in operators or any(table.name == name for table in before.tables)):
+            raise PipelineError(
+                f"the last epoch had {name!r}", pipeline=self._coordinator.pipeline,
+                remedy="call pipeline.drop(...) in the program that no longer has it, or run an epoch without it first",
+            )  # fmt: skip
+        tables = [] if asked else [f"tables/{name}"]
+        found = [*tables, *Ledgered(view, last, operators).datasets(name)]
+        datasets = [dataset for dataset in found if dataset in view.versions or self._coordinator.root.children(dataset)]
+        if not datasets:
+            raise PipelineError(
+                f"the pipeline left no table or state {name!r} behind", pipeline=self._coordinator.pipeline,
+                remedy="name a table or an operator that is no longer in it",
+            )  # fmt: skip
+        self._coordinator.drop(datasets)
+        return datasets
+
+    def _last(self, view: LedgerView) -> tuple[LedgerView, Complete, LogicalPlan]:
+        last = view.last_complete
+        if last is None or not last.logical_plan:
+            raise LedgerError(
+                "no epoch is complete of which a plan was kept", pipeline=self._coordinator.pipeline,
+                file=self._coordinator.root.uri, remedy="run an epoch with this version of the package first",
+            )  # fmt: skip
+        return view, last, self._kept.read(last.logical_plan)
+
+    def _asked(self, last: Complete) -> Mapping[str, Any]:
+        content = self._coordinator.root.read(ASKED)
+        asked: Mapping[str, Any] = json.loads(content) if content else {}
+        if asked.get("epoch") != last.epoch:
+            raise LedgerError(
+                f"no run was refused since epoch {last.epoch}", pipeline=self._coordinator.pipeline,
+                remedy="run the changed pipeline, which says what is to be decided; or give its plan as a FILE",
+            )  # fmt: skip
+        return asked

@@ -1,0 +1,415 @@
+"""A pipeline that changes between two epochs: it goes on rightly, or it is refused with ways out that work."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import dagster_operators as do
+from dagster_operators.cli.main import main
+from dagster_operators.errors import PipelineError, RestoredTableError, UndecidedChangeError
+from dagster_operators.plans.verdicts import Level
+from tests.end_to_end.landing import put
+from tests.engines import SAIL
+
+pytestmark = pytest.mark.usefixtures("sail")
+
+SCHEMA = "k string, v long"
+
+
+class Changed:
+    """A folder of files, and one storage root that different programs run on."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.files = 0
+        (place / "in").mkdir()
+
+    @property
+    def root(self) -> str:
+        return str(self.place / "root")
+
+    def arrive(self, *lines: str, folder: str = "in") -> None:
+        self.files += 1
+        (self.place / folder).mkdir(exist_ok=True, parents=True)
+        put(self.place / folder / f"{self.files:03d}.csv", "\n".join(("k,v", *lines)) + "\n", self.files)
+
+    def pipeline(self, body: Callable[[Any], object], name: str = "rows", path: str = "in/*.csv", **more: Any) -> do.Pipeline:
+        made = do.Pipeline("changed", root=self.root, engine=SAIL)
+        body(made.source(name, do.FileSource(str(self.place / path), schema=SCHEMA), **more))
+        return made
+
+    def run(self, *lines: str, **more: Any) -> Callable[[Callable[[Any], object]], do.Pipeline]:
+        """Let lines arrive, and run a program until it has caught up."""
+
+        def over(body: Callable[[Any], object]) -> do.Pipeline:
+            if lines:
+                self.arrive(*lines)
+            made = self.pipeline(body, **more)
+            made.run_until_caught_up()
+            return made
+
+        return over
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Changed:
+    return Changed(tmp_path)
+
+
+def rows(pipeline: do.Pipeline, table: str) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row) for row in pipeline.read(table).collect())
+
+
+def refused(pipeline: do.Pipeline) -> UndecidedChangeError:
+    with pytest.raises(UndecidedChangeError) as caught:
+        pipeline.run_epoch()
+    return caught.value
+
+
+def clean(stream: Any) -> None:
+    stream.filter("v > 0", name="positive").to_table("clean")
+
+
+def totals(stream: Any, **more: Any) -> Any:
+    return stream.key_by("k").aggregate(n="count(*)", **{"name": "per_key", **more}).to_table("totals")
+
+
+def gains(stream: Any, name: str | None = None) -> None:
+    stream.filter("v > 0").key_by("k").aggregate(n="count(*)", name=name).to_table("gains")
+
+
+def losses(stream: Any) -> None:
+    stream.filter("v < 0").key_by("k").aggregate(n="count(*)").to_table("losses")
+
+
+# --- sources ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", [{"name": "landed"}, {"path": "*/*.csv"}, {"path": "in"}])
+def test_a_source_is_not_read_again(changed: Changed, change: dict[str, str]) -> None:
+    changed.run("a,1", "b,2")(clean)
+    error = refused(changed.pipeline(clean, **change))
+    assert "decide(" in str(error)
+    assert error.source == change.get("name", "rows")
+    back = changed.run("c,3")(clean)
+    assert rows(back, "clean") == Counter({("a", 1): 1, ("b", 2): 1, ("c", 3): 1})
+
+
+def test_a_renamed_source_goes_on(changed: Changed) -> None:
+    changed.run("a,1")(clean)
+    for line in ("b,2", "c,3"):
+        after = changed.run(line, name="landed", renamed_from="rows")(clean)
+    assert rows(after, "clean") == Counter({("a", 1): 1, ("b", 2): 1, ("c", 3): 1})
+    without = changed.run("d,4", name="landed")(clean)
+    assert rows(without, "clean")[("d", 4)] == 1
+    again = changed.run("e,5", name="third", renamed_from="landed")(clean)
+    assert sum(rows(again, "clean").values()) == 5
+
+
+def test_a_source_that_is_read_again_by_decision(changed: Changed) -> None:
+    changed.run("a,1")(clean)
+    pipeline = changed.pipeline(clean, path="*/*.csv")
+    refused(pipeline)
+    pipeline.decide("source rows", "restart")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "clean") == Counter({("a", 1): 2})
+    changed.arrive("b,2", folder="other")
+    again = changed.pipeline(clean, path="*/*.csv")
+    again.run_until_caught_up()
+    assert rows(again, "clean") == Counter({("a", 1): 2, ("b", 2): 1})
+
+
+def test_a_folder_that_was_moved(changed: Changed) -> None:
+    changed.run("a,1")(clean)
+    (changed.place / "in").rename(changed.place / "moved")
+    pipeline = changed.pipeline(clean, path="moved/*.csv")
+    refused(pipeline)
+    pipeline.decide("source rows", "keep")
+    changed.arrive("b,2", folder="moved")
+    pipeline.run_until_caught_up()
+    assert rows(changed.pipeline(clean, path="moved/*.csv"), "clean") == Counter({("a", 1): 1, ("b", 2): 1})
+
+
+class Topic(do.SourceOperator):
+    """Rows of a topic; a position counts the rows of one."""
+
+    DATA = {"a": [1, 2], "b": [7, 8, 9]}
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+
+    def output_schema(self) -> str:
+        return "n long"
+
+    def run(self, ctx: do.SourceContext, out: do.SourceCollector) -> do.SourceEnd:
+        start = ctx.position or 0
+        if found := self.DATA[self.topic][start:]:
+            out.collect(pa.table({"n": found}))
+        ctx.position = start + len(found)
+        return "immediate"
+
+
+def test_settings_of_a_source_of_one_s_own(changed: Changed) -> None:
+    def reading(topic: str) -> do.Pipeline:
+        made = do.Pipeline("changed", root=changed.root, engine=SAIL)
+        made.source("rows", Topic(topic)).filter("n > 0").to_table("t")
+        return made
+
+    reading("a").run_until_caught_up()
+    reading("a").run_until_caught_up()
+    pipeline = reading("b")
+    assert "topic" in str(refused(pipeline))
+    pipeline.decide("source rows", "restart")
+    pipeline.run_until_caught_up()
+    assert rows(reading("b"), "t") == Counter((n,) for n in (1, 2, 7, 8, 9))
+
+
+# --- names and the order of lines ------------------------------------------------------------------------------------
+
+
+def test_lines_that_are_swapped(changed: Changed) -> None:
+    def both(stream: Any) -> None:
+        gains(stream)
+        losses(stream)
+
+    def swapped(stream: Any) -> None:
+        losses(stream)
+        gains(stream)
+
+    changed.run("a,1", "a,2", "a,-1")(both)
+    for number, body in enumerate((swapped, both, swapped), start=1):
+        after = changed.run("a,1", "a,-1")(body)
+        assert rows(after, "gains") == Counter({("a", 2 + number): 1})
+        assert rows(after, "losses") == Counter({("a", 1 + number): 1})
+        assert sorted(row.k for row in after.state("aggregate_k", "partials").collect()) == ["a"] * (number + 1)
+
+
+def test_an_operator_that_is_named_later(changed: Changed) -> None:
+    changed.run("a,1")(gains)
+    named = changed.run("a,1")(lambda stream: gains(stream, "gains_per_key"))
+    assert rows(named, "gains") == Counter({("a", 2): 1})
+    again = changed.run("a,1")(lambda stream: gains(stream, "gains_per_key"))
+    assert rows(again, "gains") == Counter({("a", 3): 1})
+
+
+def test_a_renamed_operator(changed: Changed) -> None:
+    changed.run("a,1")(totals)
+    assert "renamed_from='per_key'" in str(refused(changed.pipeline(lambda stream: totals(stream, name="other"))))
+    after = changed.run("a,1")(lambda stream: totals(stream, name="other", renamed_from="per_key"))
+    assert rows(after, "totals") == Counter({("a", 2): 1})
+    without = changed.run("a,1")(lambda stream: totals(stream, name="other"))
+    assert rows(without, "totals") == Counter({("a", 3): 1})
+
+
+def test_a_name_that_nothing_had(changed: Changed) -> None:
+    changed.run("a,1")(totals)
+    with pytest.raises(PipelineError, match="renamed from 'nothing'"):
+        changed.run("a,1")(lambda stream: totals(stream, name="other", renamed_from="nothing"))
+
+
+# --- state -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_operator_that_was_taken_out_is_asked_about(changed: Changed) -> None:
+    def without(stream: Any) -> None:
+        stream.filter("v > 0", name="positive").to_table("clean")
+
+    def both(stream: Any) -> None:
+        without(stream)
+        totals(stream)
+
+    for body in (both, without):
+        changed.run("a,1")(body)
+    changed.arrive("a,1")
+    pipeline = changed.pipeline(both)
+    error = refused(pipeline)
+    assert error.operator == "per_key"
+    assert {verdict.subject for verdict in pipeline.changes() if verdict.level is Level.DECISION} == {
+        "operator per_key",
+        "table totals",
+    }
+    pipeline.decide("operator per_key", "restart")
+    refused(pipeline)
+    pipeline.decide("table totals", "restart")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "totals") == Counter({("a", 1): 1})
+    after = changed.run("a,1")(both)
+    assert rows(after, "totals") == Counter({("a", 2): 1})
+
+
+def test_going_on_with_old_state_by_decision(changed: Changed) -> None:
+    for body in (totals, clean):
+        changed.run("a,1")(body)
+    changed.arrive("a,1")
+    pipeline = changed.pipeline(totals)
+    refused(pipeline)
+    pipeline.decide("operator per_key", "keep")
+    pipeline.decide("table totals", "keep")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "totals") == Counter({("a", 2): 1})
+    assert rows(changed.run("a,1")(totals), "totals") == Counter({("a", 3): 1})
+
+
+@pytest.mark.parametrize("name", ["per_key", None])
+def test_an_aggregate_that_changes_begins_anew_by_decision(changed: Changed, name: str | None) -> None:
+    def summed(expression: str) -> Callable[[Any], object]:
+        return lambda stream: stream.key_by("k").aggregate(n=expression, name=name).to_table("totals")
+
+    changed.run("a,1", "b,1")(summed("sum(v)"))
+    changed.arrive("a,5")
+    pipeline = changed.pipeline(summed("max(v)"))
+    error = refused(pipeline)
+    pipeline.decide(f"operator {error.operator}", "restart")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "totals") == Counter({("a", 5): 1})
+    assert rows(changed.run("b,2")(summed("max(v)")), "totals") == Counter({("a", 5): 1, ("b", 2): 1})
+
+
+def test_a_key_that_is_computed_in_another_way(changed: Changed) -> None:
+    def keyed(expression: str) -> Callable[[Any], object]:
+        return lambda stream: totals(stream.with_columns(k=expression))
+
+    changed.run("a,1")(keyed("lower(k)"))
+    changed.arrive("a,1")
+    pipeline = changed.pipeline(keyed("upper(k)"))
+    assert "'k'" in str(refused(pipeline))
+    pipeline.decide("operator per_key", "restart")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "totals") == Counter({("A", 1): 1})
+
+
+def test_a_threshold_behind_an_updating_stream(changed: Changed) -> None:
+    def above(number: int) -> Callable[[Any], object]:
+        return lambda stream: totals(stream).filter(f"n >= {number}").to_table("many")
+
+    changed.run("a,1", "a,1", "b,1")(above(2))
+    changed.arrive("c,1")
+    pipeline = changed.pipeline(above(1))
+    assert refused(pipeline).table == "many"
+    pipeline.decide("table many", "keep")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "many") == Counter({("a", 2): 1, ("c", 1): 1})
+
+
+def test_state_of_an_operator_that_is_gone_is_dropped(changed: Changed) -> None:
+    changed.run("a,1")(totals)
+    changed.arrive("a,1")
+    pipeline = changed.pipeline(lambda stream: totals(stream, name="other"))
+    refused(pipeline)
+    pipeline.decide("operator per_key", "drop")
+    assert not (changed.place / "root/state/per_key.partials").exists()
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "totals") == Counter({("a", 1): 1})
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_that_left_the_pipeline_is_deleted(changed: Changed) -> None:
+    def both(stream: Any) -> None:
+        clean(stream)
+        totals(stream)
+
+    pipeline = changed.run("a,1")(both)
+    with pytest.raises(PipelineError, match="the pipeline writes the table"):
+        pipeline.drop("totals")
+    pipeline = changed.run("a,2")(clean)
+    assert pipeline.drop("totals") == ["tables/totals"]
+    assert pipeline.drop("per_key") == ["state/per_key.partials"]
+    with pytest.raises(PipelineError, match="left no table or state"):
+        pipeline.drop("totals")
+    assert [path.name for path in (changed.place / "root/tables").iterdir()] == ["clean"]
+    pipeline = changed.run("a,3")(both)
+    assert rows(pipeline, "totals") == Counter({("a", 1): 1})
+    assert sum(rows(pipeline, "clean").values()) == 3
+
+
+def test_a_table_that_was_deleted_by_hand_can_be_forgotten(changed: Changed) -> None:
+    import shutil
+
+    def both(stream: Any) -> None:
+        clean(stream)
+        totals(stream)
+
+    for body in (both, clean):
+        changed.run("a,1")(body)
+    shutil.rmtree(changed.place / "root/tables/totals")
+    changed.arrive("a,1")
+    pipeline = changed.pipeline(clean)
+    with pytest.raises(RestoredTableError, match=re.escape("pipeline.drop('totals')")):
+        pipeline.run_epoch()
+    assert pipeline.drop("totals") == ["tables/totals"]
+    pipeline.run_until_caught_up()
+    assert sum(rows(pipeline, "clean").values()) == 3
+
+
+# --- decisions -------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_decided(changed: Changed) -> None:
+    changed.run("a,1")(clean)
+    pipeline = changed.pipeline(clean, name="landed")
+    with pytest.raises(PipelineError, match="cannot be decided"):
+        pipeline.decide("source landed", "rebuild")  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match="no way out here"):
+        pipeline.decide("source landed", "keep")
+    with pytest.raises(PipelineError, match="nothing is to be decided about 'table clean'") as caught:
+        pipeline.decide("table clean", "keep")
+    assert "'source landed'" in caught.value.remedy
+
+
+def test_a_decision_answers_one_change(changed: Changed) -> None:
+    changed.run("a,1")(clean)
+    (changed.place / "other").mkdir()
+    changed.pipeline(clean, path="other/*.csv").decide("source rows", "keep")
+    refused(changed.pipeline(clean, path="third/*.csv"))
+
+
+def command(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_deciding_on_the_command_line(changed: Changed) -> None:
+    def summed(expression: str) -> Callable[[Any], object]:
+        return lambda stream: totals(stream.filter("v > 0", name="positive")) and clean_too(stream, expression)
+
+    def clean_too(stream: Any, expression: str) -> None:
+        stream.key_by("k").aggregate(s=expression, name="sums").to_table("sums")
+
+    changed.run("a,2", "b,1")(summed("sum(v)"))
+    assert "no run was refused" in command("diff", changed.root, code=1)
+    changed.arrive("a,1")
+    pipeline = changed.pipeline(summed("max(v)"))
+    told = str(refused(pipeline))
+    assert f"dagster-operators decide {changed.root}" in told
+    shown = command("diff", changed.root)
+    assert "operator sums" in shown
+    assert "restart: begin without state" in shown
+    (changed.place / "new.plan").write_bytes(pipeline.to_plan())
+    assert command("diff", changed.root, str(changed.place / "new.plan")) == shown
+    assert "what may be decided: operator sums (restart)" in command("decide", changed.root, "operator", "sums", "keep", code=1)
+    command("decide", changed.root, "operator", "sums", "restart")
+    assert "needs a decision" not in command("diff", changed.root)
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "sums") == Counter({("a", 1): 1})
+    assert rows(pipeline, "totals") == Counter({("a", 2): 1, ("b", 1): 1})
+
+
+def test_dropping_on_the_command_line(changed: Changed) -> None:
+    changed.run("a,1")(totals)
+    assert "the last epoch had 'totals'" in command("drop", changed.root, "totals", code=1)
+    changed.run("a,1")(clean)
+    assert command("drop", changed.root, "totals") == "deleted tables/totals\n"
+    assert command("drop", changed.root, "per_key") == "deleted state/per_key.partials\n"
+    assert "there is no pipeline" in command("drop", str(changed.place / "nowhere"), "totals", code=1)
+    assert not (changed.place / "nowhere").exists()

@@ -1,0 +1,276 @@
+"""What follows from a change of a pipeline: one row for each kind of change, over plans alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import dagster_operators as do
+from dagster_operators.api.stream import Stream
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.plans.logical_plan import LogicalPlan
+from dagster_operators.plans.verdicts import Level, Stored, Verdict, judge
+
+SCHEMA = "k string, v long, at timestamp, at2 timestamp"
+STATEFUL = {"keyed_aggregate", "window_aggregate", "session_aggregate", "deduplicate_first", "deduplicate_last", "top_per_key"}
+STATEFUL |= {"window_join", "interval_join", "apply"}
+UPDATING = {"keyed_aggregate", "top_per_key", "deduplicate_last"}
+
+Body = Callable[[do.Pipeline], object]
+
+
+def plan(body: Body) -> LogicalPlan:
+    pipeline = do.Pipeline("p", root="unused")
+    body(pipeline)
+    return pipeline.logical_plan()
+
+
+def stored(before: LogicalPlan, **more: object) -> Stored:
+    """What the ledger would know after an epoch of a plan in which rows came to everything."""
+    kinds = {node.name: node.operator.kind for node in before.nodes}
+    updating = [table.name for table in before.tables if updates(before, table.stream.operator)]
+    settings = {
+        "stateful": [name for name, kind in kinds.items() if kind in STATEFUL],
+        "tables": [table.name for table in before.tables],
+        "updating": updating,
+        "positions": [name for name, kind in kinds.items() if kind == "source"],
+    }
+    return Stored(**{**settings, **more})
+
+
+def updates(before: LogicalPlan, operator: str) -> bool:
+    node = before.node(operator)
+    return node.operator.kind in UPDATING or (node.operator.row_wise and any(updates(before, s.operator) for s in node.inputs))
+
+
+def source(pipeline, name="rows", path="in/*.csv", event_time="at", schema=SCHEMA, **more):
+    return pipeline.source(name, do.FileSource(path, schema=schema), event_time=event_time, **more)
+
+
+class Topic(do.SourceOperator):
+    def __init__(self, topic, seen=()):
+        self.topic = topic
+        self.seen = list(seen)
+
+    def output_schema(self):
+        return "v long"
+
+
+class Running(do.ArrowOperator):
+    state = {"totals": do.KeyedState("k string, total long", key="k")}
+
+    def output_schema(self, inputs):
+        return "k string, total long"
+
+
+def totals(rows, name="per_key", table="totals", key="k", aggregate="count(*)", **more):
+    return rows.key_by(key).aggregate(n=aggregate, name=name, **more).to_table(table)
+
+
+def gains(pipeline, name=None):
+    totals(pipeline_rows(pipeline).filter("v > 0"), name=name, table="gains")
+
+
+def losses(pipeline, name=None):
+    totals(pipeline_rows(pipeline).filter("v < 0"), name=name, table="losses")
+
+
+def pipeline_rows(pipeline):
+    """The one source of a pipeline, made when it is first asked for."""
+    return Stream(pipeline.dataflow, StreamRef("rows")) if "rows" in pipeline.dataflow.nodes else source(pipeline)
+
+
+def in_order(*parts: Body) -> Body:
+    def body(pipeline):
+        for part in parts:
+            part(pipeline)
+
+    return body
+
+
+def windows(size="1 hour", name=None, **more):
+    return lambda p: source(p, **more).key_by("k").window(do.Tumbling(size)).aggregate(n="count(*)", name=name).to_table("hourly")
+
+
+def read(name="rows", path="in/*.csv", **more):
+    return lambda p: source(p, name, path, **more).filter("v > 0").to_table("clean")
+
+
+def aggregated(**more):
+    return lambda p: totals(source(p), **more)
+
+
+def behind(condition=None, expression=None, table="many"):
+    def body(pipeline):
+        rows = totals(source(pipeline))
+        rows = rows.filter(condition) if condition else rows
+        rows = rows.select("k", expression) if expression else rows
+        if condition or expression:
+            rows.to_table(table)
+
+    return body
+
+
+def upstream(change):
+    return lambda p: totals(change(source(p)))
+
+
+def joined(*, swapped=False):
+    def body(pipeline):
+        a = source(pipeline, "a", "a/*.csv").key_by("k").window(do.Tumbling("1 hour"))
+        b = source(pipeline, "b", "b/*.csv").rename(v="w", at="t", at2="t2").key_by("k").window(do.Tumbling("1 hour"))
+        (b.join(a, name="both") if swapped else a.join(b, name="both")).to_table("joined")
+
+    return body
+
+
+ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
+    # --- sources
+    ("nothing", read(), read(), set()),
+    ("source renamed", read(), read("landed"), {("decision", "source landed", ("restart",))}),
+    ("source renamed, and said so", read(), read("landed", renamed_from="rows"), {("kept", "source landed", ())}),
+    ("path widened", read(path="in/2024/*.csv"), read(path="in/*/*.csv"), {("decision", "source rows", ("restart",))}),
+    ("folder for a glob", read(path="in/2024/*.csv"), read(path="in/2024"), {("decision", "source rows", ("restart",))}),
+    ("other glob of a folder", read(), read(path="in/f*.csv"), set()),
+    ("path spelled in another way", read(), read(path="./in/*.csv"), set()),
+    ("folder moved", read(), read(path="moved/*.csv"), {("decision", "source rows", ("keep", "restart"))}),
+    ("another source instead", read(), read("other", "other/*.csv"), {("decision", "source other", ("restart",))}),
+    ("lateness", windows(), windows(lateness="1 hour"), set()),
+    (
+        "event time",
+        windows(),
+        windows(event_time="at2"),
+        {("decision", "source rows", ("keep",)), ("decision", "operator aggregate_k_per_1_hour", ("restart",))},
+    ),
+    (
+        "settings of a source of one's own",
+        lambda p: p.source("rows", Topic("a", [1])).to_table("t"),
+        lambda p: p.source("rows", Topic("b", [2])).to_table("t"),
+        {("decision", "source rows", ("keep", "restart"))},
+    ),
+    (
+        "what a source of one's own keeps in lists",
+        lambda p: p.source("rows", Topic("a", [1])).to_table("t"),
+        lambda p: p.source("rows", Topic("a", [2])).to_table("t"),
+        set(),
+    ),
+    # --- names and order
+    ("lines swapped", in_order(gains, losses), in_order(losses, gains), set()),
+    (
+        "an aggregate in front",
+        gains,
+        in_order(lambda p: totals(pipeline_rows(p), None, "all"), gains),
+        {("here", "table all", ())},
+    ),
+    ("named later", gains, lambda p: gains(p, "per_key"), {("kept", "operator per_key", ())}),
+    (
+        "renamed",
+        aggregated(name="x"),
+        aggregated(name="y"),
+        {("decision", "operator x", ("drop",))},
+    ),
+    ("renamed, and said so", aggregated(name="x"), aggregated(name="y", renamed_from="x"), {("kept", "operator y", ())}),
+    # --- what state depends on
+    ("window", windows(), windows("2 hours"), {("decision", "operator aggregate_k_per_2_hours", ("restart",))}),
+    ("window of a named one", windows(name="h"), windows("2 hours", name="h"), {("decision", "operator h", ("restart",))}),
+    ("aggregate", aggregated(), aggregated(aggregate="sum(v)"), {("decision", "operator per_key", ("restart",))}),
+    (
+        "key computed in another way",
+        upstream(lambda rows: rows.with_columns(k="lower(k)")),
+        upstream(lambda rows: rows.with_columns(k="upper(k)")),
+        {("decision", "operator per_key", ("keep", "restart")), ("here", "operator with_columns", ())},
+    ),
+    (
+        "key computed now",
+        upstream(lambda rows: rows.filter("v > 0")),
+        upstream(lambda rows: rows.filter("v > 0").select("upper(k) AS k", "v", "at")),
+        {("decision", "operator per_key", ("keep", "restart"))},
+    ),
+    (
+        "value computed in another way",
+        upstream(lambda rows: rows.with_columns(v="v + 1")),
+        upstream(lambda rows: rows.with_columns(v="v + 2")),
+        {("here", "operator with_columns", ())},
+    ),
+    ("filter", upstream(lambda r: r.filter("v > 0")), upstream(lambda r: r.filter("v > 1")), {("here", "operator filter", ())}),
+    (
+        "sides of a join",
+        joined(),
+        joined(swapped=True),
+        {("decision", "operator both", ("keep", "restart")), ("decision", "operator both", ("restart",))},
+    ),
+    # --- tables
+    ("filter behind an updating stream", behind("n > 2"), behind("n > 3"), {("decision", "table many", ("keep", "restart"))}),
+    (
+        "expression behind an updating stream",
+        behind(expression="n AS m"),
+        behind(expression="n * 2 AS m"),
+        {("decision", "table many", ("keep", "restart"))},
+    ),
+    ("table behind an updating stream", behind(), behind("n > 3"), {("decision", "table many", ("keep",))}),
+    ("table removed", behind("n > 3"), behind(), {("here", "table many", ())}),
+    (
+        "stateful operator removed",
+        in_order(gains, losses),
+        gains,
+        {("here", "table losses", ()), ("here", "operator aggregate_k_2", ())},
+    ),
+    ("description", read(), lambda p: source(p).filter("v > 0").to_table("clean", description="Rows"), set()),
+]
+LEVELS = {"decision": Level.DECISION, "kept": Level.KEPT, "here": Level.FROM_HERE_ON, "harmless": Level.HARMLESS}
+
+
+@pytest.mark.parametrize(("before", "after", "wanted"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_what_follows(before: Body, after: Body, wanted: set[tuple[str, str, tuple[str, ...]]]) -> None:
+    old, new = plan(before), plan(after)
+    found = judge(old, new, stored(old))
+    wanted_decisions = {row for row in wanted if row[0] == "decision"}
+    assert {told(verdict) for verdict in found if verdict.level is Level.DECISION} == wanted_decisions, list(map(str, found))
+    assert wanted <= {told(verdict) for verdict in found}, list(map(str, found))
+
+
+def told(verdict: Verdict) -> tuple[str, str, tuple[str, ...]]:
+    level = next(name for name, level in LEVELS.items() if level is verdict.level)
+    return level, verdict.subject, tuple(verdict.choices)
+
+
+def test_what_was_taken_out_and_is_put_back() -> None:
+    old, new = plan(gains), plan(in_order(gains, lambda p: losses(p, "down")))
+    found = judge(old, new, stored(old, left=["down"], tables=["gains", "losses"]))
+    decisions = {told(verdict) for verdict in found if verdict.level is Level.DECISION}
+    assert decisions == {
+        ("decision", "operator down", ("keep", "restart")),
+        ("decision", "table losses", ("keep", "restart")),
+    }
+
+
+def test_a_source_that_was_taken_out_and_is_put_back() -> None:
+    """It goes on where it was left, if it is the same."""
+    old = plan(read())
+    new = plan(in_order(read(), lambda p: source(p, "other", "other/*.csv").to_table("more")))
+    given = {"other": "f"}
+    same = judge(old, new, stored(old, positions=["rows", "other"], sources=given), given)
+    assert ("here", "source other", ()) in map(told, same)
+    other = judge(old, new, stored(old, positions=["rows", "other"], sources={"other": "g"}), given)
+    assert ("decision", "source other", ("restart",)) in map(told, other)
+
+
+def test_a_question_is_another_if_the_change_is_another() -> None:
+    old = plan(read())
+    asked = {verdict.question for path in ("a/*.csv", "b/*.csv") for verdict in judge(old, plan(read(path=path)), stored(old))}
+    again = {verdict.question for path in ("a/*.csv", "b/*.csv") for verdict in judge(old, plan(read(path=path)), stored(old))}
+    assert len(asked) == 2
+    assert asked == again
+
+
+def test_code_of_an_operator_of_one_s_own_may_change() -> None:
+    class Other(Running):
+        def process_batch(self, batch, ctx, out):
+            out.collect(batch)
+
+    def body(operator):
+        return lambda p: source(p).key_by("k").apply(operator(), name="running").to_table("t")
+
+    old = plan(body(Running))
+    assert not [one for one in judge(old, plan(body(Other)), stored(old)) if one.level is Level.DECISION]

@@ -3,7 +3,7 @@
 ``python -m benchmarks.flights_epoch`` compares this code with itself running one stage at a time;
 ``--against FOLDER`` with the code of another checkout. Each side runs in a process of its own; the two take turns, a day of
 flights each, and in the end all tables of both are compared row for row. Besides the seconds of an epoch, Spark's jobs and the
-seconds of processor time are counted: those depend less on what else the machine does.
+seconds of processor time are counted: those depend less on what else the machine does, and ``processor_ratio`` compares them.
 """
 
 from __future__ import annotations
@@ -69,6 +69,10 @@ class Side:
         """A figure of every measured epoch."""
         return [epoch[figure] for epoch in self.epochs[warm_up:]]
 
+    def median(self, figure: str, warm_up: int) -> float:
+        """The median of a figure of all measured epochs."""
+        return statistics.median(self.of(figure, warm_up))
+
     def __enter__(self) -> Self:
         return self
 
@@ -95,15 +99,19 @@ def _measure(engine: str, against: Path | None) -> Claim:
     return at_most(
         f"flights_epoch_on_{engine}{'' if against else '_side_by_side'}",
         ours.of("seconds", warm_up), other.of("seconds", warm_up), goal=GOAL[engine],
-        details={"same_results": same, "ours": _about(ours, warm_up), "other": _about(other, warm_up)},
+        details={
+            "same_results": same,
+            "processor_ratio": round(ours.median("processor", warm_up) / other.median("processor", warm_up), 3),
+            "ours": _about(ours, warm_up), "other": _about(other, warm_up),
+        },
     )  # fmt: skip
 
 
 def _about(side: Side, warm_up: int) -> dict[str, Any]:
     return {
         **{name: Spread.of(side.of(name, warm_up)).__dict__ for name in ("seconds", "processor")},
-        "jobs": statistics.median(side.of("jobs", warm_up)),
-        "rows": statistics.median(side.of("rows", warm_up)),
+        "jobs": side.median("jobs", warm_up),
+        "rows": side.median("rows", warm_up),
         "stages": medians([epoch["stages"] for epoch in side.epochs[warm_up:]]),
     }
 
@@ -125,6 +133,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--against", type=Path, help="a checkout of the code to compare with")
     parser.add_argument("--engine", choices=("spark", "sail"), action="append", help="by default both")
+    parser.add_argument("--warm-up", type=int, help="epochs of each side that are not measured")
+    parser.add_argument("--repeats", type=int, help="epochs of each side that are")
     arguments = parser.parse_args()
+    for figure, given in ((WARM_UP, arguments.warm_up), (REPEATS, arguments.repeats)):
+        figure.update(dict.fromkeys(figure, given) if given else {})
     for claim in measure(arguments.against, arguments.engine or ("spark", "sail")):
         claim.report()

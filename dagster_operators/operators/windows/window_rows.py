@@ -76,7 +76,11 @@ class WindowRows(ABC):
 
         It is the first column because only the first ones of a file have statistics, and files are pruned by it.
         """
-        return frame.selectExpr(f"unix_micros(CAST({quoted(self.event_time)} AS TIMESTAMP)) AS {PANE}", "*")
+        return frame.selectExpr(f"{self._time} AS {PANE}", "*")
+
+    @property
+    def _time(self) -> str:
+        return f"unix_micros(CAST({quoted(self.event_time)} AS TIMESTAMP))"
 
     def on_time(self, context: StageContext, operator: str, port: str, panes: DataFrame, begin: int) -> DataFrame:
         """The rows of which some window is still open; the others are counted as late and go to a side output."""
@@ -134,9 +138,8 @@ class PlacedRows(WindowRows):
 
     @override
     def panes(self, frame: DataFrame) -> DataFrame:
-        window = self.window
-        timed = super().panes(frame).withColumnRenamed(PANE, "__time")
-        panes = timed.selectExpr(f"__time - pmod(__time - {window.offset}L, {window.pane}L) AS {PANE}", "*").drop("__time")
+        window, time = self.window, self._time
+        panes = frame.selectExpr(f"{time} - pmod({time} - {window.offset}L, {window.pane}L) AS {PANE}", "*")
         if window.slide > window.size:
             panes = panes.filter(f"{PANE} IS NULL OR {PANE} + {window.pane}L <= {self._last_start} + {window.size}L")
         return panes
@@ -170,11 +173,12 @@ class PlacedRows(WindowRows):
         else:
             first = f"{last} - ({last} + {window.size - window.pane}L - {PANE}) div {slide} * {slide}"
             placed = panes.selectExpr("*", f"explode(sequence({first}, {last}, {slide})) AS {START}").drop(PANE)
+        closing = []
         if begin != MIN_WATERMARK:
-            placed = placed.filter(f"{START} > {self.number(begin - window.size, START)}")
+            closing.append(f"{START} > {self.number(begin - window.size, START)}")
         if end != MAX_WATERMARK:
-            placed = placed.filter(f"{START} <= {self.number(end - window.size, START)}" if end != MIN_WATERMARK else "false")
-        return placed
+            closing.append(f"{START} <= {self.number(end - window.size, START)}" if end != MIN_WATERMARK else "false")
+        return placed.filter(" AND ".join(closing)) if closing else placed
 
     @property
     def bounds(self) -> list[str]:

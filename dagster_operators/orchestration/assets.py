@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 
+from dagster_operators.catalog.loading import OWN, catalog
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.orchestration.checks import check_specs
 from dagster_operators.orchestration.keys import inputs, op_name
@@ -99,8 +100,17 @@ def _spec(steps: PipelineSteps, table: TableAsset) -> dg.AssetSpec:
             "dagster/uri": table.uri,
             "dagster/table_name": f"{steps.name}.{table.name}",
             "dagster/storage_kind": "deltalake",
+            **({"operators": _operators(steps, table)} if table.operators else {}),
         },
     )
+
+
+def _operators(steps: PipelineSteps, table: TableAsset) -> dict[str, str]:
+    """What each of the table's operators is, and which package it comes from if not from this one."""
+    kinds = {name: steps.pipeline.dataflow.nodes[name].operator.kind for name in table.operators}
+    registered = {name: catalog().operator(kind) for name, kind in kinds.items()}
+    packages = {name: found.package for name, found in registered.items() if found is not None and found.package != OWN}
+    return {name: f"{kind} of {packages[name]}" if name in packages else kind for name, kind in kinds.items()}
 
 
 def _input_description(steps: PipelineSteps, name: str, kind: str) -> str:

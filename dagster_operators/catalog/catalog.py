@@ -117,9 +117,7 @@ class Catalog:
         self._check("operator", kind, _package_of(self._contents.operators.get(kind)))
         for receiver, named in methods.items():
             for name in named:
-                key = (receiver, name)
-                owner = self._contents.reserved.get(key) or _package_of(self._contents.methods.get(key))
-                self._check(f"method of a {receiver.replace('_', ' ')}", name, owner)
+                self._check(f"method of a {receiver.replace('_', ' ')}", name, self._owner(receiver, name))
         self._contents.methods.update(((receiver, name), made) for receiver, named in methods.items() for name in named)
         self._contents.operators[kind] = made
 
@@ -146,6 +144,10 @@ class Catalog:
     def reserve(self, receiver: str, names: Iterable[str]) -> None:
         """Keep names on one of :data:`STREAMS` from being taken for fluent methods of other packages."""
         self._contents.reserved.update(((receiver, name), self.package) for name in names)
+
+    def _owner(self, receiver: str, name: str) -> str | None:
+        key = (receiver, name)
+        return self._contents.reserved.get(key) or _package_of(self._contents.methods.get(key))
 
     def _check(self, what: str, name: str, owner: str | None) -> None:
         if owner is not None and owner != self.package:
@@ -192,6 +194,12 @@ class Catalog:
         """The names of all fluent methods on one of :data:`STREAMS`, and what they belong to."""
         self.complete()
         return {name: registration for (of, name), registration in self._contents.methods.items() if of == receiver}
+
+    def owner_of(self, name: str) -> str | None:
+        """The package whose operator, or method on one of :data:`STREAMS`, has that name; None if it is free."""
+        self.complete()
+        owners = (self._owner(receiver, name) for receiver in STREAMS)
+        return _package_of(self._contents.operators.get(name)) or next(filter(None, owners), None)
 
     def rules(self) -> dict[str, Rule]:
         """The planner's rules by name, in the order of registration."""

@@ -6,6 +6,7 @@ import click
 
 from dagster_operators import __version__
 from dagster_operators.cli.changes import decide, diff, drop
+from dagster_operators.cli.new import new
 from dagster_operators.cli.plans import plan
 
 
@@ -15,6 +16,7 @@ def main() -> None:
     """Stream processing on Spark and Delta Lake, run by Dagster."""
 
 
+main.add_command(new)
 main.add_command(plan)
 main.add_command(diff)
 main.add_command(decide)

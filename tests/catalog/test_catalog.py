@@ -109,6 +109,13 @@ def test_packages_are_loaded_only_when_something_is_asked_for_that_is_not_there(
     assert limits.__name__ in sys.modules
 
 
+def test_who_has_a_name_is_told(packages):
+    catalog = packages(limits=f"{limits.__name__}:register")
+    own = {name: catalog.owner_of(name) for name in ("filter", "top", "columns", "keys", "top_per_key")}
+    assert own == dict.fromkeys(own, "dagster_operators")
+    assert (catalog.owner_of("head"), catalog.owner_of("tail")) == ("tests", None)
+
+
 def test_two_packages_with_one_kind_are_both_named(packages):
     catalog = packages()
     catalog.of("one").add_operator(limits.Head)

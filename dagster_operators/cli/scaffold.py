@@ -1,0 +1,102 @@
+"""A package that brings one operator, as files: what ``dagster-operators new operator`` writes."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from string import Template
+from typing import Final, Literal, TypeAlias
+
+import dagster_operators
+from dagster_operators import plugins
+from dagster_operators.catalog.loading import catalog
+from dagster_operators.errors import PipelineError
+
+Way: TypeAlias = Literal["relational", "batch"]
+"""What does the operator's work: DataFrames that the engine compiles, or Python over Arrow batches in its workers."""
+
+WAYS: Final[tuple[Way, ...]] = ("relational", "batch")
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_SUFFIX: Final = ".tmpl"
+
+
+def new_operator(name: str, into: Path, way: Way = "relational") -> list[Path]:
+    """Write a package that brings an operator, with three files for it, a test, a page and the entry point.
+
+    Args:
+        name: What the operator's kind and its method are called, as ``drop_nulls``.
+        into: The folder that the package's folder is made in.
+        way: What does the work.
+
+    Returns:
+        The files.
+
+    Raises:
+        PipelineError: The name is none, or taken; or the folder is there already.
+    """
+    _check_name(name)
+    words = names(name)
+    folder = into / words["distribution"]
+    if folder.exists():
+        raise PipelineError(f"{str(folder)!r} is there already", remedy="choose another name, or another folder: --into FOLDER")
+    written = []
+    for relative, text in _rendered(words, way):
+        path = folder / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        written.append(path)
+    return written
+
+
+def names(name: str) -> dict[str, str]:
+    """What the package and what is in it are called.
+
+    >>> names("drop_nulls")["distribution"], names("drop_nulls")["package"], names("drop_nulls")["class"]
+    ('dagster-operators-drop-nulls', 'dagster_operators_drop_nulls', 'DropNulls')
+    """
+    return {
+        "name": name,
+        "class": _class_name(name),
+        "package": f"dagster_operators_{name}",
+        "distribution": f"dagster-operators-{name.replace('_', '-')}",
+        "version": dagster_operators.__version__,
+    }
+
+
+def _class_name(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        remedy = "write small letters and digits with _ between: drop_nulls"
+        raise PipelineError(f"{name!r} is no name for an operator", remedy=remedy)
+    owner = catalog().owner_of(name)
+    if owner is not None:
+        raise PipelineError(f"the name {name!r} is taken by {owner!r}", kind=name, remedy="choose another name")
+    made = _class_name(name)
+    if made in {*plugins.__all__, *dagster_operators.__all__}:
+        problem = f"a class {made!r} would be mistaken for the one of this package"
+        raise PipelineError(problem, kind=name, remedy="choose another name")
+
+
+def _rendered(words: Mapping[str, str], way: Way) -> Iterator[tuple[str, str]]:
+    """The files by their place in the package's folder."""
+    templates = files("dagster_operators.cli") / "templates"
+    for folder in ("package", way):
+        for relative, template in _templates(templates / folder):
+            where = Template(relative.replace("@", "$")).substitute(words)
+            yield where.removesuffix(_SUFFIX), Template(template.read_text()).substitute(words)
+
+
+def _templates(folder: Traversable, place: str = "") -> Iterator[tuple[str, Traversable]]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _templates(entry, f"{place}{entry.name}/")
+        elif entry.name.endswith(_SUFFIX):
+            yield f"{place}{entry.name}", entry

@@ -27,6 +27,7 @@ from dagster_operators.api.frontier_library import (
     reclock,
     state_machine,
 )
+from dagster_operators.api.frontier_scope import LoopHandle, Scope, ScopedStream
 from dagster_operators.operators.frontier.capability import Capability, InputCapability, Outlet
 from dagster_operators.operators.frontier.capability_set import CapabilitySet
 from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState, ValueState
@@ -44,11 +45,14 @@ __all__ = [
     "Exchange",
     "FrontierNotificator",
     "InputCapability",
+    "LoopHandle",
     "Notificator",
     "NotifyState",
     "OperatorBuilder",
     "Outlet",
     "Pipeline",
+    "Scope",
+    "ScopedStream",
     "StashState",
     "ValueState",
     "accumulate",

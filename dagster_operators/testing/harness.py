@@ -21,6 +21,7 @@ from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.batch_operator import PortSchemas, key_types, numbered
 from dagster_operators.operators.frontier.definition import Definition
 from dagster_operators.operators.frontier.frontier_program import FrontierProgram
+from dagster_operators.operators.frontier.scope_program import ScopeProgram
 from dagster_operators.operators.worker_program import Report, WorkerProgram
 from dagster_operators.runtime.stages.numbered_rows import ROWS_OF_AN_EPOCH
 from dagster_operators.runtime.workers.program_graph import ProgramGraph, Target
@@ -227,7 +228,7 @@ class OperatorHarness:
         found = [
             {"place": hold.place, "time": hold.time, "output": list(self.ports)[hold.output], "subtask": number}
             for number, program in enumerate(self._programs)
-            if isinstance(program, FrontierProgram)
+            if isinstance(program, FrontierProgram | ScopeProgram)
             for hold in program.holds()
         ]
         return sorted(found, key=lambda hold: (hold["time"], hold["output"], hold["place"], hold["subtask"]))
@@ -292,7 +293,7 @@ class OperatorHarness:
         program = self._driven.program()
         self._programs.append(program)
         begin, held = Frontier.from_watermark(self.watermark), Frontier.from_watermark(self.held)
-        before = self._held_at if isinstance(program, FrontierProgram) else dict.fromkeys(self.ports, held)
+        before = self._held_at if isinstance(program, FrontierProgram | ScopeProgram) else dict.fromkeys(self.ports, held)
         return Member(self._driven.name, program, self.ports, frozenset(self.ports), self._driven.keys[0], store, begin, before)
 
     def _collect(self, _: str, port: str, rows: pa.Table) -> None:

@@ -10,6 +10,7 @@ from dagster_operators.graph.ports import MAIN
 from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState, ValueState
 from dagster_operators.operators.frontier.pacts import Exchange, Pact, Pipeline
+from dagster_operators.operators.frontier.scope_body import ScopeBody
 from dagster_operators.operators.frontier.shapes import SHAPES, Shape
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Definition:
         self.shape = shape
         self.pacts = tuple(pacts)
         self.name = name
-        self.constructor = constructor
+        self.constructor: Any = constructor
         self.schema = schema
         self.state = dict(state or {})
         self.initial = tuple(initial)
@@ -100,18 +101,25 @@ class Definition:
         return None if self.summaries is None else self.summaries[number]
 
     @property
+    def body(self) -> ScopeBody | None:
+        """The operators within it, if it is a scope."""
+        return self.constructor if isinstance(self.constructor, ScopeBody) else None
+
+    @property
     def holds_time(self) -> bool:
         """Whether it may hold capabilities at the end of an epoch."""
+        if self.body is not None:
+            return any(node.definition.holds_time for node in self.body.nodes)
         return self.sees_frontier or any(not isinstance(kept, StateTable | ValueState) for kept in self.state.values())
 
     @property
     def single(self) -> bool:
         """Whether all its rows go to one subtask."""
-        return not self.pacts[0].by and (self.holds_time or bool(self.state) or len(self.pacts) > 1)
+        return not self.pacts[0].by and (self.body is not None or self.holds_time or bool(self.state) or len(self.pacts) > 1)
 
     def _check(self) -> None:
         where = {"operator": self.name}
-        if not callable(self.constructor):
+        if not callable(self.constructor) and self.body is None:
             raise PipelineError(f"{self.constructor!r} is no function", **where, remedy="give the function that makes the logic")
         for pact in self.pacts:
             if not isinstance(pact, Pipeline | Exchange):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import FunctionType
 from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
@@ -14,6 +13,7 @@ from dagster_operators.graph.state_tables import KeyedState, StateTable
 from dagster_operators.operators.batch_operator import BatchOperator, PortSchemas, key_types
 from dagster_operators.operators.frontier.declared import StashState, ValueState
 from dagster_operators.operators.frontier.frontier_operator import LATE
+from dagster_operators.operators.frontier.functions_in import functions_in
 from dagster_operators.operators.frontier.kept import CAPABILITIES, KEPT_TABLE
 from dagster_operators.operators.frontier.stash import stash_table
 from dagster_operators.operators.physical import PhysicalState
@@ -57,7 +57,13 @@ class FrontierBatch(BatchOperator):
     def states(self) -> tuple[PhysicalState, ...]:  # type: ignore[override]
         """State tables, stashes, and that of capabilities."""
         own = self._definition
-        stored = [name for name, kept in own.state.items() if isinstance(kept, StateTable | StashState | ValueState)]
+        nodes = own.body.prefixed() if own.body else [("", own)]
+        stored = [
+            prefix + name
+            for prefix, definition in nodes
+            for name, kept in definition.state.items()
+            if isinstance(kept, StateTable | StashState | ValueState)
+        ]
         return tuple(map(PhysicalState, [*stored, *([CAPABILITIES] if own.holds_time else [])]))
 
     @property
@@ -70,15 +76,15 @@ class FrontierBatch(BatchOperator):
     def module(self) -> str | None:
         """The module of the user's function, which a constructor of the library may have as an attribute."""
         constructor = self._definition.constructor
-        if isinstance(constructor, FunctionType):
-            return constructor.__module__
-        functions = (value for value in vars(constructor).values() if isinstance(value, FunctionType))
-        return next((function.__module__ for function in functions), type(constructor).__module__)
+        return next((function.__module__ for function in functions_in(constructor)), type(constructor).__module__)
 
     @override
     def program(self) -> WorkerProgram:
         from dagster_operators.operators.frontier.frontier_program import FrontierProgram
+        from dagster_operators.operators.frontier.scope_program import ScopeProgram
 
+        if self._definition.body is not None:
+            return ScopeProgram(self._definition.body, self.times)
         return FrontierProgram(self._definition, self.times)
 
     @override
@@ -110,40 +116,60 @@ class FrontierBatch(BatchOperator):
     def tables(self, ports: PortSchemas) -> dict[str, StateTable]:
         own = self._definition
         found: dict[str, StateTable] = {CAPABILITIES: KEPT_TABLE} if own.holds_time else {}
-        for name, kept in own.state.items():
-            if isinstance(kept, StashState):
-                found[name] = stash_table(self._stashed(name, kept, ports), own.pacts[0].by)
-            elif isinstance(kept, ValueState):
-                found[name] = self._values(kept, ports)
-            elif isinstance(kept, StateTable):
-                found[name] = kept
+        if own.body is None:
+            found |= _tables(own, ports.inputs, self.logical.name)
+        else:
+            entries = [without(schema, time) for schema, time in zip(ports.inputs, self.times, strict=True)]
+            for (prefix, definition), schemas in zip(own.body.prefixed(), own.body.input_schemas(entries), strict=True):
+                found |= {prefix + name: table for name, table in _tables(definition, schemas, self.logical.name).items()}
         for table in found.values():
             table.check_types()
         return found
 
-    def _values(self, kept: ValueState, ports: PortSchemas) -> StateTable:
-        """The table of a value for each key."""
-        keys = self._definition.pacts[0].by
-        if not keys:
-            raise SchemaError(
-                "rows that are not exchanged have no keys to keep values for", operator=self.logical.name,
-                remedy='exchange them: Exchange("column"); or declare a KeyedState of your own',
-            )  # fmt: skip
-        columns = [f"{quoted(key)} {kind}" for key, kind in zip(keys, key_types(keys, ports.inputs[0], {}), strict=True)]
-        return KeyedState(", ".join([*columns, f"{VALUE} {kept.type}"]), keys)
 
-    def _stashed(self, name: str, kept: StashState, ports: PortSchemas) -> pa.Schema:
-        """The columns of a stash."""
-        if kept.schema is None and not 0 <= kept.input < len(ports.inputs):
-            raise SchemaError(
-                f"the stash {name!r} is for the input {kept.input}", operator=self.logical.name,
-                remedy=f"the inputs are 0 to {len(ports.inputs) - 1}",
-            )  # fmt: skip
-        schema = ports.inputs[kept.input] if kept.schema is None else Schema.from_ddl(kept.schema).to_arrow()
-        missing = sorted(set(self._definition.pacts[0].by) - set(schema.names))
-        if missing:
-            raise SchemaError(
-                f"the stash {name!r} has no column {missing[0]!r}, by which the rows are exchanged", operator=self.logical.name,
-                column=missing[0], remedy="give the key columns of all inputs the same names, or add them to the stash's schema",
-            )  # fmt: skip
-        return schema
+def without(schema: pa.Schema, column: str) -> pa.Schema:
+    """A schema without a column."""
+    return schema.remove(schema.get_field_index(column))
+
+
+def _tables(own: Definition, inputs: Sequence[pa.Schema], operator: str) -> dict[str, StateTable]:
+    """The state tables of what an operator declared, for inputs of these schemas."""
+    found: dict[str, StateTable] = {}
+    for name, kept in own.state.items():
+        if isinstance(kept, StashState):
+            found[name] = stash_table(_stashed(own, name, kept, inputs, operator), own.pacts[0].by)
+        elif isinstance(kept, ValueState):
+            found[name] = _values(own, kept, inputs, operator)
+        elif isinstance(kept, StateTable):
+            found[name] = kept
+    return found
+
+
+def _values(own: Definition, kept: ValueState, inputs: Sequence[pa.Schema], operator: str) -> StateTable:
+    """The table of a value for each key."""
+    keys = own.pacts[0].by
+    if not keys:
+        raise SchemaError(
+            "rows that are not exchanged have no keys to keep values for", operator=operator,
+            remedy='exchange them: Exchange("column"); or declare a KeyedState of your own',
+        )  # fmt: skip
+    columns = [f"{quoted(key)} {kind}" for key, kind in zip(keys, key_types(keys, inputs[0], {}), strict=True)]
+    return KeyedState(", ".join([*columns, f"{VALUE} {kept.type}"]), keys)
+
+
+def _stashed(own: Definition, name: str, kept: StashState, inputs: Sequence[pa.Schema], operator: str) -> pa.Schema:
+    """The columns of a stash."""
+    if kept.schema is None and not 0 <= kept.input < len(inputs):
+        raise SchemaError(
+            f"the stash {name!r} is for the input {kept.input}",
+            operator=operator,
+            remedy=f"the inputs are 0 to {len(inputs) - 1}",
+        )
+    schema = inputs[kept.input] if kept.schema is None else Schema.from_ddl(kept.schema).to_arrow()
+    missing = sorted(set(own.pacts[0].by) - set(schema.names))
+    if missing:
+        raise SchemaError(
+            f"the stash {name!r} has no column {missing[0]!r}, by which the rows are exchanged", operator=operator,
+            column=missing[0], remedy="give the key columns of all inputs the same names, or add them to the stash's schema",
+        )  # fmt: skip
+    return schema

@@ -19,6 +19,7 @@ from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import Fields
+from dagster_operators.operators.frontier.functions_in import functions_in
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class FrontierOperator(LogicalOperator):
         function = self.definition.constructor
         if isinstance(function, FunctionType):
             return digest_of(function)
-        return digest_of(type(function), *(value for _, value in sorted(vars(function).items())))
+        return digest_of(type(function), *(value for _, value in sorted(vars(function).items())), *functions_in(function))
 
     @override
     def config(self) -> dict[str, Any]:

@@ -100,19 +100,19 @@ class OutputHandle:
 
     Args:
         outlet: What is held at it.
-        schema: Its columns, the time among them.
-        time: The column with the time.
+        schema: Its columns, the time among them; within a loop those without the time, and None if none were declared.
+        time: The column with the time; None within a loop, where times are beside the rows alone.
 
     Attributes:
         output_index: Its number, for ``retain`` and ``delayed`` of the capabilities of inputs.
     """
 
-    def __init__(self, outlet: Outlet, schema: pa.Schema, time: str) -> None:
+    def __init__(self, outlet: Outlet, schema: pa.Schema | None, time: str | None) -> None:
         self.outlet = outlet
         self.output_index = outlet.number
         self._schema = schema
         self._time = time
-        self._data = pa.schema([field for field in schema if field.name != time])
+        self._data = None if schema is None else pa.schema([field for field in schema if field.name != time])
         self._tables: list[pa.Table] = []
         self._times: list[Any] = []
         self._rows: list[Mapping[str, Any]] = []
@@ -151,23 +151,33 @@ class OutputHandle:
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         if isinstance(table, pa.Table) and self._time in table.column_names:
             table = table.drop_columns([self._time])
-        self._tables.append(conform(table, self._data))
+        self._tables.append(table if self._data is None else conform(table, self._data))
         self._times.append(time)
 
     def flush(self, out: ProgramOutput) -> None:
-        """Hand on what was put out."""
+        """Hand on what was put out, with the column of the time."""
+        parts = self.take()
+        if not parts or self._schema is None or self._time is None:
+            return
+        lengths = [table.num_rows for _, table in parts]
+        times = np.array([time for time, _ in parts], np.int64)
+        moments = pa.array(np.repeat(times, lengths)).cast(self._schema.field(self._time).type)
+        rows = pa.concat_tables([table for _, table in parts]).append_column(self._time, moments)
+        out.collect(rows.select(self._schema.names), self.outlet.name)
+
+    def take(self) -> list[tuple[Any, pa.Table]]:
+        """What was put out since this was last asked, with its times."""
         self._close_rows()
         tables, times, self._tables, self._times = self._tables, self._times, [], []
-        if not tables:
-            return
-        lengths = [table.num_rows for table in tables]
-        moments = pa.array(np.repeat(np.array(times, np.int64), lengths)).cast(self._schema.field(self._time).type)
-        rows = pa.concat_tables(tables).append_column(self._time, moments)
-        out.collect(rows.select(self._schema.names), self.outlet.name)
+        return list(zip(times, tables, strict=True))
 
     def _close_rows(self) -> None:
         rows, self._rows = self._rows, []
-        if rows:
+        if rows and self._data is None:
+            raise PipelineError(
+                "single rows are put out within a loop, and their columns are not declared", remedy='declare them: schema="..."'
+            )
+        if rows and self._data is not None:
             wanted = set(self._data.names)
             plain = [{name: value for name, value in row.items() if name != self._time} for row in rows]
             names = sorted(set().union(*plain) - wanted)

@@ -54,19 +54,21 @@ class Kept:
         table: The state table.
         subtask: Which subtask this is.
         subtasks: How many there are.
+        prefix: What its places begin with in the table, where several operators share it.
     """
 
-    def __init__(self, table: GlobalHandle, subtask: int, subtasks: int) -> None:
+    def __init__(self, table: GlobalHandle, subtask: int, subtasks: int, prefix: str = "") -> None:
         self._table = table
+        self._prefix = prefix
         self._subtask, self._subtasks = subtask, subtasks
-        self._stored = table.all().to_pylist()
+        self._stored = [row for row in table.all().to_pylist() if row["place"].startswith(prefix)]
         self._rescaled = any(row["subtasks"] != subtasks for row in self._stored)
 
     def holds(self, place: str) -> list[Hold]:
         """What a place held, in the order of time."""
         found: dict[tuple[int, Any], Hold] = {}
         for row in self._stored:
-            if row["place"] == place and (self._rescaled or row["subtask"] == self._subtask):
+            if row["place"] == self._prefix + place and (self._rescaled or row["subtask"] == self._subtask):
                 hold = Hold(place, row["output"], time_of(row["time"]), row["requests"])
                 before = found.get((hold.output, hold.time))
                 found[hold.output, hold.time] = max(hold, before or hold, key=lambda one: one.requests)
@@ -91,7 +93,7 @@ class Kept:
 
     def _row(self, hold: Hold) -> dict[str, Any]:
         return {
-            "place": hold.place, "output": hold.output, "time": time_text(hold.time), "subtask": self._subtask,
+            "place": self._prefix + hold.place, "output": hold.output, "time": time_text(hold.time), "subtask": self._subtask,
             "subtasks": self._subtasks, "requests": hold.requests,
         }  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -45,5 +45,9 @@ class OperatorInfo:
     epoch: int
     index: int
     peers: int
-    state: Mapping[str, Any]
+    state: Mapping[str, Any] = field(default_factory=dict)
     activator: Activator = field(default_factory=Activator)
+
+    def with_state(self, state: Mapping[str, Any]) -> OperatorInfo:
+        """The same with what was declared."""
+        return replace(self, state=state)

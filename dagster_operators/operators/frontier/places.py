@@ -16,7 +16,6 @@ from dagster_operators.operators.frontier.stash import Stash
 
 if TYPE_CHECKING:
     from dagster_operators.operators.frontier.definition import State
-    from dagster_operators.state.store import StateStore
 
 
 class Places:
@@ -32,7 +31,7 @@ class Places:
         found: What it declared, by name.
     """
 
-    def __init__(self, declared: State, state: StateStore, outlets: Sequence[Outlet], kept: Kept | None) -> None:
+    def __init__(self, declared: State, state: Mapping[str, Any], outlets: Sequence[Outlet], kept: Kept | None) -> None:
         self._state = state
         self._outlets = outlets
         self._kept = kept

@@ -102,6 +102,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "binary": Shape(2, sees_frontier=False, start=_plain),
     "binary_frontier": Shape(2, sees_frontier=True, start=_plain),
     "binary_notify": Shape(2, sees_frontier=True, start=_with_notificator, notifies=True),
+    "scope": Shape(None, sees_frontier=True, start=_of_any_ports),
     "build": Shape(None, sees_frontier=True, start=_of_any_ports),
 }
 """By name, as the methods of streams are called, and that of the builder."""

@@ -142,6 +142,51 @@ def test_operators_of_the_library_on_a_plan_that_was_read(sail, tmp_path):
     assert totals == [(0, 1), (0, 2), *((1, number) for number in range(1, 8))]
 
 
+def halving(root, engine, parallelism=2):
+    """Words lose their last letter in each round, rounds are told one after another; a loop between other operators."""
+    pipeline = do.Pipeline("p", root=str(root), engine=engine, parallelism=parallelism)
+    source = do.MemorySource(EPOCHS, schema="word string, n long, t timestamp")
+    words = pipeline.source("words", source, event_time="t", finished=True).filter("n > 0")
+    scope = do.frontier.Scope("rounds", pipeline, iterative=True)
+    handle, cycle = scope.loop_variable()
+    every = do.frontier.concat(scope.enter(words), cycle)
+    handle.connect(do.frontier.filter(do.frontier.map(every, shorter), has_letters))
+    scope.leave(
+        every.unary_frontier(
+            do.frontier.Pipeline(), "told", told, schema="round long, words string", state={"stash": do.frontier.StashState()}
+        )
+    )
+    scope.build().window(do.Tumbling("10 seconds")).aggregate(rounds="count(*)", letters="max(words)").to_table("rounds")
+    return pipeline
+
+
+def has_letters(batch):
+    return pc.greater(pc.utf8_length(batch["word"]), 0)
+
+
+def shorter(batch):
+    return batch.set_column(0, "word", pc.utf8_slice_codeunits(batch["word"], 0, -1))
+
+
+def told(capability, info):
+    def logic(incoming, output):
+        incoming.for_each(info.state["stash"].add)
+        for time, rows in info.state["stash"].complete(incoming.frontier):
+            output.session(time).give(round=time.time.inner, words=",".join(sorted(rows["word"].to_pylist())))
+
+    return logic
+
+
+def test_a_loop_on_a_plan_that_was_read(sail, tmp_path):
+    data = halving(tmp_path, SAIL).to_plan()
+    for parallelism in (2, 1, 3, 2, 2):
+        pipeline = do.Pipeline.from_plan(data, root=str(tmp_path), engine=SAIL, parallelism=parallelism)
+        pipeline.run_epoch()
+    found = sorted((row.window_start.second, row.rounds, row.letters) for row in pipeline.read("rounds").collect())
+    assert found == [(0, 7, "flat"), (10, 6, "dog"), (20, 7, "flat"), (30, 3, "dog"), (40, 6, "cat")]
+    assert [sum(complete.late_rows.values()) for complete in pipeline.history()] == [0] * 5
+
+
 KILLS = ["stage:half_files", "after:append_prepared", "after:append_decision", "stage:files_written", "after:append_complete"]
 
 

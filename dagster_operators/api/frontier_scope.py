@@ -1,0 +1,316 @@
+"""``do.frontier.Scope``: operators in a loop within one subtask, with times of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.api.frontier_stream import exchanged
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.ports import MAIN
+from dagster_operators.operators.frontier.definition import Columns, Definition, State
+from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
+from dagster_operators.operators.frontier.pacts import Exchange, Pact, Pipeline
+from dagster_operators.operators.frontier.scope_body import ENTER, FEEDBACK, LEAVE, ScopeBody, ScopeNode, Source
+
+if TYPE_CHECKING:
+    from dagster_operators.api.pipeline_graph import PipelineGraph
+    from dagster_operators.api.stream import Stream
+
+
+class Scope:
+    """A part of a pipeline in which rows can go around: one operator to the outside, as many as one likes within.
+
+    All of it runs in the subtasks that the rows enter; they do not move to others on their way. Rows within have no column for
+    their time.
+
+    Args:
+        name: The scope's name, which its state is addressed by.
+        pipeline: The pipeline.
+        iterative: Whether times within are ``Product(time outside, round)``; otherwise they are those outside, and what goes
+            around gets a later one.
+        limit: How often rows may go around.
+
+    >>> import dagster_operators as do
+    >>> pipeline = do.Pipeline("p", root="data")
+    >>> numbers = pipeline.source("numbers", do.FileSource("in", schema="v long, t timestamp"), event_time="t")
+    >>> scope = Scope("countdown", pipeline)
+    >>> handle, cycle = scope.feedback(1)
+    >>> rows = scope.enter(numbers).concat(cycle)
+    >>> _, again = do.frontier.branch_when(rows, lambda time: time < 100)
+    >>> handle.connect(again)
+    >>> scope.leave(rows)
+    0
+    >>> scope.build().columns
+    ('v', 't')
+    """
+
+    def __init__(self, name: str, pipeline: PipelineGraph, *, iterative: bool = False, limit: int = 10_000) -> None:
+        self.name = name
+        self.iterative = iterative
+        self._pipeline = pipeline
+        self._limit = limit
+        self._entries: list[tuple[Stream, Pact]] = []
+        self._handles: list[LoopHandle] = []
+        self._leaves: list[tuple[Sequence[Source], Columns]] = []
+        self._built = False
+        self.nodes: list[ScopeNode] = []
+
+    def enter(self, stream: Stream, pact: Pact | None = None) -> ScopedStream:
+        """A stream from outside, within the scope.
+
+        Args:
+            stream: The stream.
+            pact: Which of its rows meet; the same for all streams that enter.
+
+        Raises:
+            PipelineError: It is within a scope already.
+        """
+        if isinstance(stream, ScopedStream):
+            raise PipelineError(
+                f"a stream of the scope {stream.scope.name!r} is no stream outside of scopes", operator=self.name,
+                remedy="leave that scope first",
+            )  # fmt: skip
+        self._entries.append((stream, pact or Pipeline()))
+        return ScopedStream(self, [(ENTER, len(self._entries) - 1)])
+
+    def feedback(self, summary: int = 1) -> tuple[LoopHandle, ScopedStream]:
+        """A stream of what goes around, and the handle to be connected with what is sent around.
+
+        Args:
+            summary: By how much a way around advances the time; in an iterative scope the round.
+
+        Raises:
+            PipelineError: It does not advance time, so the loop would never end.
+        """
+        if summary < 1:
+            raise PipelineError(
+                f"the loop in {self.name!r} does not advance time by {summary}, so it would never end", operator=self.name,
+                remedy="advance it by 1 or more",
+            )  # fmt: skip
+        handle = LoopHandle(self, len(self._handles), summary)
+        self._handles.append(handle)
+        return handle, ScopedStream(self, [(FEEDBACK, handle.number)])
+
+    def loop_variable(self, summary: int = 1) -> tuple[LoopHandle, ScopedStream]:
+        """The same as :meth:`feedback`, in an iterative scope.
+
+        Raises:
+            PipelineError: The scope is not iterative, or the summary does not advance the round.
+        """
+        if not self.iterative:
+            raise PipelineError(
+                f"the scope {self.name!r} has no rounds", operator=self.name, remedy="make it iterative, or use feedback"
+            )
+        return self.feedback(summary)
+
+    def leave(self, stream: ScopedStream, *, schema: Columns = None) -> int:
+        """Bring a stream out, with the times outside.
+
+        Args:
+            stream: The stream.
+            schema: Its columns without the time; by default those that were declared for it, or of the first stream that enters.
+
+        Returns:
+            The number of the output.
+
+        Raises:
+            PipelineError: It is of another scope.
+        """
+        self.check(stream)
+        self._leaves.append((stream.sources, schema or stream.schema))
+        return len(self._leaves) - 1
+
+    def build(self) -> Any:
+        """Put the scope into the pipeline.
+
+        Returns:
+            The stream that leaves, or a tuple of several.
+
+        Raises:
+            PipelineError: Nothing enters or leaves, a feedback is not connected, or the scope is built already.
+            SchemaError: A stream that enters has no event time, or lacks a column.
+        """
+        open_ = next((handle for handle in self._handles if not handle.sources), None)
+        if self._built or not self._entries or not self._leaves or open_ is not None:
+            told = "is built already" if self._built else "lacks streams that enter and leave, or what goes around"
+            raise PipelineError(
+                f"the scope {self.name!r} {told}", operator=self.name, remedy="enter, leave, handle.connect(...), then build once"
+            )
+        body = ScopeBody(
+            self.nodes, [(handle.summary, handle.sources) for handle in self._handles], [sources for sources, _ in self._leaves],
+            entries=len(self._entries), iterative=self.iterative, limit=self._limit,
+        )  # fmt: skip
+        body.reachability()  # which refuses loops that do not advance time
+        given = [exchanged(stream, pact) for stream, pact in self._entries]
+        schema = tuple(schema for _, schema in self._leaves)
+        definition = Definition("scope", [pact for _, pact in given], self.name, body, schema=schema)  # type: ignore[arg-type]
+        first, *others = [stream for stream, _ in given]
+        main = first.through(FrontierOperator, *others, name=self.name, definition=definition)
+        self._built = True
+        streams = tuple(main if port == MAIN else main.side_output(port) for port in definition.ports)
+        return streams if len(streams) > 1 else main
+
+    # --- what streams within need -------------------------------------------------------------------------------------
+
+    def fresh_name(self, stem: str) -> str:
+        """A name that no operator within has yet."""
+        taken = {node.name for node in self.nodes}
+        numbers = (stem if number == 1 else f"{stem}_{number}" for number in range(1, len(taken) + 2))
+        return next(name for name in numbers if name not in taken)
+
+    def check(self, stream: Any) -> None:
+        """Raise PipelineError unless the stream is of this scope."""
+        if not isinstance(stream, ScopedStream) or stream.scope is not self:
+            told = f"of the scope {stream.scope.name!r}" if isinstance(stream, ScopedStream) else "outside of it"
+            raise PipelineError(
+                f"a stream {told} is used in the scope {self.name!r}", operator=self.name,
+                remedy="leave the other scope, and enter this one with scope.enter(stream)",
+            )  # fmt: skip
+
+    def add(self, name: str, definition: Definition, streams: Sequence[ScopedStream]) -> ScopedStream:
+        """Put an operator into the scope."""
+        for stream in streams:
+            self.check(stream)
+        if not name.isidentifier() or "__" in name or name in {ENTER, FEEDBACK, LEAVE, *(node.name for node in self.nodes)}:
+            raise PipelineError(
+                f"{name!r} cannot be the name of an operator in a scope", operator=self.name, remedy="use another"
+            )
+        definition.pacts = tuple(map(self._within, definition.pacts))
+        self.nodes.append(ScopeNode(name, definition, [stream.sources for stream in streams]))
+        return ScopedStream(self, [(name, 0)], definition.schemas[0] or streams[0].schema, definition)
+
+    def _within(self, pact: Pact) -> Pact:
+        """Rows stay in the subtask that they entered: an operator may ask for no more than that."""
+        keys = self._entries[0][1].by if self._entries else ()
+        if keys and pact.by not in ((), keys):
+            raise PipelineError(
+                f"rows that entered {self.name!r} by {', '.join(keys)} cannot be exchanged by {', '.join(pact.by)} within",
+                operator=self.name, remedy="let them enter by that, or without an exchange; or use pipeline.loop",
+            )  # fmt: skip
+        return Exchange(*keys) if keys else pact
+
+
+class LoopHandle:
+    """What is to be connected with the rows that go around."""
+
+    def __init__(self, scope: Scope, number: int, summary: int) -> None:
+        self.scope = scope
+        self.number = number
+        self.summary = summary
+        self.sources: Sequence[Source] = ()
+
+    def connect(self, stream: ScopedStream) -> None:
+        """Send a stream around.
+
+        Raises:
+            PipelineError: One is sent around already, or the stream is of another scope.
+        """
+        self.scope.check(stream)
+        if self.sources:
+            raise PipelineError("a stream is sent around already", operator=self.scope.name, remedy="concat the two before")
+        self.sources = stream.sources
+
+
+class ScopedStream:
+    """A stream within a scope; ``do.frontier``'s operators take it as any other.
+
+    Attributes:
+        scope: The scope.
+        sources: Where its rows come from.
+        schema: Its columns, if they were declared.
+    """
+
+    def __init__(
+        self, scope: Scope, sources: Sequence[Source], schema: Columns = None, definition: Definition | None = None
+    ) -> None:
+        self.scope = scope
+        self.sources = tuple(sources)
+        self.schema = schema
+        self._definition = definition
+
+    @property
+    def _dataflow(self) -> Scope:
+        return self.scope
+
+    def concat(self, *others: ScopedStream) -> ScopedStream:
+        """The rows of this and other streams of the scope."""
+        for other in others:
+            self.scope.check(other)
+        return ScopedStream(self.scope, [source for each in (self, *others) for source in each.sources], self.schema)
+
+    def union(self, *others: ScopedStream, name: str | None = None) -> ScopedStream:  # noqa: ARG002 - as that of other streams
+        """The same as :meth:`concat`."""
+        return self.concat(*others)
+
+    def connect_loop(self, handle: LoopHandle) -> None:
+        """Send this stream around."""
+        handle.connect(self)
+
+    def key_by(self, *keys: str) -> Any:
+        """What an exchange asks for: within a scope, of columns."""
+        wrong = next((key for key in keys if not key.isidentifier()), None)
+        if wrong is not None:
+            raise PipelineError(
+                f"{wrong!r} is no column", operator=self.scope.name, remedy="compute it before rows enter the scope, or with map"
+            )
+        return _Keyed(self, keys)
+
+    def through(self, _: Any, *others: ScopedStream, name: str, definition: Definition) -> ScopedStream:
+        """Put an operator behind it."""
+        return self.scope.add(name, definition, (self, *others))
+
+    def side_output(self, port: str) -> ScopedStream:
+        """A further output of the operator that it is the first output of."""
+        if self._definition is None:
+            raise PipelineError("the stream has no further outputs", operator=self.scope.name, remedy="ask an operator's stream")
+        number = self._definition.ports.index(port)
+        return ScopedStream(self.scope, [(self.sources[0][0], number)], self._definition.schemas[number] or self.schema)
+
+    def unary(
+        self, pact: Pact, name: str, constructor: Callable[..., Any], *, schema: Columns = None, state: State | None = None
+    ) -> ScopedStream:
+        """As :meth:`Stream.unary <dagster_operators.Stream.unary>`."""
+        return self._add("unary", [pact], name, constructor, (self,), schema=schema, state=state)
+
+    def unary_frontier(
+        self, pact: Pact, name: str, constructor: Callable[..., Any], *, schema: Columns = None, state: State | None = None
+    ) -> ScopedStream:
+        """As :meth:`Stream.unary_frontier <dagster_operators.Stream.unary_frontier>`."""
+        return self._add("unary_frontier", [pact], name, constructor, (self,), schema=schema, state=state)
+
+    def binary_frontier(
+        self,
+        other: ScopedStream,
+        pact: Pact,
+        other_pact: Pact,
+        name: str,
+        constructor: Callable[..., Any],
+        *,
+        schema: Columns = None,
+        state: State | None = None,
+    ) -> ScopedStream:
+        """As :meth:`Stream.binary_frontier <dagster_operators.Stream.binary_frontier>`."""
+        pacts = [pact, other_pact]
+        return self._add("binary_frontier", pacts, name, constructor, (self, other), schema=schema, state=state)
+
+    def _add(
+        self,
+        shape: str,
+        pacts: Sequence[Pact],
+        name: str,
+        constructor: Callable[..., Any],
+        streams: Sequence[ScopedStream],
+        **settings: Any,
+    ) -> ScopedStream:
+        for pact in pacts:
+            self.key_by(*pact.by)
+        return self.scope.add(name, Definition(shape, pacts, name, constructor, **settings), streams)
+
+
+class _Keyed:
+    """A scoped stream and the columns that it is exchanged by."""
+
+    def __init__(self, stream: ScopedStream, keys: Sequence[str]) -> None:
+        self._stream = stream
+        self.keys = tuple(keys)

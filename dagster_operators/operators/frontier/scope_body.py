@@ -1,0 +1,126 @@
+"""The operators within a scope, and how they hang together: data alone.
+
+A source of rows within a scope is the name of an operator and the number of one of its outputs; ``ENTER`` and ``FEEDBACK`` stand
+for what comes from outside and what went around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from dagster_operators.time.product import Product
+from dagster_operators.time.reachability import InputOf, OutputOf, Reachability
+from dagster_operators.time.summary import IDENTITY
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dagster_operators.operators.frontier.definition import Definition
+
+ENTER: Final = "enter"
+FEEDBACK: Final = "feedback"
+LEAVE: Final = "leave"
+
+Source: TypeAlias = tuple[str, int]
+"""An operator's name and the number of one of its outputs."""
+
+
+class ScopeNode:
+    """An operator within a scope.
+
+    Args:
+        name: Its name there.
+        definition: What it is made of.
+        inputs: For each of its inputs the sources of its rows.
+    """
+
+    def __init__(self, name: str, definition: Definition, inputs: Sequence[Sequence[Source]]) -> None:
+        self.name = name
+        self.definition = definition
+        self.inputs = tuple(tuple(sources) for sources in inputs)
+
+
+class ScopeBody:
+    """What is within a scope.
+
+    Args:
+        nodes: The operators, each behind those that it reads, but for what goes around.
+        feedbacks: For each way around by how much it advances time, and its sources.
+        leaves: For each output of the scope its sources.
+        entries: How many streams enter.
+        iterative: Whether times within are of two parts, the time outside and the round, of which feedback advances the second.
+        limit: How often rows may go around.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[ScopeNode],
+        feedbacks: Sequence[tuple[int, Sequence[Source]]],
+        leaves: Sequence[Sequence[Source]],
+        *,
+        entries: int,
+        iterative: bool,
+        limit: int,
+    ) -> None:
+        self.nodes = tuple(nodes)
+        self.feedbacks = tuple((step, tuple(sources)) for step, sources in feedbacks)
+        self.leaves = tuple(tuple(sources) for sources in leaves)
+        self.entries = entries
+        self.iterative = iterative
+        self.limit = limit
+
+    def prefixed(self) -> list[tuple[str, Definition]]:
+        """The operators, each with what the names of its state tables begin with."""
+        return [(f"{node.name}__", node.definition) for node in self.nodes]
+
+    def summary(self, number: int) -> Any:
+        """What a way around does to times."""
+        step = self.feedbacks[number][0]
+        return Product(0, step) if self.iterative else step
+
+    def inside(self, time: Any) -> Any:
+        """A time from outside, within the scope."""
+        return Product(time, 0) if self.iterative else time
+
+    def outside(self, time: Any) -> Any:
+        """A time of the scope, as it is outside."""
+        return time.outer if self.iterative else time
+
+    def edges(self) -> Iterator[tuple[Source, tuple[str, int]]]:
+        """All pairs of a source and the input that reads it."""
+        for node in self.nodes:
+            for number, sources in enumerate(node.inputs):
+                yield from ((source, (node.name, number)) for source in sources)
+        for number, (_, sources) in enumerate(self.feedbacks):
+            yield from ((source, (FEEDBACK, number)) for source in sources)
+        for number, sources in enumerate(self.leaves):
+            yield from ((source, (LEAVE, number)) for source in sources)
+
+    def reachability(self) -> Reachability:
+        """Which times can come where.
+
+        Raises:
+            PipelineError: A way around does not advance time.
+        """
+        ways: dict[tuple[InputOf, OutputOf], list[Any]] = {}
+        for node in self.nodes:
+            for number in range(len(node.inputs)):
+                for output in range(len(node.definition.ports)):
+                    ways[InputOf(node.name, number), OutputOf(node.name, output)] = [IDENTITY]
+        for number in range(len(self.feedbacks)):
+            ways[InputOf(FEEDBACK, number), OutputOf(FEEDBACK, number)] = [self.summary(number)]
+        return Reachability(ways, [(OutputOf(*source), InputOf(*reader)) for source, reader in self.edges()])
+
+    def input_schemas(self, entries: Sequence[pa.Schema]) -> list[list[pa.Schema]]:
+        """The columns of each input of each operator, for those of what enters; what goes around has those of the first."""
+        known: dict[Source, pa.Schema] = {(ENTER, number): schema for number, schema in enumerate(entries)}
+        known |= {(FEEDBACK, number): entries[0] for number in range(len(self.feedbacks))}
+        found = []
+        for node in self.nodes:
+            own = [known[sources[0]] for sources in node.inputs]
+            for number, schema in enumerate(node.definition.schemas):
+                known[node.name, number] = own[0] if schema is None else Schema.of(schema).to_arrow()
+            found.append(own)
+        return found

@@ -1,0 +1,207 @@
+"""A scope as a program in a worker: its operators by turns, rows going around, until it is quiet.
+
+Rows go first, each operator being called with all that waits for it. When none are left, the frontiers follow from what is held,
+and the operators that are told of them are called; and so on, until neither rows nor frontiers move.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.errors import EndlessLoopError
+from dagster_operators.operators.frontier.capability import Outlet
+from dagster_operators.operators.frontier.cut_by_time import cut_by_time
+from dagster_operators.operators.frontier.frontier_program import first_time, outputs_of, without_late
+from dagster_operators.operators.frontier.handles import OutputHandle
+from dagster_operators.operators.frontier.instance import Instance
+from dagster_operators.operators.frontier.kept import CAPABILITIES, Hold, Kept
+from dagster_operators.operators.frontier.operator_info import OperatorInfo
+from dagster_operators.operators.frontier.scope_body import ENTER, FEEDBACK, LEAVE, ScopeBody, ScopeNode, Source
+from dagster_operators.time.frontier import Frontier
+from dagster_operators.time.reachability import InputOf, Location, OutputOf
+from dagster_operators.time.summary import results_in
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dagster_operators.operators.worker_program import EndReason, ProgramContext, ProgramOutput
+
+
+class ScopeProgram:
+    """Runs the operators of a scope.
+
+    Args:
+        body: What is within it.
+        times: The column with the time, of each input.
+    """
+
+    def __init__(self, body: ScopeBody, times: Sequence[str]) -> None:
+        self._body = body
+        self._times = times
+
+    def open(self, ctx: ProgramContext) -> None:
+        """Find what lives on, and call all constructors."""
+        self._ctx = ctx
+        self._reachability = self._body.reachability()
+        self._readers: dict[Source, list[tuple[str, int]]] = defaultdict(list)
+        for source, reader in self._body.edges():
+            self._readers[source].append(reader)
+        self._outputs = outputs_of(ctx, self._times[0])
+        self._inbox: dict[str, list[tuple[int, Any, pa.Table]]] = defaultdict(list)
+        self._waiting: deque[str] = deque()
+        self._hops: dict[str, int] = defaultdict(int)
+        self._outer: Sequence[Frontier] = [ctx.begin] * self._body.entries
+        self._instances = {node.name: self._instance(node) for node in self._body.nodes}
+        for node in self._body.nodes:
+            info = OperatorInfo(node.name, ctx.epoch, ctx.subtask, ctx.parallelism)
+            begin = Frontier(map(self._body.inside, ctx.begin))
+            self._instances[node.name].start(info, [begin] * len(node.inputs))
+        self._frontiers: Mapping[Location, Frontier] = {}
+
+    def on_batch(self, port: int, batch: pa.RecordBatch, out: ProgramOutput) -> None:
+        """Bring the rows in, and let them go around."""
+        timely = without_late(self._ctx, port, batch, self._times[port], out)
+        if timely.num_rows:
+            import pyarrow as pa
+
+            for time, part in cut_by_time(timely, self._times[port]):
+                rows = pa.Table.from_batches([part]).drop_columns([self._times[port]])
+                self._send((ENTER, port), self._body.inside(time), rows, 0)
+            self._work(out)
+
+    def on_frontier(self, inputs: Sequence[Frontier], out: ProgramOutput) -> Mapping[str, Frontier]:
+        """Let the frontiers move until nothing does; what is held within, as it may still come out."""
+        self._outer = inputs
+        self._work(out)
+        for instance in self._instances.values():
+            instance.check_read()
+        inside = self._reachability.frontiers(self._held())
+        return {
+            output.outlet.name: Frontier(map(self._body.outside, inside.get(InputOf(LEAVE, number), ())))
+            for number, output in enumerate(self._outputs)
+        }
+
+    def on_end(self, reason: EndReason, out: ProgramOutput) -> None:  # noqa: ARG002 - what it ends for makes no difference
+        """Write what lives on, and refuse to lose what does not."""
+        for instance in self._instances.values():
+            instance.save()
+
+    def close(self) -> None:
+        """Nothing: an operator holds nothing outside of its process."""
+
+    def holds(self) -> list[Hold]:
+        """What holds which time within; the place begins with the name of the operator, and the output is the scope's first."""
+        return [
+            Hold(f"{name}.{hold.place}", 0, hold.time, hold.requests)
+            for name, instance in self._instances.items()
+            for hold in instance.holds()
+        ]
+
+    def _instance(self, node: ScopeNode) -> Instance:
+        ctx, own = self._ctx, node.definition
+        kept = Kept(ctx.state[CAPABILITIES], ctx.subtask, ctx.parallelism, f"{node.name}/") if own.holds_time else None
+        least = first_time(ctx, kept)
+        outputs = [
+            OutputHandle(Outlet(port, number), None if schema is None else Schema.of(schema).to_arrow(), None)
+            for number, (port, schema) in enumerate(zip(own.ports, own.schemas, strict=True))
+        ]
+        tables = _Tables(ctx.state, f"{node.name}__")
+        inside = None if least is None else self._body.inside(least)
+        where = {**ctx.where, "within": node.name}
+        return Instance(own, outputs, tables=tables, kept=kept, least=inside, where=where)
+
+    # --- rows and frontiers ------------------------------------------------------------------------------------------
+
+    def _work(self, out: ProgramOutput) -> None:
+        self._hops.clear()
+        self._move_rows()
+        while self._move_frontiers():
+            self._move_rows()
+        for output in self._outputs:
+            output.flush(out)
+
+    def _move_rows(self) -> None:
+        while self._waiting:
+            name = self._waiting.popleft()
+            instance = self._instances[name]
+            for number, time, rows in self._inbox.pop(name, ()):
+                instance.put(number, ((time, batch) for batch in rows.combine_chunks().to_batches()))
+            self._call(name, instance)
+
+    def _move_frontiers(self) -> bool:
+        """Tell operators of their frontiers; whether there was anything to tell."""
+        entering: dict[Location, list[Any]] = {
+            OutputOf(ENTER, number): [self._body.inside(time) for time in frontier]
+            for number, frontier in enumerate(self._outer)
+            if self._readers.get((ENTER, number))
+        }
+        before, self._frontiers = self._frontiers, self._reachability.frontiers({**entering, **self._held()})
+        moved = False
+        for node in self._body.nodes:
+            places = [InputOf(node.name, number) for number in range(len(node.inputs))]
+            own = [self._frontiers.get(place, Frontier()) for place in places]
+            if own != [before.get(place) for place in places]:
+                instance = self._instances[node.name]
+                instance.move(own)
+                moved = True
+                if instance.wants_frontiers:
+                    self._call(node.name, instance)
+        return moved or bool(self._waiting)
+
+    def _held(self) -> dict[Location, list[Any]]:
+        return {
+            OutputOf(name, output.outlet.number): list(output.outlet.counts)
+            for name, instance in self._instances.items()
+            for output in instance.outputs
+            if output.outlet.counts and self._readers.get((name, output.outlet.number))
+        }
+
+    def _call(self, name: str, instance: Instance) -> None:
+        instance.call()
+        for output in instance.outputs:
+            for time, rows in output.take():
+                self._send((name, output.outlet.number), time, rows, self._hops[name])
+
+    def _send(self, source: Source, time: Any, rows: pa.Table, hops: int) -> None:
+        """Hand rows to all that read a source."""
+        for name, number in self._readers.get(source, ()):
+            if name == LEAVE:
+                self._outputs[number].give_batch(self._body.outside(time), rows)
+            elif name == FEEDBACK:
+                self._send_around(number, time, rows, hops + 1)
+            else:
+                if name not in self._inbox:
+                    self._waiting.append(name)
+                self._inbox[name].append((number, time, rows))
+                self._hops[name] = max(self._hops[name], hops)
+
+    def _send_around(self, number: int, time: Any, rows: pa.Table, hops: int) -> None:
+        later = results_in(self._body.summary(number), time)
+        rounds = hops if not self._body.iterative else getattr(later, "inner", 0)
+        if rounds > self._body.limit:
+            raise EndlessLoopError(
+                f"rows still go around after {self._body.limit} rounds", **self._ctx.where,
+                remedy="see to it that rows leave the loop, or are sent back only if they are new; or raise the limit",
+            )  # fmt: skip
+        if later is not None:
+            self._send((FEEDBACK, number), later, rows, hops)
+
+
+class _Tables(Mapping[str, Any]):
+    """The state tables of one operator among those of the scope."""
+
+    def __init__(self, state: Mapping[str, Any], prefix: str) -> None:
+        self._state = state
+        self._prefix = prefix
+
+    def __getitem__(self, name: str) -> Any:
+        return self._state[self._prefix + name]
+
+    def __iter__(self) -> Any:
+        return (name.removeprefix(self._prefix) for name in self._state if name.startswith(self._prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -1,0 +1,215 @@
+"""Loops in one subtask: timely dataflow's cases, cut into epochs in every way, and what is refused."""
+
+from __future__ import annotations
+
+import time as clock
+
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dagster_operators as do
+from dagster_operators import frontier
+from dagster_operators.errors import EndlessLoopError, PipelineError
+from dagster_operators.testing import OperatorHarness
+from tests.operators.frontier.driving import CUTS, run
+
+SCHEMA = "k long, v long"
+BY_K = frontier.Exchange("k")
+
+
+def scoped(build, *, pact=None, inputs=1, **more):
+    """The definition of a scope, which a function fills."""
+    pipeline = do.Pipeline("p", root="nowhere")
+    source = do.MemorySource([], schema=f"{SCHEMA}, t timestamp_ntz")
+    scope = frontier.Scope("scope", pipeline, **more)
+    streams = [pipeline.source(f"in_{number}", source, event_time="t") for number in range(inputs)]
+    build(scope, *(scope.enter(stream, pact) for stream in streams))
+    found = scope.build()
+    return frontier.definition_of(found[0] if isinstance(found, tuple) else found)
+
+
+def values(found):
+    return {time: sorted(row["v"] for row in rows) for time, rows in found.items()}
+
+
+def around(scope, rows):
+    """Rows go around until their time is 100, and all of them come out."""
+    handle, cycle = scope.feedback(1)
+    all_ = frontier.concat(rows, cycle)
+    _, again = frontier.branch_when(all_, lambda time: time < 100)
+    handle.connect(again)
+    scope.leave(all_)
+
+
+@pytest.mark.parametrize(("parallelism", "size"), CUTS)
+@pytest.mark.parametrize("pact", [None, BY_K])
+def test_feedback_advances_time(parallelism, size, pact):
+    rows = [(0, {"k": v % 3, "v": v}) for v in range(10)]
+    found = run(scoped(around, pact=pact), SCHEMA, rows, parallelism=parallelism, size=size, restart=2)
+    assert values(found) == {time: list(range(10)) for time in range(101)}
+
+
+def doubling(scope, rows):
+    """Doubles until at least 50, in rounds that the outside does not see."""
+    handle, cycle = scope.loop_variable(1)
+    doubled = frontier.map(rows.concat(cycle), double)
+    again, done = frontier.branch(doubled, lambda time, batch: pc.greater_equal(batch["v"], 50))
+    handle.connect(again)
+    scope.leave(done)
+
+
+def double(batch):
+    return batch.set_column(batch.schema.get_field_index("v"), "v", pc.multiply(batch["v"], 2))
+
+
+@pytest.mark.parametrize(("parallelism", "size"), CUTS)
+def test_rounds_are_left_behind(parallelism, size):
+    rows = [(0, {"k": 0, "v": v}) for v in (1, 2, 3)]
+    found = run(scoped(doubling, iterative=True), SCHEMA, rows, parallelism=parallelism, size=size, restart=1)
+    assert values(found) == {0: [64, 64, 96]}
+
+
+def test_a_loop_of_a_thousand_rounds_takes_no_two_seconds():
+    def thousand(scope, rows):
+        handle, cycle = scope.loop_variable(1)
+        counted = frontier.map(rows.concat(cycle), increased)
+        done, again = frontier.branch(counted, lambda time, batch: pc.less(batch["v"], 1000))
+        handle.connect(again)
+        scope.leave(done)
+
+    operator = scoped(thousand, iterative=True)
+    began = clock.process_time()
+    assert values(run(operator, SCHEMA, [(0, {"k": 0, "v": 0})])) == {0: [1000]}
+    assert clock.process_time() - began < 2
+
+
+def increased(batch):
+    return batch.set_column(batch.schema.get_field_index("v"), "v", pc.add(batch["v"], 1))
+
+
+def counted_rounds(scope, rows):
+    """How many rows each round has, told when the round is complete; a row goes around as often as it says."""
+    handle, cycle = scope.loop_variable(1)
+    every = rows.concat(cycle)
+    left = frontier.map(every, lambda batch: increased(increased_by(batch, -2)))
+    handle.connect(frontier.filter(left, lambda batch: pc.greater(batch["v"], 0)))
+    scope.leave(every.unary_frontier(BY_K, "rounds", count_round, schema=SCHEMA, state={"stash": frontier.StashState()}))
+
+
+def increased_by(batch, amount):
+    return batch.set_column(batch.schema.get_field_index("v"), "v", pc.add(batch["v"], amount))
+
+
+def count_round(capability, info):
+    def logic(given, output):
+        given.for_each(info.state["stash"].add)
+        for time, rows in info.state["stash"].complete(given.frontier):
+            output.session(time).give(k=time.time.inner, v=rows.num_rows)
+
+    return logic
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 5)), min_size=1, max_size=8),
+    size=st.integers(1, 8),
+    restart=st.integers(1, 3),
+)
+def test_rounds_complete_one_after_another_whatever_the_epochs_are(rows, size, restart):
+    given_rows = [(time, {"k": 0, "v": v}) for time, v in sorted(rows)]
+    operator = scoped(counted_rounds, iterative=True)
+    found = run(operator, SCHEMA, given_rows, size=size, restart=restart)
+    for time in {time for time, _ in rows}:
+        most = max(v for at, v in rows if at == time)
+        expected = [{"k": number, "v": sum(at == time and v > number for at, v in rows)} for number in range(most)]
+        assert found[time] == expected
+
+
+def test_what_is_held_within_holds_the_outside_back():
+    operator = scoped(counted_rounds, iterative=True)
+    harness = OperatorHarness(operator, f"{SCHEMA}, t timestamp_ntz", event_time="t")
+    harness.process([{"k": 0, "v": 2, "t": 3}])
+    harness.end_epoch(3)
+    assert harness.frontier().elements == (3,)
+    assert [(hold["place"], str(hold["time"])) for hold in harness.holds()] == [
+        ("rounds.stash", "Product(3, 0)"),
+        ("rounds.stash", "Product(3, 1)"),
+    ]
+    harness.end_epoch(4)
+    assert harness.frontier().elements == (4,)
+    assert len(harness.rows()) == 2
+
+
+# --- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def test_a_loop_that_does_not_advance_time_is_refused():
+    pipeline = do.Pipeline("p", root="nowhere")
+    for summary in (0, -1):
+        with pytest.raises(PipelineError, match="would never end"):
+            frontier.Scope("scope", pipeline).feedback(summary)
+
+
+@pytest.mark.parametrize("iterative", [False, True])
+def test_a_loop_that_does_not_end_is_told(iterative):
+    def endless(scope, rows):
+        handle, cycle = scope.feedback()
+        all_ = rows.concat(cycle)
+        handle.connect(all_)
+        scope.leave(all_)
+
+    with pytest.raises(EndlessLoopError, match=r"after 50 rounds.*raise the limit"):
+        run(scoped(endless, iterative=iterative, limit=50), SCHEMA, [(0, {"k": 0, "v": 0})])
+
+
+def two_scopes():
+    pipeline = do.Pipeline("p", root="nowhere")
+    rows = pipeline.source("rows", do.MemorySource([], schema=f"{SCHEMA}, t timestamp"), event_time="t")
+    one, other = (frontier.Scope(name, pipeline) for name in ("one", "other"))
+    return rows, one, other
+
+
+def test_streams_of_different_scopes_do_not_mix():
+    rows, one, other = two_scopes()
+    inside = one.enter(rows)
+    for use in (
+        lambda: other.leave(inside),
+        lambda: other.enter(rows).concat(inside),
+        lambda: other.feedback()[0].connect(inside),
+        lambda: other.add("a", frontier.define("unary", frontier.Pipeline(), logic=double), [inside]),
+        lambda: other.leave(rows),
+    ):
+        with pytest.raises(PipelineError, match=r"is used in the scope 'other'.*scope.enter"):
+            use()
+    with pytest.raises(PipelineError, match=r"a stream of the scope 'one'.*leave that scope"):
+        other.enter(inside)
+
+
+def test_what_is_not_complete_is_not_built():
+    rows, one, other = two_scopes()
+    with pytest.raises(PipelineError, match="lacks streams that enter"):
+        one.build()
+    inside = one.enter(rows)
+    handle, _ = one.feedback()
+    one.leave(inside)
+    with pytest.raises(PipelineError, match=r"what goes around.*handle.connect"):
+        one.build()
+    handle.connect(inside)
+    with pytest.raises(PipelineError, match="sent around already"):
+        handle.connect(inside)
+    one.build()
+    with pytest.raises(PipelineError, match="built already"):
+        one.build()
+    with pytest.raises(PipelineError, match="has no rounds"):
+        other.loop_variable()
+
+
+def test_rows_do_not_move_within():
+    rows, one, _ = two_scopes()
+    inside = one.enter(rows, BY_K)
+    with pytest.raises(PipelineError, match=r"by k cannot be exchanged by v within.*pipeline.loop"):
+        frontier.exchange(inside, frontier.Exchange("v"))
+    with pytest.raises(PipelineError, match=r"is no column.*before rows enter"):
+        frontier.exchange(inside, frontier.Exchange("v % 2 AS parity"))

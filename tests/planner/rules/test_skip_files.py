@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.connectors import delta_files, parquet_format
 from dagster_operators.planner.rules.rule_set import optimised
-from tests.engines import SAIL
+from tests.engines import EMBEDDED, SAIL
 from tests.planner.rules.shown import done, plan_of
 from tests.planner.rules.test_every_rule import RULES, STEPS, seen
 
@@ -127,13 +127,13 @@ def test_where_only_a_read_tells_the_times_all_files_are_read(tmp_path, read):
 ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(-3, 3), st.integers(0, 40)), min_size=1, max_size=3)
 
 
-@pytest.mark.sail
+@pytest.mark.parametrize("engine", [pytest.param(SAIL, marks=pytest.mark.sail), pytest.param(EMBEDDED, marks=pytest.mark.spark)])
 @settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(
     files=st.lists(ROWS, min_size=1, max_size=4), steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=4),
     kind=st.sampled_from(["files", "delta"]), data=st.data(),
 )  # fmt: skip
-def test_nothing_that_is_seen_changes(tmp_path_factory, files, steps, kind, data):
+def test_nothing_that_is_seen_changes(tmp_path_factory, engine, files, steps, kind, data):  # noqa: PLR0917
     folder = tmp_path_factory.mktemp("in")
     for number, rows in enumerate(files):
         if kind == "files":
@@ -154,4 +154,5 @@ def test_nothing_that_is_seen_changes(tmp_path_factory, files, steps, kind, data
         if streams[-1].event_time is not None and streams[-2].event_time is not None:
             streams.append(STEPS[step](streams[-1], streams[-2], data.draw))
     streams[-1].to_table("t")
-    assert seen(pipeline, []) == seen(pipeline, RULES)
+    if engine is SAIL or data.draw(st.integers(0, 3)) == 0:  # each takes seconds on Spark
+        assert seen(pipeline, [], engine) == seen(pipeline, RULES, engine)

@@ -15,6 +15,7 @@ from dagster_operators.graph.rewriting import Rewriting
 from dagster_operators.graph.rule import Rewritten, Rule
 from dagster_operators.graph.traits import Trait
 from dagster_operators.operators.relational.columns import OutputColumn, as_select, projected
+from dagster_operators.operators.relational.filter import Filter
 from dagster_operators.operators.relational.projection import Select
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.union import Union
@@ -64,7 +65,10 @@ def _pruned(rewriting: Rewriting, node: Node, kept: Columns) -> Sequence[Columns
     if others or node.type.columns is None or any(kind.columns is None for kind in types):
         return [None] * len(types)
     if kept is None or not isinstance(node.operator, Source | Union):
-        return [_small(needs) for needs in node.operator.reads(types, frozenset(node.type.columns if kept is None else kept))]
+        needs = [_small(needs) for needs in node.operator.reads(types, frozenset(node.type.columns if kept is None else kept))]
+        if isinstance(node.operator, Filter) and len(rewriting.readers(StreamRef(node.name))) > 1:
+            _less_written(rewriting, node, needs[0])
+        return needs
     names = [name for name in node.type.columns or () if name.lower() in kept]
     gone = ", ".join(name for name in node.type.columns or () if name not in names)
     if isinstance(node.operator, Source):
@@ -75,6 +79,18 @@ def _pruned(rewriting: Rewriting, node: Node, kept: Columns) -> Sequence[Columns
     rewriting.put(replace(node.operator, chain=True), inputs)
     rewriting.did(f"{node.name} is of streams without {gone}")
     return [kept] * len(inputs)
+
+
+def _less_written(rewriting: Rewriting, node: Node, needs: Columns) -> None:
+    """Let a filter have fewer columns, whose rows several stages read, and which what comes before it does not leave out."""
+    (stream,) = node.inputs
+    before, names = rewriting.node(stream.operator), rewriting.type_of(stream).columns or ()
+    leaves_out = isinstance(before.operator, Source) or projected(before.operator, before.type) is not None
+    if needs is None or len(needs) == len(names) or node.type.marks or (leaves_out and rewriting.is_inner(before.name)):
+        return
+    gone = ", ".join(name for name in names if name.lower() not in needs)
+    rewriting.put(replace(node.operator, chain=True), [_only(rewriting, node, stream, 1, needs)])
+    rewriting.did(f"{node.name} is of a stream without {gone}")
 
 
 def _less_projected(rewriting: Rewriting, node: Node, columns: Sequence[OutputColumn], kept: Columns) -> Columns:
@@ -97,7 +113,7 @@ def _less_projected(rewriting: Rewriting, node: Node, columns: Sequence[OutputCo
 
 
 def _only(rewriting: Rewriting, node: Node, stream: StreamRef, number: int, kept: Columns) -> StreamRef:
-    """A stream with these columns alone, for a union."""
+    """A stream with these columns alone."""
     names = [name for name in rewriting.type_of(stream).columns or () if kept is None or name.lower() in kept]
     name = rewriting.free_name(f"{node.name}_of_{number}")
     rewriting.put(Select(name=name, chain=node.operator.chain, expressions=tuple(map(quoted, names))), [stream])

@@ -55,6 +55,21 @@ def test_a_stream_without_columns_keeps_one_and_the_event_time_stays():
     assert columns(pipeline, "rows") == ("t",)
 
 
+def test_a_filter_of_a_table_that_several_stages_read_has_what_they_need():
+    pipeline, rows = flow(schema=WIDE)
+    some = rows.to_table("all").filter("b > 'x'", name="some")
+    some.select("k", "v", name="made").key_by("k").top(1, by="v").to_table("top")
+    some.key_by("a").aggregate(n="count(*)").to_table("n")
+    assert columns(pipeline, "some") == ("k", "v", "a", "b")
+    assert "rows -> some_of_1" not in pipeline.explain(rules=False)
+    assert "chain: some_of_1 -> some" in pipeline.explain()
+    assert "some is of a stream without t, c d" in done(pipeline, "prune_columns")
+    pipeline, rows = flow(schema=WIDE)
+    some = rows.to_table("all").filter("b > 'x'", name="some")
+    some.key_by("a").aggregate(n="count(*)").to_table("n")
+    assert "some_of_1" not in plan_of(pipeline)
+
+
 def test_the_streams_of_a_union_are_made_equal():
     pipeline, rows = flow(schema=WIDE)
     other = pipeline.source("other", do.MemorySource([], schema="`C D` int, a string, b string, k string, t timestamp, v long"))

@@ -7,6 +7,7 @@ import click
 from dagster_operators import __version__
 from dagster_operators.cli.changes import decide, diff, drop
 from dagster_operators.cli.new import new
+from dagster_operators.cli.operators import operators
 from dagster_operators.cli.plans import plan
 
 
@@ -17,6 +18,7 @@ def main() -> None:
 
 
 main.add_command(new)
+main.add_command(operators)
 main.add_command(plan)
 main.add_command(diff)
 main.add_command(decide)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dagster_operators.catalog.listing import version_of
 from dagster_operators.catalog.loading import catalog
 from dagster_operators.errors import PlanError
 from dagster_operators.functions.captured import opaque_in
@@ -127,7 +128,7 @@ class LogicalPlan:
             tuple(dataflow.tables.values()),
             tuple(PlanSink(sink.name, sink.stream, _sink_value(sink.sink), sink.description) for sink in dataflow.sinks.values()),
             {name: Reference.to(function) for name, function in called.items()},
-            {package: _version_of(package) for package in sorted({"dagster_operators", *(node.package for node in nodes)})},
+            {package: version_of(package) for package in sorted({"dagster_operators", *(node.package for node in nodes)})},
             tuple(_loop(dataflow, loop) for loop in dataflow.scopes.values()),
             frozenset(dataflow.automatic),
             dict(dataflow.renamed),
@@ -210,15 +211,6 @@ def _package_of(operator: LogicalOperator) -> str:
             remedy="register its class in a package's entry point: catalog.add_operator(...)",
         )  # fmt: skip
     return registration.package
-
-
-def _version_of(package: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 def _sink_value(sink: Any) -> Any:

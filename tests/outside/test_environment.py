@@ -75,6 +75,15 @@ def test_a_plan_is_read_there_and_refused_here_with_the_package_that_knows_it(ou
     assert "dagster-operators-limit 0.1.0" in shown
 
 
+def test_the_catalog_tells_of_them_there(outside):
+    lines = outside.told(*COMMAND, "operators", "--package", "dagster-operators-limit").decode().splitlines()
+    assert lines[0].startswith("limit (dagster-operators-limit 0.1.0): Hands on the first rows of a stream")
+    assert lines[1] == "  stream.limit; examples/limit/README.md"
+    assert [line for line in lines if "keyed_stream.limit" in line]
+    page = outside.told(*COMMAND, "operators", "sample", "--markdown").decode()
+    assert "[`sample`](examples/limit/README.md) | `stream.sample` |" in page
+
+
 def test_it_runs_in_workers_and_after_being_killed_goes_on(outside, sail, tmp_path):
     root = str(tmp_path / "root")
     done = outside.run(*FLOW, "run", root, "sail", **{VARIABLE: "after:append_decision"})

@@ -174,3 +174,28 @@ def test_the_plan_says_which_package_each_comes_from():
     assert again.dataflow.nodes["few"].operator == Limit(name="few", n=3)
     assert LimitPerKey(name="few", keys=("k",), n=3) != LimitPerKey(name="few", keys=("k",), n=4)
     assert Sample(name="some", by=("k",), percent=10.0).signature() == Sample(name="other", by=("k",), percent=10.0).signature()
+
+
+def test_queries_by_name_and_in_yaml_have_them_as_methods():
+    fluent, rows = flow("unused", [])
+    rows.limit(3, name="few").to_table("few_rows")
+    rows.key_by("k").limit(2).to_table("few_of_each")
+    named, _ = flow("unused", [])
+    named.add(
+        do.query("rows").limit(3, name="few").to_table("few_rows"), do.query("rows").key_by("k").limit(2).to_table("few_of_each")
+    )
+    assert named.to_plan() == fluent.to_plan()
+    with pytest.raises(AttributeError, match="did you mean 'limit'"):
+        do.query("rows").limits(3)
+    source = '{files: {path: in/*.csv, schema: "k string, v long, t timestamp"}, event_time: t, lateness: 1 hour}'
+    text = f"""
+pipeline: p
+sources: {{rows: {source}}}
+streams:
+  few: {{from: rows, steps: [{{limit: {{n: 3, name: few}}}}]}}
+  each: {{from: rows, steps: [key_by: k, limit: 2]}}
+tables: {{few_rows: few, few_of_each: each}}
+"""
+    written = do.Pipeline.from_query_text(text, root="unused")
+    for name in ("few", "limit_per_key"):
+        assert written.dataflow.nodes[name].operator == fluent.dataflow.nodes[name].operator

@@ -191,6 +191,10 @@ class LedgerError(OperatorsError):
     """The ledger does not allow what was asked for."""
 
 
+class DamagedLedgerError(LedgerError):
+    """Records of the ledger, or entries of its log, are lost or cannot be read."""
+
+
 class LedgerVersionError(LedgerError):
     """The ledger was written by a newer version of this package."""
 
@@ -215,6 +219,10 @@ class ForeignWriteError(LedgerError):
 
 class RestoredTableError(LedgerError):
     """A table of the pipeline is older than the ledger says: it was restored, replaced or deleted."""
+
+
+class DamagedTableError(RestoredTableError):
+    """Entries of a table's log are lost or cannot be read."""
 
 
 class SinkError(OperatorsError):

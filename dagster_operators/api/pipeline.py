@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from dagster_operators.api.changing import Changing
 from dagster_operators.api.history import History
 from dagster_operators.api.pipeline_graph import PipelineGraph
+from dagster_operators.api.settling import Settling
 from dagster_operators.api.snapshot import Snapshot
 from dagster_operators.errors import PipelineError, StorageError
 from dagster_operators.runtime.engine import Engine, default_engine
@@ -22,22 +22,19 @@ from dagster_operators.runtime.epochs import Epochs
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.planning import MOST_SUBTASKS
 from dagster_operators.runtime.results import EpochResult, result_of, table_names
-from dagster_operators.time.watermark import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dagster_operators.api.queries.sources import DeclaredSource
     from dagster_operators.plans.logical_plan import LogicalPlan
-    from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.lease import IsRunAlive
     from dagster_operators.transactions.owner import Owner
-    from dagster_operators.transactions.records import Repair
 
 T = TypeVar("T")
 
 
-class Pipeline(Changing, PipelineGraph):
+class Pipeline(Changing, PipelineGraph, Settling):
     """A named dataflow with one storage root. Building one reads nothing and starts nothing.
 
     Args:
@@ -319,72 +316,6 @@ class Pipeline(Changing, PipelineGraph):
         """
         complete = self.epochs.coordinator.versions(epoch)
         return self.epochs.read_state(operator, table, complete)
-
-    def repair(self, table: str, keep: Literal["ours", "theirs"]) -> Repair | None:
-        """Settle a table that someone else has written or put back to an older version; the next epoch then goes on.
-
-        Args:
-            table: A table's name, or as errors name it: ``tables/clean``, ``state/per_route.partials``.
-            keep: ``"ours"`` puts the content of the last epoch back (what was written since stays in the table's history);
-                ``"theirs"`` accepts the table as it is now.
-
-        Returns:
-            What was recorded in the ledger; None when nothing was wrong.
-
-        Raises:
-            PipelineBusyError: A run is at work.
-            LedgerError: There is no such table, or it cannot be kept that way.
-            RestoredTableError: The table, or the content that is to be put back, is gone.
-        """
-        if keep not in ("ours", "theirs"):
-            raise PipelineError(f"repair keeps 'ours' or 'theirs', not {keep!r}", pipeline=self.name, table=table)
-        return self._alone(lambda coordinator: coordinator.repair(table if "/" in table else f"tables/{table}", keep))
-
-    def repair_all(self, keep: Literal["ours", "theirs"]) -> list[Repair]:
-        """Settle every table that is not as the ledger says, as after a root was put back to a backup in part.
-
-        Args:
-            keep: As of :meth:`repair`.
-
-        Returns:
-            What was recorded in the ledger, for each table that was not as it should be.
-
-        Raises:
-            PipelineBusyError: A run is at work.
-            LedgerError: A table cannot be kept that way.
-        """
-        return self._alone(lambda coordinator: coordinator.repair_all(keep))
-
-    def _alone(self, do: Callable[[Coordinator], T]) -> T:
-        """Do something while no run is at work."""
-        coordinator = self.epochs.coordinator
-        coordinator.open(self._owner)
-        try:
-            return do(coordinator)
-        finally:
-            coordinator.close()
-
-    def clean(self, keep: str | timedelta = "7 days", *, keep_epochs: int = 2) -> int:
-        """Delete files that only old epochs need: state that was folded, rewritten files, what dead attempts left.
-
-        Epochs older than what is kept can no longer be read, neither here nor with ``VERSION AS OF``.
-
-        Args:
-            keep: Epochs completed within this time stay readable.
-            keep_epochs: At least so many epochs stay readable, however old.
-
-        Returns:
-            How many data files were deleted.
-
-        Raises:
-            PipelineBusyError: A run is at work.
-        """
-        oldest = time.time() - parse_duration(keep) / 1e6
-        done = self.history()[: -max(keep_epochs, 1)]
-        horizon = next((complete.epoch + 1 for complete in reversed(done) if complete.committed_at < oldest), None)
-        if horizon is None:
-            return 0
-        return self._alone(lambda coordinator: coordinator.clean(horizon))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

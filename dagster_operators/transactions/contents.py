@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 from dagster_operators.errors import RestoredTableError, StorageError
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.manifest import FileEntry
-from dagster_operators.transactions.records import Complete, Decision, Drop, Record, Repair
+from dagster_operators.transactions.records import Complete, Decide, Decision, Drop, Record, Repair
 
 if TYPE_CHECKING:
     from dagster_operators.transactions.ledger import DeltaLedger
     from dagster_operators.transactions.tables import Tables
 
-KINDS: Final = frozenset({Decision.kind, Complete.kind, Repair.kind, Drop.kind})
+KINDS: Final = frozenset({Decision.kind, Complete.kind, Repair.kind, Drop.kind, Decide.kind})
 """The records that say what is in a table."""
 
 
@@ -45,7 +45,9 @@ def followed(records: Iterable[Record], dataset: str) -> tuple[Repair | None, li
             decided[record.begin_id] = record
         elif isinstance(record, Repair) and record.dataset == dataset and record.keep == "theirs":
             accepted, changes = record, []
-        elif isinstance(record, Drop) and dataset in record.datasets:
+        elif (isinstance(record, Drop) and dataset in record.datasets) or (
+            isinstance(record, Decide) and dataset in record.emptied
+        ):
             accepted, changes = None, []
         elif isinstance(record, Complete):
             decision = decided.pop(record.begin_id, None)

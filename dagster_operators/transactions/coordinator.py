@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from dagster_operators.errors import LedgerError, OperatorsError, PipelineBusyError, UnknownEpochError
+from dagster_operators.errors import DamagedTableError, LedgerError, OperatorsError, PipelineBusyError, UnknownEpochError
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.cleaning import clean_up
@@ -21,13 +21,14 @@ from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.history import History
 from dagster_operators.transactions.lease import IsRunAlive, Lease
 from dagster_operators.transactions.ledger import DeltaLedger
+from dagster_operators.transactions.ledger_repair import LedgerRepair, repair_ledger
 from dagster_operators.transactions.manifest import FileEntry, Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.participants import Participant
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices
 from dagster_operators.transactions.protocol import begin_epoch, open_generation, prepare_stage, resume_epoch, valid_manifest
 from dagster_operators.transactions.records import Complete, Decide, Repair
-from dagster_operators.transactions.repair import Keep, repair_table, wrong_tables
+from dagster_operators.transactions.repair import Keep, is_wrong, repair_table
 from dagster_operators.transactions.steps import RunContext, Steps
 from dagster_operators.transactions.tables import Tables
 from dagster_operators.transactions.view import LedgerView
@@ -257,12 +258,34 @@ class Coordinator:
         def repair(context: RunContext) -> list[Repair]:
             view = self.view()
             names = {*view.versions, *(view.plan.datasets if view.plan else ()), *self._datasets_there()}
-            tables = {dataset: self._tables.status(dataset, view.pipeline) for dataset in sorted(names)}
-            ours = {dataset: status for dataset, status in tables.items() if status.pipeline == view.pipeline}
-            done = [self._run(repair_table(context, dataset, keep)) for dataset in wrong_tables(view, ours)]
+            wrong = [dataset for dataset in sorted(names) if self._is_wrong(view, dataset)]
+            done = [self._run(repair_table(context, dataset, keep)) for dataset in wrong]
             return [record for record in done if record]
 
         return self._opened(repair)
+
+    def _is_wrong(self, view: LedgerView, dataset: str) -> bool:
+        try:
+            return is_wrong(view, dataset, self._tables.status(dataset, view.pipeline))
+        except DamagedTableError:
+            return True
+
+    def repair_ledger(self, last_epoch: int | None = None) -> LedgerRepair:
+        """Make a damaged ledger whole, or end it behind an epoch, and put the tables back to what it says then.
+
+        Raises:
+            PipelineBusyError: A run is at work, or was until just now.
+        """
+        owner = Owner.of_process()
+        self._lease.require_silence(self.pipeline)
+        done, self._generation = repair_ledger(self.root, self.pipeline, owner, last_epoch)
+        self._owner = owner
+        self._ledger.forget()
+        self._history = History(self._ledger)
+        try:
+            return replace(done, tables=tuple(record.dataset for record in self.repair_all("ours")))
+        finally:
+            self.close()
 
     def _datasets_there(self) -> list[str]:
         return [f"{kind}/{name}" for kind in ("tables", "state") for name in self.root.children(kind)]

@@ -195,6 +195,22 @@ class EmptyTable:
 
 
 @dataclass(frozen=True)
+class FindLostContent:
+    """Which files of a table's content after the last completed epoch are gone? Result: what is wrong, by path."""
+
+    dataset: str
+    name: ClassVar[str] = "find_lost_content"
+
+
+@dataclass(frozen=True)
+class MendLog:
+    """Get damaged entries of a table's log out of the way. Result: bool, whether there were some, also at an earlier try."""
+
+    dataset: str
+    name: ClassVar[str] = "mend_log"
+
+
+@dataclass(frozen=True)
 class CompareTable:
     """Has the table at ``version`` exactly the files of the last completed epoch? Result: bool."""
 
@@ -332,6 +348,8 @@ Effect: TypeAlias = (
     | RestoreTable
     | EmptyTable
     | CompareTable
+    | MendLog
+    | FindLostContent
     | ReadDigest
     | WriteManifest
     | ReadManifest
@@ -352,6 +370,7 @@ DURABLE: tuple[type, ...] = (
     CommitTable,
     RestoreTable,
     EmptyTable,
+    MendLog,
     WriteManifest,
     DeleteAttempts,
     DeleteOutdated,

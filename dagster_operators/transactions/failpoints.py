@@ -47,6 +47,7 @@ _DURABLE: Final = (
     "drop_dataset",
     "delete_outdated",
     "restore_table",
+    "mend_log",
     "fold_ledger",
 )
 _STAGE: Final = ("stage:half_files", "stage:files_written")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import StorageError
+from dagster_operators.errors import PipelineBusyError, StorageError
 from dagster_operators.transactions.effects import Liveness
 from dagster_operators.transactions.owner import Owner
 
@@ -121,6 +121,24 @@ class Lease:
         if says is not None:
             return Liveness(says, now + self._seconds - age, "Dagster says that it is running" if says else "")
         return Liveness(age < self._seconds, now + self._seconds - age)
+
+    def require_silence(self, pipeline: str) -> None:
+        """See that no run has given a sign of life for as long as the lease lasts, where the ledger cannot say who owns what.
+
+        Raises:
+            PipelineBusyError: One has.
+        """
+        for name in self._root.children("owners"):
+            path = f"owners/{name}"
+            content, written = self._root.read(path), self._root.modified(path)
+            if content is None or written is None or _IDLE in content:
+                continue
+            ends = written + self._seconds - self._storage_time()
+            if ends > 0:
+                raise PipelineBusyError(
+                    f"a run gave a sign of life less than {self._seconds:.0f} seconds ago", pipeline=pipeline, file=path,
+                    remedy=f"see that no run is at work, and try again in {ends:.0f} seconds",
+                )  # fmt: skip
 
     def _storage_time(self) -> float:
         """The time by the clock that stamps files, so that the clocks of two machines need not agree."""

@@ -9,15 +9,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from dagster_operators.errors import LedgerError, located
+from dagster_operators.errors import LedgerError, StorageError, located
 from dagster_operators.storage.delta_commit import GONE, LogEntry, TableLog
+from dagster_operators.storage.log_damage import damage
 from dagster_operators.transactions.effects import Conflict
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.ledger_files import (
     SCHEMA_JSON,
     active_files,
+    damaged_ledger,
     foldable,
     read_rows,
+    require_whole,
     to_entries,
     to_row,
     write_rows,
@@ -91,8 +94,11 @@ class DeltaLedger:
             files = self._now().files
         for file in files:
             if file.last > after:
-                with self._root.guard(f"ledger/{file.path}", "the ledger cannot be read"):
-                    rows = read_rows(self._root, file)
+                with self._root.guard(f"ledger/{file.path}", "the ledger cannot be read"), located(pipeline=self._name):
+                    try:
+                        rows = read_rows(self._root, file)
+                    except FileNotFoundError:
+                        raise damaged_ledger(self._root, "a file of records is missing", file.path) from None
                 yield from to_entries(rows, after, kinds)
 
     def fold(self) -> bool:
@@ -151,17 +157,27 @@ class DeltaLedger:
         """What ``read`` makes of the newest version, read again if what it needs was folded or cleaned away meanwhile."""
         version = -1
         while True:
-            with self._root.guard("ledger", "the ledger cannot be read"):
-                table = self._log.load()
+            table = self._load()
             try:
                 return read(table)
             except FileNotFoundError as error:
                 if table.version() == version:
-                    raise LedgerError(
-                        f"a file of the ledger is missing: {error}", pipeline=self._name, file=self._root.join("ledger"),
-                        remedy="restore it from a backup",
-                    ) from None  # fmt: skip
+                    raise damaged_ledger(self._root, f"a file of records is missing ({error})") from None
                 version = table.version()
+
+    def _load(self) -> DeltaTable:
+        try:
+            with self._root.guard("ledger", "the ledger cannot be read"):
+                return self._log.load()
+        except StorageError:
+            if problem := damage(self._root, "ledger"):
+                raise damaged_ledger(self._root, problem) from None
+            raise
+
+    def forget(self) -> None:
+        """Read the ledger anew when it is next asked for something."""
+        with self._turn:
+            self._known = None
 
     def _reopen(self, before: LedgerView) -> _Known:
         """Our version is gone from the log: so many came since that it was cleaned out, or this is not our ledger any more."""
@@ -183,8 +199,9 @@ class DeltaLedger:
         files, version = active_files(table), table.version()
         if not files and version == 0:
             return None
+        require_whole(self._root, files)
         if not files:
-            raise LedgerError("the ledger was emptied", pipeline=self._name, file=self._root.join("ledger"))
+            raise damaged_ledger(self._root, "its log names no records")
         first = to_entries(read_rows(self._root, files[0]))[0].record
         if not isinstance(first, Format):
             raise LedgerError("the ledger does not start with its format", pipeline=self._name, file=self._root.join("ledger"))
@@ -212,6 +229,7 @@ class DeltaLedger:
 
         def read(table: DeltaTable) -> _Known:
             files, version = active_files(table), table.version()
+            require_whole(self._root, files)
             new = [entry for file in files if file.last > last for entry in to_entries(read_rows(self._root, file), last)]
             view = known.view.appended(version, *sorted(new, key=lambda entry: entry.seq))
             return _Known(view, tuple(files), self._stamp(version))

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from dagster_operators.errors import DamagedLedgerError
 from dagster_operators.storage.delta_commit import LoggedFile
 from dagster_operators.storage.parquet_writer import write_table
 from dagster_operators.storage.tiers import tier
@@ -80,11 +81,54 @@ def write_rows(root: Root, rows: pa.Table) -> LedgerFile:
 
 
 def read_rows(root: Root, file: LedgerFile) -> pa.Table:
-    """The rows of one file."""
+    """The rows of one file.
+
+    Raises:
+        DamagedLedgerError: It cannot be read, or has other rows than it should.
+        FileNotFoundError: It is not there.
+    """
+    rows = rows_of(root, file.path)
+    if rows.num_rows != file.last - file.first + 1:
+        raise damaged_ledger(root, f"records {file.first} to {file.last} are not whole", file.path)
+    return rows
+
+
+def rows_of(root: Root, path: str) -> pa.Table:
+    """The rows of a file, by its path within the ledger."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with root.files.open_input_file(root.path("ledger", file.path)) as stream:
-        return pq.ParquetFile(stream).read()
+    with root.files.open_input_file(root.path("ledger", path)) as stream:
+        try:
+            return pq.ParquetFile(stream).read()
+        except pa.ArrowInvalid:
+            raise damaged_ledger(root, "a file of records is empty or cut short", path) from None
+
+
+def require_whole(root: Root, files: Sequence[LedgerFile]) -> None:
+    """Records are numbered without gaps: all must be there.
+
+    Raises:
+        DamagedLedgerError: Some are not.
+    """
+    last = 0
+    for file in files:
+        if file.first != last + 1:
+            lost = f"record {last + 1} is" if file.first == last + 2 else f"records {last + 1} to {file.first - 1} are"
+            raise damaged_ledger(
+                root, f"{lost} missing" if file.first > last else f"record {file.first} is there twice", file.path
+            )
+        last = file.last
+
+
+def damaged_ledger(root: Root, problem: str, path: str = "") -> DamagedLedgerError:
+    """The error for a ledger that is not whole."""
+    return DamagedLedgerError(
+        f"the ledger is damaged: {problem}",
+        file=root.join("ledger", path) if path else root.join("ledger"),
+        remedy="put the ledger's folder back from a backup; or pipeline.repair_ledger() finds again what is there and goes back "
+        "to the last epoch before what is lost, and the epochs after that are run again",
+    )
 
 
 def to_row(entry: Entry) -> pa.Table:

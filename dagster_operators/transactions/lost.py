@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ from dagster_operators.transactions.manifest import Change
 RUN_AGAIN: Final = "run again: the epoch is not decided, so that its stages are run anew"
 
 PUT_BACK: Final = "put the file back from a backup"
+
+_EPOCH: Final = re.compile(r"/e(\d+)-g\d+-")
 
 
 def lost_error(lost: Mapping[str, str], so: str, remedy: str, **where: Any) -> LostFileError:
@@ -32,9 +35,22 @@ def lost_error(lost: Mapping[str, str], so: str, remedy: str, **where: Any) -> L
         table="/".join(path.split("/")[:2]),
         file=path,
         lost=len(lost),
-        remedy=remedy,
+        remedy=f"{remedy}{_or_go_back(lost)}" if remedy == PUT_BACK else remedy,
         **where,
     )
+
+
+def _or_go_back(lost: Iterable[str]) -> str:
+    """The way out without a backup: back to before the first of the files was written.
+
+    >>> _or_go_back(["tables/clean/e7-g1-0a/part-0", "tables/clean/e4-g1-0b/part-0"])
+    '; or pipeline.repair_ledger(last_epoch=3) goes back to epoch 3, and the epochs after it are run again'
+    """
+    epochs = [int(found[1]) for path in lost if (found := _EPOCH.search(path))]
+    if not epochs:
+        return ""
+    last = min(epochs) - 1
+    return f"; or pipeline.repair_ledger(last_epoch={last}) goes back to epoch {last}, and the epochs after it are run again"
 
 
 def sizes_of(changes: Iterable[Change]) -> dict[str, int]:

@@ -136,7 +136,11 @@ def check_table(view: LedgerView, dataset: str, status: TableStatus, version: in
     """The table is ours, at ``version``, and ``last_epoch`` is the last of our epochs in it."""
     place = {"pipeline": view.name, "table": dataset, "found_version": status.version, "expected_version": version}
     if not status.exists:
-        raise RestoredTableError("a table of the pipeline was deleted", remedy="restore it from a backup", **place)
+        raise RestoredTableError(
+            "a table of the pipeline was deleted",
+            remedy=f"put its folder back from a backup; or, if only its log is gone, {how_to_repair(dataset, 'ours')}",
+            **place,
+        )
     if status.pipeline != view.pipeline:
         raise ForeignWriteError(
             "there is a table that is not this pipeline's",

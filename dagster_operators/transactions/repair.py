@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dagster_operators.errors import ForeignWriteError, LedgerError, RestoredTableError
+from dagster_operators.errors import DamagedTableError, ForeignWriteError, LedgerError, RestoredTableError
 from dagster_operators.transactions.effects import (
     CompareTable,
     Conflict,
+    CreateTable,
+    FindLostContent,
     FindMissing,
+    MendLog,
     ReadDigest,
     ReadLedger,
     ReadTables,
@@ -20,6 +23,7 @@ from dagster_operators.transactions.effects import (
     TableStatus,
 )
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
+from dagster_operators.transactions.lost import PUT_BACK, lost_error
 from dagster_operators.transactions.records import Clean, Repair
 from dagster_operators.transactions.recovery import base_for_commit, check_table, decided_datasets, how_to_repair, newest_epoch
 from dagster_operators.transactions.steps import RunContext, Steps, append, fence
@@ -36,9 +40,12 @@ def repair_table(run: RunContext, dataset: str, keep: Keep) -> Steps[Repair | No
     view: LedgerView = yield ReadLedger()
     fence(view, run)
     place = {"pipeline": run.pipeline, "table": dataset}
-    status: TableStatus = (yield ReadTables((dataset,)))[dataset]
-    if dataset not in view.versions and not (status.exists and status.pipeline == view.pipeline):
+    status = yield from _status(view, dataset, keep)
+    if dataset not in view.versions and not (status and status.exists and status.pipeline == view.pipeline):
+        if status is None:
+            return None
         raise LedgerError("there is no such table", remedy=f"use one of {', '.join(sorted(view.versions))}", **place)
+    status = status or TableStatus()
     if not status.exists or status.pipeline != view.pipeline:
         raise RestoredTableError(
             "the table was deleted or replaced; it cannot be repaired from its own log", remedy="restore a backup", **place
@@ -60,15 +67,42 @@ def repair_table(run: RunContext, dataset: str, keep: Keep) -> Steps[Repair | No
     return record
 
 
+def _status(view: LedgerView, dataset: str, keep: Keep) -> Steps[TableStatus | None]:
+    """What the table says; for our content to come back its log is ended before damage, or the table made anew if it is gone.
+
+    None: there was nothing but damage, and the ledger knows no epoch in the table, which is created when the next one begins.
+    """
+    try:
+        status: TableStatus = (yield ReadTables((dataset,)))[dataset]
+    except DamagedTableError:
+        if keep == "theirs":
+            raise
+        yield MendLog(dataset)
+        status = (yield ReadTables((dataset,)))[dataset]
+    if status.exists or keep == "theirs":
+        return status
+    if dataset not in view.versions and dataset not in decided_datasets(view):
+        return None if (yield MendLog(dataset)) else status
+    record = view.plan.datasets.get(dataset) if view.plan else None
+    if record is None:
+        return status
+    if lost := (yield FindLostContent(dataset)):
+        raise lost_error(lost, "the table is gone and cannot be made anew", PUT_BACK, pipeline=view.name)
+    made: TableStatus = yield CreateTable(dataset, record, view.pipeline, 1)
+    return made
+
+
 def _forget_epochs(view: LedgerView, run: RunContext) -> Steps[None]:
     """The table's version numbers mean something else now: earlier epochs cannot be read any more."""
     record = Clean(view.last_epoch + 1, run.generation)
     yield from append(view, run, lambda now: record if now.horizon < record.epoch else None)
 
 
-def wrong_tables(view: LedgerView, tables: dict[str, TableStatus]) -> list[str]:
-    """The tables that are not as the ledger says."""
-    return [dataset for dataset, status in tables.items() if status.exists and not _is_as_expected(view, dataset, status)]
+def is_wrong(view: LedgerView, dataset: str, status: TableStatus) -> bool:
+    """Whether a table is not as the ledger says; one that is another pipeline's is none of ours."""
+    if status.exists and status.pipeline != view.pipeline:
+        return False
+    return (status.exists or dataset in view.versions) and not _is_as_expected(view, dataset, status)
 
 
 def _is_as_expected(view: LedgerView, dataset: str, status: TableStatus) -> bool:

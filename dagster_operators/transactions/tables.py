@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.errors import StorageError
+from dagster_operators.errors import DamagedTableError, StorageError
 from dagster_operators.storage.delta_commit import GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
 from dagster_operators.storage.delta_log import entry_path
+from dagster_operators.storage.log_damage import damage, has_empty_entry, mend, settle
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.effects import (
     CommitTable,
@@ -151,7 +153,10 @@ class Tables:
             if lost := lost_files(self._root, sizes):
                 raise lost_error(lost, "our content cannot be put back", PUT_BACK, version=effect.found)
             done = self._restored_by_version(effect, content) or self._restored_by_files(effect, content)
-            return self._load(effect.dataset, effect.pipeline).status if done else Conflict()
+            if not done:
+                return Conflict()
+            settle(self._root, effect.dataset)
+            return self._load(effect.dataset, effect.pipeline).status
 
     def _restored_by_version(self, effect: RestoreTable | EmptyTable, content: Mapping[str, FileEntry]) -> bool:
         """By Delta's RESTORE, with the columns as they were, if a version shortly before has these files."""
@@ -216,8 +221,9 @@ class Tables:
         """A version as it is read from the log; that of each table which was asked for last is kept."""
         found = self._versions.get(dataset)
         if found is None or found.version != version:
-            with self._root.guard(dataset, f"version {version} of a table cannot be read"):
+            with self._readable(dataset, f"version {version} of a table cannot be read"):
                 table = self._log(dataset).at(version)
+                self._require_whole(dataset, version)
                 actions, schema_json = table.get_add_actions(flatten=True), table.schema().to_json()
             files = {
                 row["path"]: FileEntry(row["path"], row["size_bytes"], row["num_records"] or 0, _bounds(row))
@@ -228,8 +234,9 @@ class Tables:
 
     def _load(self, dataset: str, pipeline: str) -> _Known:
         log = self._log(dataset)
-        with self._root.guard(dataset, "a table cannot be read"):
+        with self._readable(dataset):
             table = log.load()
+            self._require_whole(dataset, table.version())
             schema_json = table.schema().to_json()
             status = TableStatus(
                 table.version(),
@@ -241,6 +248,34 @@ class Tables:
         self._versions.pop(dataset, None)  # it may be another table now
         known = self._known[dataset] = _Known(status, log.stamp(status.version), schema_json, plain)
         return known
+
+    @contextmanager
+    def _readable(self, dataset: str, problem: str = "a table cannot be read") -> Iterator[None]:
+        """Errors of a log that is damaged say so."""
+        try:
+            with self._root.guard(dataset, problem):
+                yield
+        except StorageError:
+            if found := damage(self._root, dataset):
+                name = dataset.removeprefix("tables/")
+                raise DamagedTableError(
+                    f"{problem}: {found}", table=dataset, file=self._root.join(dataset),
+                    remedy=f'put its folder back from a backup; or pipeline.repair("{name}", keep="ours") gives it the content '
+                    "of the last epoch again, from the files that are there",
+                ) from None  # fmt: skip
+            raise
+
+    def _require_whole(self, dataset: str, version: int) -> None:
+        if has_empty_entry(self._root, dataset, version):
+            raise StorageError("an entry of the log is empty", table=dataset)
+
+    def mend(self, dataset: str) -> bool:
+        """Get damaged entries of the table's log out of the way; whether there were some, also at an earlier try."""
+        with self._turn(dataset):
+            self._known.pop(dataset, None)
+            self._versions.pop(dataset, None)
+            self._logs.pop(dataset, None)
+            return mend(self._root, dataset)
 
     def _log(self, dataset: str) -> TableLog:
         if dataset not in self._logs:

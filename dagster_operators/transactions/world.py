@@ -108,6 +108,9 @@ class World:
                 return self._tables.digest(dataset, version)
             case fx.TellVersions(dataset, after):
                 return tell_versions(self._root, dataset, after)
+            case fx.FindLostContent(dataset):
+                content = content_of(self._ledger, self._tables, dataset)
+                return lost_files(self._root, {f"{dataset}/{path}": file.size for path, file in content.items()})
             case fx.FindLost(sizes):
                 return lost_files(self._root, sizes)
         raise TypeError(f"an effect that cannot be performed here: {effect}")
@@ -117,13 +120,6 @@ class World:
         match effect:
             case fx.Append(record, version):
                 return self._ledger.append(record, version)
-            case fx.CreateTable():
-                return self._tables.create(effect)
-            case fx.CommitTable():
-                return self._tables.commit(effect)
-            case fx.RestoreTable() | fx.EmptyTable():
-                emptied = isinstance(effect, fx.EmptyTable)
-                return self._tables.restore(effect, {} if emptied else content_of(self._ledger, self._tables, effect.dataset))
             case fx.WriteManifest(manifest):
                 text = manifest.to_json().encode()
                 self._root.write(_manifest_path(manifest.epoch, manifest.stage, manifest.attempt), text)
@@ -136,6 +132,20 @@ class World:
                 return self._tables.drop(effect)
             case fx.CallParticipant():
                 return self._call_participant(effect)
+        return self._change_table(effect)
+
+    def _change_table(self, effect: fx.Effect) -> Any:
+        """Those on a table."""
+        match effect:
+            case fx.CreateTable():
+                return self._tables.create(effect)
+            case fx.CommitTable():
+                return self._tables.commit(effect)
+            case fx.RestoreTable() | fx.EmptyTable():
+                emptied = isinstance(effect, fx.EmptyTable)
+                return self._tables.restore(effect, {} if emptied else content_of(self._ledger, self._tables, effect.dataset))
+            case fx.MendLog(dataset):
+                return self._tables.mend(dataset)
         raise TypeError(f"an effect that cannot be performed here: {effect}")
 
     def _call_participant(self, effect: fx.CallParticipant) -> None:

@@ -252,7 +252,7 @@ def test_a_ledger_that_lost_a_file_says_so(tmp_path):
     ledger.append(Generation(1, Owner.of_process()), ledger.view().version)
     newest = max((tmp_path / "ledger").glob("*.parquet"))
     newest.unlink()
-    with pytest.raises(LedgerError, match=f"a file of the ledger is missing.*{newest.name}"):
+    with pytest.raises(LedgerError, match=f"a file of records is missing.*{newest.name}"):
         DeltaLedger(Root(str(tmp_path)), "old").view()
 
 

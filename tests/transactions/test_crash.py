@@ -21,10 +21,12 @@ from tests.transactions.flow import Flow, check_result, coordinator, leftovers, 
 pytestmark = pytest.mark.crash
 
 REPAIR = [name for name in FAILPOINTS if name.endswith((":append_repair", ":restore_table"))]
+MEND = [name for name in FAILPOINTS if name.endswith(":mend_log")]
 CLEAN = [name for name in FAILPOINTS if name.endswith((":append_clean", ":delete_outdated"))]
 DECIDE = [name for name in FAILPOINTS if name.endswith((":append_decide", ":empty_table", ":append_drop", ":drop_dataset"))]
 TAKEOVER = [name for name in FAILPOINTS if name.endswith((":abort_participant", ":delete_attempts"))]
-STRAIGHT = [name for name in FAILPOINTS if name not in {*REPAIR, *CLEAN, *DECIDE} and not name.endswith(":abort_participant")]
+ELSEWHERE = {*REPAIR, *MEND, *CLEAN, *DECIDE}
+STRAIGHT = [name for name in FAILPOINTS if name not in ELSEWHERE and not name.endswith(":abort_participant")]
 
 
 def child_epochs(root, failpoint, epochs):
@@ -118,6 +120,16 @@ def test_killed_while_deciding(tmp_path, failpoint):
         assert versions["tables/sums"] == 1
         assert run.view().decisions == ()
         assert leftovers(run) == []
+
+
+@pytest.mark.parametrize("failpoint", MEND)
+def test_killed_while_a_damaged_log_is_mended(tmp_path, failpoint):
+    finish(tmp_path, 1)
+    (tmp_path / "pipeline/tables/clean/_delta_log/00000000000000000001.json").write_bytes(b"{")
+    assert was_killed(child_repair, tmp_path, failpoint)
+    with coordinator(tmp_path) as run:
+        run.repair("tables/clean", "ours")
+        assert Flow(run).epoch().epoch == 2
 
 
 @pytest.mark.parametrize("failpoint", ["before:commit_table:2", "after:commit_table:3", "after:create_table:1"])

@@ -1,0 +1,130 @@
+"""What is done to a pipeline's storage between epochs: tables and ledger are settled after damage, space is given back."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.time.watermark import parse_duration
+
+if TYPE_CHECKING:
+    from dagster_operators.api.history import History
+    from dagster_operators.runtime.epochs import Epochs
+    from dagster_operators.transactions.coordinator import Coordinator
+    from dagster_operators.transactions.ledger_repair import LedgerRepair
+    from dagster_operators.transactions.owner import Owner
+    from dagster_operators.transactions.records import Repair
+
+T = TypeVar("T")
+
+
+class Settling(ABC):
+    """The part of a pipeline that settles and cleans its storage."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The pipeline's name."""
+
+    @property
+    @abstractmethod
+    def epochs(self) -> Epochs:
+        """The steps of an epoch on the pipeline's own engine."""
+
+    @property
+    @abstractmethod
+    def _owner(self) -> Owner:
+        """This process."""
+
+    @abstractmethod
+    def history(self) -> History:
+        """The completed epochs."""
+
+    def repair(self, table: str, keep: Literal["ours", "theirs"]) -> Repair | None:
+        """Settle a table that someone else has written or put back to an older version; the next epoch then goes on.
+
+        Args:
+            table: A table's name, or as errors name it: ``tables/clean``, ``state/per_route.partials``.
+            keep: ``"ours"`` puts the content of the last epoch back (what was written since stays in the table's history);
+                ``"theirs"`` accepts the table as it is now.
+
+        Returns:
+            What was recorded in the ledger; None when nothing was wrong.
+
+        Raises:
+            PipelineBusyError: A run is at work.
+            LedgerError: There is no such table, or it cannot be kept that way.
+            RestoredTableError: The table, or the content that is to be put back, is gone.
+        """
+        if keep not in ("ours", "theirs"):
+            raise PipelineError(f"repair keeps 'ours' or 'theirs', not {keep!r}", pipeline=self.name, table=table)
+        return self._alone(lambda coordinator: coordinator.repair(table if "/" in table else f"tables/{table}", keep))
+
+    def repair_all(self, keep: Literal["ours", "theirs"]) -> list[Repair]:
+        """Settle every table that is not as the ledger says, as after a root was put back to a backup in part.
+
+        Args:
+            keep: As of :meth:`repair`.
+
+        Returns:
+            What was recorded in the ledger, for each table that was not as it should be.
+
+        Raises:
+            PipelineBusyError: A run is at work.
+            LedgerError: A table cannot be kept that way.
+        """
+        return self._alone(lambda coordinator: coordinator.repair_all(keep))
+
+    def repair_ledger(self, last_epoch: int | None = None) -> LedgerRepair:
+        """Make a damaged ledger whole, or go back to an epoch: what came after it is forgotten, and runs again from the sources.
+
+        Records that the ledger's log has lost are found again where their files are there; the ledger ends before the first that
+        is not. Every table is put back to what the ledger says then, as ``repair_all(keep="ours")`` does.
+
+        Args:
+            last_epoch: The last epoch to keep, for when files of a later one are lost; None for as much as there is.
+
+        Returns:
+            What was found and left out.
+
+        Raises:
+            PipelineBusyError: A run is at work, or was until just now.
+            LedgerError: The ledger's beginning is lost, or what it would need was cleaned away.
+            LostFileError: A file of an epoch that is kept is gone; the message says to which epoch to go back.
+        """
+        return self.epochs.coordinator.repair_ledger(last_epoch)
+
+    def _alone(self, do: Callable[[Coordinator], T]) -> T:
+        """Do something while no run is at work."""
+        coordinator = self.epochs.coordinator
+        coordinator.open(self._owner)
+        try:
+            return do(coordinator)
+        finally:
+            coordinator.close()
+
+    def clean(self, keep: str | timedelta = "7 days", *, keep_epochs: int = 2) -> int:
+        """Delete files that only old epochs need: state that was folded, rewritten files, what dead attempts left.
+
+        Epochs older than what is kept can no longer be read, neither here nor with ``VERSION AS OF``.
+
+        Args:
+            keep: Epochs completed within this time stay readable.
+            keep_epochs: At least so many epochs stay readable, however old.
+
+        Returns:
+            How many data files were deleted.
+
+        Raises:
+            PipelineBusyError: A run is at work.
+        """
+        oldest = time.time() - parse_duration(keep) / 1e6
+        done = self.history()[: -max(keep_epochs, 1)]
+        horizon = next((complete.epoch + 1 for complete in reversed(done) if complete.committed_at < oldest), None)
+        if horizon is None:
+            return 0
+        return self._alone(lambda coordinator: coordinator.clean(horizon))

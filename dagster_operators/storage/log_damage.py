@@ -1,0 +1,160 @@
+"""Entries of a Delta log that are empty, cut short or missing, as a power cut may leave them; and getting them out of the way.
+
+Readers take an empty entry for a commit that did nothing, and refuse the whole table for the others.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from dagster_operators.errors import StorageError
+from dagster_operators.storage.delta_log import LOG, entry_path
+
+if TYPE_CHECKING:
+    from dagster_operators.storage.root import Root
+
+ASIDE: Final = f"{LOG}/_damaged"
+"""The folder, in the table's, for what is moved out of the way; nobody reads it as part of the log."""
+
+_LOOKED_AT: Final = 40
+"""So many entries behind the last checkpoint, which comes every twenty versions, there are at most."""
+
+
+def damage(root: Root, dataset: str) -> str:
+    """What is wrong with a table's log; empty when it seems whole.
+
+    >>> import tempfile
+    >>> from dagster_operators.storage.root import Root
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     root = Root(folder)
+    ...     root.write("t/_delta_log/00000000000000000000.json", b"{}")
+    ...     root.write("t/_delta_log/00000000000000000002.json", b'{"add')
+    ...     damage(root, "t"), damage(root, "u")
+    ('entry 1 of its log is missing', '')
+    """
+    checkpoints, broken = _checkpoints(root, dataset)
+    if broken:
+        return f"the checkpoint {broken[0]} of its log cannot be read"
+    versions = _versions(root, dataset)
+    first = _first_damaged(root, dataset, versions, checkpoints)
+    if first is None:
+        return ""
+    return f"entry {first} of its log is {'empty or cut short' if first in versions else 'missing'}"
+
+
+def has_empty_entry(root: Root, dataset: str, version: int) -> bool:
+    """Whether one of the entries that make up a version, as far as no checkpoint sums them up, is empty.
+
+    On a local root only: an object store shows no file before it is whole.
+    """
+    if not root.is_local:
+        return False
+    entries = [root.path(dataset, entry_path(number)) for number in range(max(version - _LOOKED_AT, 0), version + 1)]
+    return any(info.is_file and not info.size for info in root.files.get_file_info(entries))
+
+
+def mend(root: Root, dataset: str) -> bool:
+    """Move the first damaged entry and all behind it out of the way, so that the log ends before it.
+
+    Returns:
+        Whether something was moved, now or at an earlier try.
+    """
+    checkpoints, broken = _checkpoints(root, dataset)
+    versions = _versions(root, dataset)
+    first = _first_damaged(root, dataset, versions, checkpoints)
+    names = root.children(f"{dataset}/{LOG}")
+    gone = [name for name in names if name in broken or _is_from(name, first)]
+    for name in [*gone, *(name for name in names if gone and name == "_last_checkpoint")]:
+        _move(root, f"{dataset}/{LOG}/{name}", f"{dataset}/{ASIDE}/{name}")
+    return bool(gone or root.children(f"{dataset}/{ASIDE}"))
+
+
+def _is_from(name: str, first: int | None) -> bool:
+    return first is not None and name[:20].isdigit() and int(name[:20]) >= first
+
+
+def settle(root: Root, dataset: str) -> None:
+    """Say that what was moved out of the way is no longer needed; it stays beside the log, for whoever wants to look."""
+    if root.children(f"{dataset}/{ASIDE}"):
+        _move(root, f"{dataset}/{ASIDE}", f"{dataset}/{ASIDE}-{uuid.uuid4().hex[:8]}")
+
+
+def named_files(root: Root, dataset: str) -> set[str]:
+    """The files that the log names as active, as far as it can be read; entries out of the way count as well."""
+    checkpoints, _ = _checkpoints(root, dataset)
+    entries = _versions(root, dataset)
+    start = max(checkpoints, default=-1) if min(entries, default=0) > 0 else -1
+    active = _summed(root, dataset, start) if start >= 0 else set()
+    paths = [(version, f"{dataset}/{entry_path(version)}") for version in entries]
+    paths += [(int(name[:20]), f"{dataset}/{ASIDE}/{name}") for name in root.children(f"{dataset}/{ASIDE}") if ".json" in name]
+    for version, path in sorted(paths):
+        for action in (_actions(root, path) or []) if version > start else []:
+            if "add" in action:
+                active.add(unquote(action["add"]["path"]))
+            elif "remove" in action:
+                active.discard(unquote(action["remove"]["path"]))
+    return active
+
+
+def _first_damaged(root: Root, dataset: str, versions: set[int], checkpoints: set[int]) -> int | None:
+    lowest = min(versions, default=0)
+    if lowest > 0 and not any(checkpoint >= lowest - 1 for checkpoint in checkpoints):
+        return 0
+    for version in range(lowest, max(versions, default=-1) + 1):
+        found = _actions(root, f"{dataset}/{entry_path(version)}") if version in versions else None
+        if not found:
+            return version
+    return None
+
+
+def _versions(root: Root, dataset: str) -> set[int]:
+    names = root.children(f"{dataset}/{LOG}")
+    return {int(name[:20]) for name in names if name.endswith(".json") and name[:-5].isdigit()}
+
+
+def _checkpoints(root: Root, dataset: str) -> tuple[set[int], list[str]]:
+    """The versions that have a checkpoint, and the names of those that cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    whole, broken = set(), []
+    for name in root.children(f"{dataset}/{LOG}"):
+        if name.endswith(".checkpoint.parquet"):
+            try:
+                pq.read_metadata(root.path(dataset, LOG, name), filesystem=root.files)
+                whole.add(int(name[:20]))
+            except (pa.ArrowInvalid, OSError):
+                broken.append(name)
+    return whole, broken
+
+
+def _summed(root: Root, dataset: str, version: int) -> set[str]:
+    import pyarrow.parquet as pq
+
+    path = root.path(dataset, LOG, f"{version:020d}.checkpoint.parquet")
+    adds = pq.read_table(path, columns=["add"], filesystem=root.files)["add"].to_pylist()
+    return {unquote(add["path"]) for add in adds if add}
+
+
+def _actions(root: Root, path: str) -> list[dict[str, Any]] | None:
+    """An entry's lines; None if it cannot be read."""
+    try:
+        return list(_parsed(root.read(path) or b""))
+    except (ValueError, StorageError):
+        return None
+
+
+def _parsed(text: bytes) -> Iterator[dict[str, Any]]:
+    for line in text.splitlines():
+        if line.strip():
+            yield json.loads(line)
+
+
+def _move(root: Root, path: str, target: str) -> None:
+    with root.guard(path, "a damaged file cannot be moved out of the way"):
+        root.files.create_dir(root.path(target).rpartition("/")[0])
+        root.files.move(root.path(path), root.path(target if not root.exists(target) else f"{target}.{uuid.uuid4().hex[:8]}"))

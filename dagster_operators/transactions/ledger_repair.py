@@ -1,0 +1,176 @@
+"""Making a damaged ledger whole: records whose file is still there are found again, and it ends before what is lost.
+
+A power cut may leave an entry of the ledger's log, or a file of records, empty or missing, with later ones intact. Records are
+numbered without gaps, so that it is known what is lost. What the rest of the log names counts; a file that it does not name only
+where a record is missing that later ones prove to have been there, and only if no other file can be meant.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.errors import LedgerError, StorageError
+from dagster_operators.storage.delta_commit import LogEntry, TableLog
+from dagster_operators.storage.log_damage import mend, named_files, settle
+from dagster_operators.transactions.ledger_files import SCHEMA_JSON, active_files, rows_of, to_entries, to_row, write_rows
+from dagster_operators.transactions.records import Begin, Clean, Complete, Decision, Entry, Format, Generation, Prepared, Record
+
+if TYPE_CHECKING:
+    from dagster_operators.storage.root import Root
+    from dagster_operators.transactions.owner import Owner
+
+LEDGER: Final = "ledger"
+
+
+@dataclass(frozen=True)
+class LedgerRepair:
+    """What became of a ledger that was repaired.
+
+    Attributes:
+        last_epoch: The last epoch that it completes.
+        found_again: How many records are in it again that its log did not name any more.
+        dropped: How many records behind its end were left out, as far as they could be read.
+        tables: The tables that were put back to what it says.
+    """
+
+    last_epoch: int
+    found_again: int
+    dropped: int
+    tables: tuple[str, ...] = ()
+
+
+def repair_ledger(root: Root, name: str, owner: Owner, last_epoch: int | None = None) -> tuple[LedgerRepair, int]:
+    """Make the ledger whole, under a new generation that fences every run there was; that generation, too.
+
+    Args:
+        root: The storage root.
+        name: The pipeline's name.
+        owner: Who repairs.
+        last_epoch: End it behind this epoch; None for as much as there is.
+
+    Raises:
+        LedgerError: Its beginning is lost, or what it would need was cleaned away.
+    """
+    named, others = _collect(root)
+    everything = [*named.values(), *(entry for entries in others.values() for entry in entries)]
+    chain = _Chain.of(named, others)
+    first = chain.entries[0].record if chain.entries else None
+    if not isinstance(first, Format) or first.name != name:
+        raise LedgerError(
+            "the beginning of the ledger is lost, or it is another pipeline's", pipeline=name, file=root.join(LEDGER),
+            remedy="put the folder back from a backup, or choose another storage root",
+        )  # fmt: skip
+    kept = _cut(chain.entries, last_epoch, everything, name)
+    known = [entry.record.generation for entry in everything] + [_generation(owner) for owner in root.children("owners")]
+    generation = max(known) + 1
+    last = kept[-1].seq
+    _replace(root, [*kept, Entry(last + 1, round(time.time(), 6), Generation(generation, owner))])
+    dropped = len({entry.seq for entry in everything if entry.seq > last})
+    return LedgerRepair(_last_epoch(kept), sum(seq <= last for seq in chain.again), dropped), generation
+
+
+def _collect(root: Root) -> tuple[dict[int, Entry], dict[int, list[Entry]]]:
+    """The records that the log names, by their number, and those in other files, as far as they can be read."""
+    active = named_files(root, LEDGER)
+    named: dict[int, Entry] = {}
+    others: dict[int, list[Entry]] = {}
+    for path in root.children(LEDGER):
+        for entry in _readable(root, path) if path.endswith(".parquet") else ():
+            if path in active:
+                named[entry.seq] = entry
+            elif entry not in (same := others.setdefault(entry.seq, [])):  # it may be in several files, when they were folded
+                same.append(entry)
+    return named, others
+
+
+def _readable(root: Root, path: str) -> tuple[Entry, ...]:
+    try:
+        return to_entries(rows_of(root, path))
+    except (LedgerError, StorageError, OSError):
+        return ()
+
+
+@dataclass
+class _Chain:
+    """Records without a gap, each of which may follow on those before it; ``again`` has the numbers of those found again."""
+
+    entries: list[Entry] = field(default_factory=list)
+    again: set[int] = field(default_factory=set)
+    begin_id: str = ""
+    epoch: int = 0
+
+    @classmethod
+    def of(cls, named: Mapping[int, Entry], others: Mapping[int, Sequence[Entry]]) -> _Chain:
+        chain = cls()
+        for seq in range(1, max(named, default=0) + 1):
+            fitting = [entry for entry in ([named[seq]] if seq in named else others.get(seq, ())) if chain.fits(entry.record)]
+            if len(fitting) != 1:
+                break
+            chain.take(fitting[0])
+            if seq not in named:
+                chain.again.add(seq)
+        return chain
+
+    def fits(self, record: Record) -> bool:
+        """Generations do not go down; what belongs to an epoch belongs to the next one, and to its last begin."""
+        if not self.entries:
+            return isinstance(record, Format)
+        if record.generation < self.entries[-1].record.generation:
+            return False
+        if isinstance(record, Prepared | Decision | Complete):
+            return record.epoch == self.epoch + 1 and record.begin_id == self.begin_id
+        return not isinstance(record, Begin) or record.epoch == self.epoch + 1
+
+    def take(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        if isinstance(entry.record, Begin):
+            self.begin_id = entry.record.begin_id
+        elif isinstance(entry.record, Complete):
+            self.epoch = entry.record.epoch
+
+
+def _cut(entries: list[Entry], last_epoch: int | None, everything: Iterable[Entry], name: str) -> list[Entry]:
+    if last_epoch is not None:
+        ends = [n for n, entry in enumerate(entries) if isinstance(entry.record, Complete) and entry.record.epoch <= last_epoch]
+        entries = entries[: ends[-1] + 1] if ends else entries[:1]
+    horizon = max((entry.record.epoch for entry in everything if isinstance(entry.record, Clean)), default=0)
+    if (end := _last_epoch(entries)) < horizon:
+        raise LedgerError(
+            f"the ledger would end with epoch {end}, and files that only epochs before {horizon} need were cleaned away",
+            pipeline=name, epoch=end, remedy="put the storage root back from a backup",
+        )  # fmt: skip
+    return entries
+
+
+def _last_epoch(entries: Iterable[Entry]) -> int:
+    return max((entry.record.epoch for entry in entries if isinstance(entry.record, Complete)), default=0)
+
+
+def _replace(root: Root, entries: Iterable[Entry]) -> None:
+    """Have the ledger's log name one file with these records, and nothing else."""
+    import pyarrow as pa
+
+    file = write_rows(root, pa.concat_tables([to_row(entry) for entry in entries]))
+    log = TableLog(root, LEDGER)
+    mend(root, LEDGER)
+    if not log.is_table():
+        log.create(SCHEMA_JSON, description="The epochs of a pipeline, made anew after damage")
+    table = log.load()
+    entry = LogEntry((file.logged,), tuple(old.logged for old in active_files(table)))
+    if log.append(table.version(), log.stamp(table.version()), entry) is None:
+        raise LedgerError(
+            "the ledger is being written right now", file=root.join(LEDGER), remedy="stop the other run, then repair"
+        )
+    settle(root, LEDGER)
+
+
+def _generation(owner: str) -> int:
+    """The generation whose heartbeat a file is.
+
+    >>> _generation("g12"), _generation("probe-0a")
+    (12, 0)
+    """
+    return int(owner[1:]) if owner[1:].isdigit() else 0

@@ -1,0 +1,180 @@
+"""A ledger that is not whole is told at once, and made whole, or ended before what is lost; then the epochs run again."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagster_operators.errors import DamagedLedgerError, DamagedTableError, LedgerError, LostFileError, PipelineBusyError
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.failpoints import watch
+from dagster_operators.transactions.owner import Owner
+from tests.transactions.flow import Flow
+from tests.transactions.test_repair import check, epochs
+
+
+class DiedError(Exception):
+    pass
+
+
+def coordinator(root: Path, **settings: Any) -> Coordinator:
+    return Coordinator("numbers", str(root), **settings)
+
+
+def entry_of(root: Path, kind: str, epoch: int) -> Path:
+    """The log entry that brought the first record of a kind in an epoch."""
+    run = coordinator(root)
+    seq = next(entry.seq for entry in run._ledger.scan({kind}) if entry.record.epoch == epoch)
+    entries = sorted((root / "ledger/_delta_log").glob("*.json"))
+    return next(path for path in entries if f'"path":"r{seq:012d}-' in path.read_text())
+
+
+def file_of(root: Path, kind: str, epoch: int) -> Path:
+    run = coordinator(root)
+    seq = next(entry.seq for entry in run._ledger.scan({kind}) if entry.record.epoch == epoch)
+    return next(iter((root / "ledger").glob(f"r{seq:012d}-*")))
+
+
+def run_and_die(root: Path, place: str, epoch: int) -> None:
+    with coordinator(root) as run:
+
+        def reached(name: str) -> None:
+            if name == place and run.view().last_epoch == epoch - 1:
+                raise DiedError
+
+        flow = Flow(run)
+        with watch(reached), suppress(DiedError):
+            while True:
+                flow.epoch()
+
+
+def is_told(root: Path, match: str) -> None:
+    with pytest.raises(DamagedLedgerError, match=match) as caught:
+        epochs(root, 5)
+    assert "pipeline.repair_ledger()" in caught.value.remedy
+
+
+@pytest.mark.parametrize("how", ["empty", "cut short", "gone"])
+@pytest.mark.parametrize(("kind", "epoch"), [("begin", 3), ("complete", 2), ("prepared", 3), ("decision", 2), ("begin", 1)])
+def test_a_record_whose_file_is_there_is_found_again(tmp_path: Path, kind: str, epoch: int, how: str) -> None:
+    """Without it an epoch's input would be skipped, or a decision taken for another epoch's."""
+    run_and_die(tmp_path, "after:append_decision", 3)
+    entry = entry_of(tmp_path, kind, epoch)
+    text = entry.read_bytes()
+    entry.unlink()
+    if how != "gone":
+        entry.write_bytes(b"" if how == "empty" else text[: len(text) // 2])
+    is_told(tmp_path, r"record \d+ is missing|entry \d+ of its log is")
+    done = coordinator(tmp_path).repair_ledger()
+    assert (done.last_epoch, done.found_again, done.dropped) == (2, 1, 0)
+    assert done.tables == (), "nothing was lost"
+    epochs(tmp_path, 5)
+    check(tmp_path, 5)
+
+
+@pytest.mark.parametrize("how", ["empty", "gone"])
+@pytest.mark.parametrize(("kind", "epoch", "last"), [("begin", 2, 1), ("complete", 1, 0), ("decision", 2, 1), ("begin", 1, 0)])
+def test_behind_a_lost_record_epochs_run_again(tmp_path: Path, kind: str, epoch: int, last: int, how: str) -> None:
+    epochs(tmp_path, 2)
+    file = file_of(tmp_path, kind, epoch)
+    file.unlink()
+    if how == "empty":
+        file.write_bytes(b"")
+    with pytest.raises(DamagedLedgerError, match=r"empty or cut short|is missing") as caught:
+        coordinator(tmp_path).repair("tables/clean", "ours")
+    assert "pipeline.repair_ledger()" in caught.value.remedy
+    done = coordinator(tmp_path).repair_ledger()
+    assert done.last_epoch == last
+    assert done.dropped > 0
+    assert done.tables == ("state/sums.totals", "tables/clean", "tables/sums")
+    epochs(tmp_path, 4)
+    check(tmp_path, 4)
+
+
+def test_the_files_that_a_lost_fold_was_made_of_are_found_again(tmp_path: Path) -> None:
+    epochs(tmp_path, 4)
+    names = {path.name for path in (tmp_path / "ledger").glob("r000000000002-*")}
+    assert len(names) == 2, "a record, and the fold that begins with it"
+    max((tmp_path / "ledger" / name for name in names), key=lambda path: path.stat().st_size).unlink()
+    done = coordinator(tmp_path).repair_ledger()
+    assert done.found_again == 16
+    assert (done.last_epoch, done.dropped) == (4, 0)
+    epochs(tmp_path, 5)
+    check(tmp_path, 5)
+
+
+@pytest.mark.parametrize("table", ["tables/clean", "tables/sums", "state/sums.totals"])
+@pytest.mark.parametrize("place", ["end", "after:append_decision", "after:commit_table:2"])
+def test_back_to_before_a_file_was_lost(tmp_path: Path, table: str, place: str) -> None:
+    """What the error about a lost file names as the way out without a backup."""
+    if place == "end":
+        epochs(tmp_path, 3)
+    else:
+        run_and_die(tmp_path, place, 3)
+    shutil.rmtree(next(iter((tmp_path / table).glob("e3-*"))))
+    coordinator(tmp_path).repair_ledger(last_epoch=2)
+    epochs(tmp_path, 5)
+    check(tmp_path, 5)
+
+
+def test_a_ledger_that_goes_back_too_little_says_how_far(tmp_path: Path) -> None:
+    epochs(tmp_path, 3)
+    shutil.rmtree(next(iter((tmp_path / "tables/clean").glob("e2-*"))))
+    entry_of(tmp_path, "complete", 3).write_bytes(b"")
+    with pytest.raises(LostFileError, match=r"cannot be put back") as caught:
+        coordinator(tmp_path).repair_ledger(last_epoch=2)
+    assert "pipeline.repair_ledger(last_epoch=1)" in caught.value.remedy
+    coordinator(tmp_path).repair_ledger(last_epoch=1)
+    epochs(tmp_path, 4)
+    check(tmp_path, 4)
+
+
+def test_what_was_cleaned_away_does_not_come_back(tmp_path: Path) -> None:
+    epochs(tmp_path, 4)
+    with coordinator(tmp_path) as run:
+        run.open(Owner.of_process())
+        run.clean(3)
+    with pytest.raises(LedgerError, match="only epochs before 3 need were cleaned away") as caught:
+        coordinator(tmp_path).repair_ledger(last_epoch=2)
+    assert "backup" in caught.value.remedy
+    coordinator(tmp_path).repair_ledger(last_epoch=3)
+    epochs(tmp_path, 5)
+    check(tmp_path, 5)
+
+
+def test_a_run_at_work_is_left_alone_and_one_that_wakes_is_fenced(tmp_path: Path) -> None:
+    epochs(tmp_path, 2)
+    with coordinator(tmp_path, lease_seconds=30) as run:
+        flow = Flow(run)
+        run.open(Owner.of_process())
+        handle = run.begin(flow.plan, flow.choose)
+        with pytest.raises(PipelineBusyError, match="a sign of life") as caught:
+            coordinator(tmp_path).repair_ledger()
+        assert "try again in" in caught.value.remedy
+        run._lease.release(run._generation)
+        coordinator(tmp_path).repair_ledger()
+        with pytest.raises(LedgerError, match="taken over"):
+            run.prepare(handle, "clean", flow.work)
+    epochs(tmp_path, 3)
+    check(tmp_path, 3)
+
+
+@pytest.mark.parametrize("how", ["cut short", "gone"])
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_damaged_log_of_a_table(tmp_path: Path, version: int, how: str) -> None:
+    epochs(tmp_path, 3)
+    entry = tmp_path / f"tables/clean/_delta_log/{version:020d}.json"
+    text = entry.read_bytes()
+    entry.unlink()
+    if how == "cut short":
+        entry.write_bytes(text[:-9])
+    with pytest.raises(DamagedTableError, match="of its log is") as caught:
+        epochs(tmp_path, 5)
+    assert 'pipeline.repair("clean", keep="ours")' in caught.value.remedy
+    assert coordinator(tmp_path).repair("tables/clean", "ours") is not None
+    epochs(tmp_path, 5)
+    check(tmp_path, 5)

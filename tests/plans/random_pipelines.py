@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from hypothesis import strategies as st
@@ -101,7 +102,7 @@ APPENDING: dict[str, Step] = {
     "apply": lambda one, _, draw: one.key_by("k").apply(Scaled(draw(st.integers(1, 3)), {"x": draw(st.integers())})),
     "apply_large": lambda one, _, draw: one.key_by("k").apply(Scaled()).side_output("large"),
     "frontier": lambda one, _, draw: one.unary_frontier(
-        do.frontier.Exchange("k"), one._dataflow.fresh_name("frontier"), stashed, state={"stash": do.frontier.StashState()}
+        do.frontier.Exchange("k"), unused(one, "frontier"), stashed, state={"stash": do.frontier.StashState()}
     ),
     "deduplicate": lambda one, _, draw: one.key_by("k", "v").deduplicate(within=draw(st.sampled_from([None, "3 s"]))),
     "late": lambda one, _, draw: one.key_by("k").window(fixed(draw)).aggregate(n="count(*)").late(),
@@ -126,13 +127,19 @@ APPENDING: dict[str, Step] = {
 def looped(one: do.Stream) -> do.Stream:
     """The rows of all rounds of a loop that counts down."""
     flow = one._dataflow
-    name = flow.fresh_name("countdown")
+    name = unused(one, "countdown")
     flow.add_scope(Scope(name, 20))
     loop = Loop(flow, name)
     again = loop.variable(f"{name}_again", "k string, v long")
     rows = loop.enter(one.select("k", "v")).union(again).filter("v > 0").select("k", "v - 1 AS v")
     loop.feed(again, rows)
     return loop.leave(rows).with_columns(t="timestamp'2024-01-01 00:00:00'")
+
+
+def unused(one: do.Stream, stem: str) -> str:
+    """A name that the author gives, unlike those that operators without one get."""
+    taken = {*one._dataflow.nodes, *one._dataflow.scopes}
+    return next(name for number in count(1) if (name := f"{stem}_{number}") not in taken)
 
 
 def how(*ways: str) -> Any:

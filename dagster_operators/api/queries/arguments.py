@@ -188,7 +188,7 @@ class ArgumentReader:
         maker = None if many else self._maker(only, accepted)
         if maker is not None:
             return maker(given.data[only])
-        if many or takes_only_plain(accepted):
+        if many or set(constructors(accepted)) <= {PYTHON}:
             inner = accepted - _MANY
             return {name: self.value(part, inner, parameter) for name, part in given.data.items()}
         self._tell(f"{parameter.name} cannot be {only or 'this'!r}", given, f"use one of: {', '.join(constructors(accepted))}")

@@ -14,8 +14,10 @@ from dagster_operators.errors import PipelineError
 _MADE_HERE: dict[str, tuple[str, frozenset[str]]] = {
     "check": ("dagster_operators.graph.dataflow:Check", frozenset({"Check"})),
     "delta": ("dagster_operators.connectors.delta_source:DeltaSource", frozenset({"Connector", "Described"})),
+    "exchange": ("dagster_operators.operators.frontier.pacts:Exchange", frozenset({"Pact"})),
     "files": ("dagster_operators.connectors.file_source:FileSource", frozenset({"Connector", "Described"})),
     "memory": ("dagster_operators.connectors.memory_source:MemorySource", frozenset({"Connector", "Described"})),
+    "pipeline": ("dagster_operators.operators.frontier.pacts:Pipeline", frozenset({"Pact"})),
     "postgres": ("dagster_operators.connectors.postgres_sink:PostgresSink", frozenset({"SinkTarget"})),
     "session": ("dagster_operators.operators.windows.session:Session", frozenset({"Session"})),
     "sliding": ("dagster_operators.operators.windows.windows:Sliding", frozenset({"Window"})),

@@ -86,4 +86,6 @@ CONSTRUCTORS = {
     do.Session: lambda value: {"session": value.gap},
     do.MemorySource: lambda value: {"memory": {"batches": value.batches, "schema": value.declared_schema}},
     do.ArrowOperator: scaled,
+    do.frontier.Exchange: lambda value: {"exchange": [*value.by]},
+    do.frontier.StashState: lambda _: {"python": {"object": "dagster_operators.api.frontier:StashState", "arguments": {}}},
 }

@@ -12,7 +12,7 @@ from dagster_operators.errors import PipelineError, QueryError
 from tests.api.queries.as_yaml import as_yaml
 from tests.api.queries.traced import traced_pipeline
 
-BRIEF = settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+BRIEF = settings(max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
 
 @BRIEF
@@ -283,3 +283,15 @@ def test_the_example_of_the_docs_is_a_pipeline():
     page = Path(__file__).parents[3].joinpath("docs", "queries.md").read_text("utf-8")
     made = built(page.split("```yaml\n")[1].split("```")[0])
     assert [*made.tables] == ["clean_flights", "hourly_delays", "too_late", "routes"]
+
+
+def test_pacts_and_states_of_frontier_operators_have_names():
+    text = TYPED.replace("STEP", """unary: {
+      pact: PACT, name: held, constructor: {python: 'tests.plans.random_pipelines:stashed'},
+      state: {stash: {python: {object: 'dagster_operators.api.frontier:StashState', arguments: {}}}}}""")  # fmt: skip
+    kept = built(text.replace("PACT", "{exchange: k}")).dataflow.nodes["held"].operator.definition
+    assert (kept.pacts, [*kept.state]) == ((do.frontier.Exchange("k"),), ["stash"])
+    moved = built(text.replace("PACT", "{pipeline: }")).dataflow.nodes["held"].operator.definition
+    assert moved.pacts == (do.frontier.Pipeline(),)
+    [(_, _, problem)] = errors_in(text.replace("PACT", "{exchang: k}"))
+    assert problem == "pact cannot be 'exchang'"

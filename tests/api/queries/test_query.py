@@ -17,7 +17,7 @@ from dagster_operators.errors import PipelineError, SchemaError
 from tests.api.queries.traced import traced_pipeline, without_steps
 from tests.catalog import limits
 
-BRIEF = settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+BRIEF = settings(max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 CLASSES = {"stream": Stream, "keyed_stream": KeyedStream, "windowed_stream": WindowedStream}
 SCHEMA = "k string, v long, t timestamp"
 

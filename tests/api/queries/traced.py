@@ -8,7 +8,7 @@ import dagster_operators as do
 from dagster_operators.api.loop import Loop
 from dagster_operators.api.queries.playing import declared_variable
 from dagster_operators.graph.scope import Scope
-from tests.plans.random_pipelines import APPENDING, pipelines
+from tests.plans.random_pipelines import APPENDING, pipelines, unused
 
 
 class Traced:
@@ -38,7 +38,7 @@ def part(value: Any, which: str) -> Any:
 def looped(one: Traced, *_: Any) -> Traced:
     """As the loop of the random pipelines, step by step and with the loop by its name."""
     flow = one.stream._dataflow
-    name = flow.fresh_name("countdown")
+    name = unused(one, "countdown")
     flow.add_scope(Scope(name, 20))
     loop = Loop(flow, name)
     variable, schema = f"{name}_again", "k string, v long"

@@ -9,6 +9,7 @@ from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import LogicalOperator, StreamType
+from dagster_operators.graph.origins import origins_of
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.renaming import renamed
 
@@ -60,6 +61,22 @@ class BaseStream(PluggedIn):
         ('at', None)
         """
         return self._type.event_time
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The sources that its time comes from, and the operators that begin a time of their own, such as windows.
+
+        The least of their watermarks is that of the stream.
+
+        >>> from dagster_operators import FileSource, Pipeline, Tumbling
+        >>> pipeline = Pipeline("p", root="data")
+        >>> source = FileSource("in", schema="at timestamp")
+        >>> east, west = (pipeline.source(name, source, event_time="at") for name in ("east", "west"))
+        >>> both = east.filter("at IS NOT NULL").union(west)
+        >>> both.origins, both.window(Tumbling("1 hour")).aggregate(n="count(*)", name="hourly").select("n").origins
+        (('east', 'west'), ('hourly',))
+        """
+        return tuple(map(str, origins_of(self._dataflow, self._ref)))
 
     @property
     def _type(self) -> StreamType:

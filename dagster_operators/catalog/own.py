@@ -49,8 +49,8 @@ _OPERATORS = {
 """Each kind's class, its page in docs/, and its fluent methods."""
 
 _OTHER_METHODS = {
-    "stream": "columns enter event_time feed key_by late leave name rejects side_output side_outputs start_new_stage through "
-    "to_sink to_table window",
+    "stream": "columns enter event_time feed key_by late leave name origins rejects side_output side_outputs start_new_stage "
+    "through to_sink to_table window",
     "keyed_stream": "add_aggregate keys through window",
     "windowed_stream": "through window",
 }

@@ -111,6 +111,11 @@ class LogicalOperator(ABC):
         return False
 
     @property
+    def begins_origin(self) -> bool:
+        """Whether its output has a time of its own: of a source, or where it does not merely pass on that of its inputs."""
+        return self.holds_time or type(self).watermark is not LogicalOperator.watermark
+
+    @property
     def unfit_for_loops(self) -> str:
         """Why it cannot work in the rounds of a loop; empty if it can."""
         return "it holds time back, and time stands still until the loop has come to rest" if self.holds_time else ""

@@ -119,6 +119,7 @@ class ProgramContext:
         state: Its state tables.
         report: What it has to tell of the epoch.
         shared: What the programs of one logical operator share in this subtask; an isolated program has it alone.
+        watermarks: That of each origin of its inputs: as the epoch began, and from ``on_frontier`` on the new ones.
     """
 
     operator: str
@@ -133,6 +134,7 @@ class ProgramContext:
     state: StateStore
     report: Report
     shared: MutableMapping[str, Any] = field(default_factory=dict)
+    watermarks: MutableMapping[str, int] = field(default_factory=dict)
 
     @property
     def where(self) -> dict[str, Any]:
@@ -151,6 +153,19 @@ class Isolation:
 
     limit: float
     retry: bool = False
+
+
+@dataclass(frozen=True)
+class OriginTimes:
+    """The watermarks of the origins of a program's inputs, by their names.
+
+    Attributes:
+        begin: As the epoch begins.
+        end: As it ends.
+    """
+
+    begin: Mapping[str, int] = field(default_factory=dict)
+    end: Mapping[str, int] = field(default_factory=dict)
 
 
 class WorkerProgram(Protocol):

@@ -22,7 +22,7 @@ from dagster_operators.operators.batch_operator import PortSchemas, key_types, n
 from dagster_operators.operators.frontier.definition import Definition
 from dagster_operators.operators.frontier.frontier_program import FrontierProgram
 from dagster_operators.operators.frontier.scope_program import ScopeProgram
-from dagster_operators.operators.worker_program import Report, WorkerProgram
+from dagster_operators.operators.worker_program import OriginTimes, Report, WorkerProgram
 from dagster_operators.runtime.stages.numbered_rows import ROWS_OF_AN_EPOCH
 from dagster_operators.runtime.workers.program_graph import ProgramGraph, Target
 from dagster_operators.runtime.workers.subtask import Member, Subtask, SubtaskId
@@ -155,7 +155,7 @@ class OperatorHarness:
         """Move the watermark within the epoch: timers that are due, then ``handle_watermark``; the output's watermark."""
         self.move(watermark)
         for subtask in self._subtasks:
-            subtask.advance(self._frontiers())
+            subtask.advance(self._frontiers(), self._origins())
         return min(self._report(subtask).watermark for subtask in self._subtasks)
 
     def end_epoch(self, watermark: Moment | None = None) -> Mapping[int, Report]:
@@ -168,7 +168,7 @@ class OperatorHarness:
             self.move(watermark)
         reports, end = {}, self._frontiers()
         for number, subtask in enumerate(self._subtasks):
-            reports[number] = subtask.finish(end)[self._driven.name]
+            reports[number] = subtask.finish(end, self._origins())[self._driven.name]
         self._late += sum(report.late for report in reports.values())
         self._rejected += sum(report.rejected for report in reports.values())
         self.commit_data = {n: report.commit_data for n, report in reports.items() if report.commit_data is not None}
@@ -289,12 +289,19 @@ class OperatorHarness:
     def _frontiers(self) -> dict[Target, Frontier]:
         return {target: Frontier.from_watermark(self._watermarks[target[1]]) for target in self._targets()}
 
+    def _origins(self) -> dict[str, int]:
+        """The watermark of each input, which is an origin."""
+        return {_origin(index): watermark for index, watermark in enumerate(self._watermarks)}
+
     def _member(self, store: StateStore) -> Member:
         program = self._driven.program()
         self._programs.append(program)
         begin, held = Frontier.from_watermark(self.watermark), Frontier.from_watermark(self.held)
         before = self._held_at if isinstance(program, FrontierProgram | ScopeProgram) else dict.fromkeys(self.ports, held)
-        return Member(self._driven.name, program, self.ports, frozenset(self.ports), self._driven.keys[0], store, begin, before)
+        return Member(
+            self._driven.name, program, self.ports, frozenset(self.ports), self._driven.keys[0], store, begin, before,
+            origins=OriginTimes(self._origins()),
+        )  # fmt: skip
 
     def _collect(self, _: str, port: str, rows: pa.Table) -> None:
         self._out[port].append(rows)
@@ -304,7 +311,7 @@ class OperatorHarness:
         first = max(self._next[index], self.epoch * ROWS_OF_AN_EPOCH)
         self._next[index] = first + table.num_rows
         numbers = pa.array(range(first, first + table.num_rows), pa.int64())
-        origins = pa.array([f"input_{index}"] * table.num_rows, pa.string())
+        origins = pa.array([_origin(index)] * table.num_rows, pa.string())
         return pa.Table.from_arrays([*table.columns, origins, numbers], schema=numbered(table.schema))
 
     def _report(self, subtask: Subtask) -> Report:
@@ -347,3 +354,8 @@ def _value(value: Any, kind: pa.DataType) -> Any:
         parsed = datetime.fromisoformat(value)
         return parsed if parsed.tzinfo or not kind.tz else parsed.replace(tzinfo=UTC)
     return value
+
+
+def _origin(index: int) -> str:
+    """What an input is called as an origin."""
+    return f"input_{index}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -193,6 +194,7 @@ class _Context:
         self.subtask = ctx.subtask
         self.parallelism = ctx.parallelism
         self.watermark = ctx.begin.to_watermark()
+        self.watermarks: Mapping[str, int] = MappingProxyType(ctx.watermarks)
         self.state: Any = ctx.state
         self.origins: pa.Array | None = None
         self.sequences: pa.Array | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ class OperatorContext(Protocol):
         parallelism: How many there are.
         watermark: The input's watermark, microseconds since 1970: as the epoch began while batches are processed, then the new
             one.
+        watermarks: That of each origin of the input, by its name: the sources that its rows come from, and the operators between
+            that begin a time of their own. The least of them is ``watermark``. If the operator has ``needs_sequence``, the
+            streams that it reads are the origins.
         state: The state tables by name.
         origins: The stream that each row of the batch being processed comes from, if the operator has ``needs_sequence``.
         sequences: The number that each row has in that stream, then: unique, the same at every retry, larger in later epochs.
@@ -66,6 +70,7 @@ class OperatorContext(Protocol):
     subtask: int
     parallelism: int
     watermark: int
+    watermarks: Mapping[str, int]
     state: Any
     origins: pa.Array | None
     sequences: pa.Array | None

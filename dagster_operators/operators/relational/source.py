@@ -84,6 +84,11 @@ class Source(ConnectorOperator):
     lateness: int = 0
     finished: bool = False
 
+    @property
+    @override
+    def begins_origin(self) -> bool:
+        return True
+
     @override
     def config(self) -> dict[str, Any]:
         return {"connector": self.connector.config(), "event_time": self.event_time, "lateness": self.lateness}

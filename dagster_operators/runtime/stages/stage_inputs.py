@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.connectors.connector import UNKNOWN, Connector
 from dagster_operators.connectors.rejects import split_rejects
 from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
+from dagster_operators.graph.origins import origins_of
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.batch_operator import BatchOperator
 from dagster_operators.operators.physical import EVERYTHING, Needed, Rows
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.worker_program import OriginTimes
 from dagster_operators.planner.stages import Stage
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
 from dagster_operators.runtime.stages.numbered_rows import read_numbered
@@ -174,6 +177,18 @@ class StageInputs:
         logical = self._logical(stream.operator)
         # Between the parts of an operator time is that of its inputs.
         return self._end.of(stream) if logical == stream.operator else self._end.of_input(logical)
+
+    def origins(self, operator: str) -> OriginTimes:
+        """The watermarks of the origins of a batch operator's input, at the beginning and at the end of the epoch.
+
+        The streams that it reads are the origins of one whose rows are numbered: it is in them that they have their numbers.
+        """
+        physical, dataflow = self._work.plan.physical.nodes[operator].operator, self._work.dataflow
+        read = dataflow.nodes[self._logical(operator)].inputs
+        is_numbered = isinstance(physical, BatchOperator) and physical.is_numbered
+        origins = tuple(dict.fromkeys(read)) if is_numbered else origins_of(dataflow, *read)
+        begin, end = ({str(one): at.of(one).to_watermark() for one in origins} for at in (self._begin, self._end))
+        return OriginTimes(begin, end)
 
     def _logical(self, operator: str) -> str:
         return self._work.plan.physical.nodes[operator].logical

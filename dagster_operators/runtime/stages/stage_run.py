@@ -206,7 +206,7 @@ class StageRun:
         if not names:
             return BatchResult()
         begin = {name: self.watermark_begin(name) for name in names}
-        times = ProgramTimes(begin, self._inputs.frontier_end)
+        times = ProgramTimes(begin, self._inputs.frontier_end, {name: self._inputs.origins(name) for name in names})
         with self._step("batch operators"):
             result = run_programs(work, names, rows, times, {name: self._places(name) for name in names})
         self._wrote()

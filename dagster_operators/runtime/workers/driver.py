@@ -24,6 +24,7 @@ from dagster_operators.operators.batch_operator import (
     numbered,
 )
 from dagster_operators.operators.physical import Rows
+from dagster_operators.operators.worker_program import OriginTimes
 from dagster_operators.planner.inner_loops import Way, ways
 from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
 from dagster_operators.runtime.stages.stage_work import StageWork
@@ -56,10 +57,12 @@ class ProgramTimes:
     Attributes:
         begin: The input watermark of each as the epoch began.
         end: The frontier of a stream from outside as the epoch ends.
+        origins: The watermarks of the origins of each one's inputs.
     """
 
     begin: Mapping[str, int]
     end: Callable[[StreamRef], Frontier]
+    origins: Mapping[str, OriginTimes]
 
 
 def run_programs(
@@ -215,6 +218,7 @@ class _Programs:
             merges=state.merges,
             begin=Frontier.from_watermark(times.begin[name]),
             held=from_record(name, ports.outputs, handle.held, handle.watermarks),
+            origins=times.origins[name],
         )
 
     def result(self, reports: Sequence[Mapping[str, Any]]) -> BatchResult:

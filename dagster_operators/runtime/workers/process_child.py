@@ -102,6 +102,9 @@ class _Child:
         if method == "open":
             self._open(*arguments)
             return None
+        if method == "on_frontier":
+            *arguments, watermarks = arguments  # type: ignore[assignment]
+            self._context.watermarks.update(watermarks)
         out = () if method == "close" else (self._out,)
         return getattr(self._program, method)(*arguments, *out)
 

@@ -63,7 +63,7 @@ class ProcessProgram:
 
     def on_frontier(self, inputs: Sequence[Frontier], out: ProgramOutput) -> Mapping[str, Frontier]:
         """Tell the program that time passes."""
-        held: Mapping[str, Frontier] = self._call("on_frontier", tuple(inputs), out=out)
+        held: Mapping[str, Frontier] = self._call("on_frontier", tuple(inputs), dict(self._ctx.watermarks), out=out)
         return held
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from dagster_operators.errors import EndlessLoopError, PipelineError
 from dagster_operators.graph.conform import conform
 from dagster_operators.operators.worker_program import (
+    OriginTimes,
     ProgramContext,
     Report,
     Rows,
@@ -69,6 +70,7 @@ class Member:
         begin: The frontier of its inputs together as the epoch began.
         held: The times that it held at each output then, all its subtasks together.
         shared: What it shares with the other programs of its logical operator.
+        origins: The watermarks of the origins of its inputs.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Member:
     begin: Frontier
     held: Mapping[str, Frontier]
     shared: MutableMapping[str, Any] = field(default_factory=dict)
+    origins: OriginTimes = field(default_factory=OriginTimes)
 
 
 class Subtask:
@@ -113,17 +116,22 @@ class Subtask:
         self._running[target[0]].process(target[1], batch)
         self._go_around()
 
-    def advance(self, frontiers: Mapping[Target, Frontier]) -> None:
+    def advance(self, frontiers: Mapping[Target, Frontier], watermarks: Mapping[str, int] | None = None) -> None:
         """Let time move on without ending the epoch.
 
         Args:
             frontiers: The frontier of each input that gets rows from outside.
+            watermarks: Those of the origins then; by default those of the end of the epoch.
         """
+        for running in self._running.values():
+            running.watermarks = watermarks or running.watermarks
         for group in self._graph.groups:
             self._pass_time(group, frontiers)
 
-    def finish(self, frontiers: Mapping[Target, Frontier]) -> Mapping[str, Report]:
+    def finish(self, frontiers: Mapping[Target, Frontier], watermarks: Mapping[str, int] | None = None) -> Mapping[str, Report]:
         """Let time pass to the end of the epoch and end everything; the state can be written afterwards."""
+        for running in self._running.values():
+            running.watermarks = watermarks or running.watermarks
         for group in self._graph.groups:
             self._pass_time(group, frontiers)
             for name in group:
@@ -195,6 +203,7 @@ class _Running:
     ) -> None:
         self.report = Report({port: moved(None, held, member.begin) for port, held in member.held.items()})
         self.has_new_rows = False
+        self.watermarks = member.origins.end
         self._member = member
         self._ports = tuple(member.ports)
         self._readers = {port: graph.readers(member.name, port) for port in member.ports}
@@ -215,6 +224,7 @@ class _Running:
             state=member.state,
             report=self.report,
             shared=member.shared,
+            watermarks=dict(member.origins.begin),
         )
 
     def open(self) -> None:
@@ -233,6 +243,7 @@ class _Running:
 
     def pass_time(self, inputs: Sequence[Frontier]) -> None:
         self.has_new_rows, self._inputs = False, inputs
+        self._context.watermarks.update(self.watermarks)
         together, held = meet(inputs), self._call("on_frontier", inputs, self)
         before, self.report.held = self.report.frontiers, {port_name(port, self._context): times for port, times in held.items()}
         self.report.frontiers = {port: moved(before.get(port), held.get(port), together) for port in self._ports}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from dagster_operators.operators.worker_program import WorkerProgram
+from dagster_operators.operators.worker_program import OriginTimes, WorkerProgram
 from dagster_operators.runtime.workers.program_graph import Edge, ProgramGraph, Target
 from dagster_operators.time.frontier import Frontier
 
@@ -48,6 +48,7 @@ class ProgramTask:
         merges: The compaction that the epoch is to do, by table.
         begin: The frontier of its inputs together as the epoch began.
         held: The times that it held at each output at the end of the epoch before, all its subtasks together.
+        origins: The watermarks of the origins of its inputs.
     """
 
     name: str
@@ -62,6 +63,7 @@ class ProgramTask:
     merges: Mapping[str, Sequence[Any]]
     begin: Frontier
     held: Mapping[str, Frontier]
+    origins: OriginTimes
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,16 @@ class _Worker:
     def _member(self, told: ProgramTask, program: WorkerProgram) -> Member:
         store, leaving = self._stores[told.name], frozenset(told.places)
         return Member(
-            told.name, program, told.ports, leaving, told.keys, store, told.begin, told.held, self._shared[told.logical]
+            told.name,
+            program,
+            told.ports,
+            leaving,
+            told.keys,
+            store,
+            told.begin,
+            told.held,
+            self._shared[told.logical],
+            told.origins,
         )
 
     def _store(self, told: ProgramTask) -> StateStore:

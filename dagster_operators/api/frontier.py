@@ -28,6 +28,7 @@ from dagster_operators.api.frontier_library import (
     state_machine,
 )
 from dagster_operators.api.frontier_scope import LoopHandle, Scope, ScopedStream
+from dagster_operators.api.frontier_source import empty, source
 from dagster_operators.operators.frontier.capability import Capability, InputCapability, Outlet
 from dagster_operators.operators.frontier.capability_set import CapabilitySet
 from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState, ValueState
@@ -67,6 +68,7 @@ __all__ = [
     "delay",
     "delay_batch",
     "delay_total",
+    "empty",
     "exchange",
     "filter",
     "inspect",
@@ -74,6 +76,7 @@ __all__ = [
     "ok_err",
     "partition",
     "reclock",
+    "source",
     "state_machine",
 ]
 

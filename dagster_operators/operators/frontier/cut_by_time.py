@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 
 from dagster_operators.errors import BadInputError
 from dagster_operators.time.antichain import MinimalTimes
+
+GATHERED: Final = 1_000_000
+"""So many rows are cut by time together."""
 
 
 def cut_by_time(batch: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
@@ -24,7 +27,7 @@ def cut_by_time(batch: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.Re
     times = _micros(batch, column)
     if not len(times):
         return
-    if (times == times[0]).all():
+    if _is_constant(times):
         yield int(times[0]), batch
         return
     if (times[1:] < times[:-1]).any():
@@ -33,6 +36,39 @@ def cut_by_time(batch: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.Re
     changes = np.flatnonzero(times[1:] != times[:-1]) + 1
     for start, end in pairwise([0, *changes.tolist(), batch.num_rows]):
         yield int(times[start]), batch.slice(start, end - start)
+
+
+class Gathered:
+    """Rows of several batches, to be cut together: cutting each small batch into many times would take long.
+
+    Args:
+        column: The column with the time.
+        limit: How many rows are gathered at most.
+
+    >>> def rows(*times): return pa.RecordBatch.from_pydict({"t": pa.array(times, pa.timestamp("us"))})
+    >>> gathered = Gathered("t", limit=4)
+    >>> gathered.add(rows(3, 3)).num_rows, gathered.add(rows(3, 4)), gathered.add(rows(4, 4)).num_rows, gathered.rest()
+    (2, None, 4, None)
+    """
+
+    def __init__(self, column: str, limit: int = GATHERED) -> None:
+        self._column = column
+        self._limit = limit
+        self._batches: list[pa.RecordBatch] = []
+        self._count = 0
+
+    def add(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Add rows; those that are to be cut now: at once if all are of one time and none wait, or if many wait."""
+        if not self._batches and _is_constant(_micros(batch, self._column)):
+            return batch
+        self._batches.append(batch)
+        self._count += batch.num_rows
+        return self.rest() if self._count >= self._limit else None
+
+    def rest(self) -> pa.RecordBatch | None:
+        """The rows that wait, if there are any."""
+        batches, self._batches, self._count = self._batches, [], 0
+        return pa.concat_batches(batches) if batches else None
 
 
 def apart_from_late(batch: pa.RecordBatch, column: str, frontier: MinimalTimes) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
@@ -49,6 +85,10 @@ def apart_from_late(batch: pa.RecordBatch, column: str, frontier: MinimalTimes) 
     if timely.all():
         return batch, None
     return batch.filter(pa.array(timely)), batch.filter(pa.array(~timely))
+
+
+def _is_constant(times: np.ndarray) -> bool:
+    return not len(times) or bool((times == times[0]).all())
 
 
 def _micros(batch: pa.RecordBatch, column: str) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.operators.frontier.capability import Outlet
-from dagster_operators.operators.frontier.cut_by_time import apart_from_late, cut_by_time
+from dagster_operators.operators.frontier.cut_by_time import Gathered, apart_from_late, cut_by_time
 from dagster_operators.operators.frontier.frontier_operator import LATE
 from dagster_operators.operators.frontier.handles import OutputHandle
 from dagster_operators.operators.frontier.instance import Instance
@@ -40,6 +40,7 @@ class FrontierProgram:
     def open(self, ctx: ProgramContext) -> None:
         """Find what lives on, and call the constructor."""
         self._ctx, own = ctx, self._definition
+        self._gathered = [Gathered(column) for column in self._times]
         kept = Kept(ctx.state[CAPABILITIES], ctx.subtask, ctx.parallelism) if own.holds_time else None
         outputs, least = outputs_of(ctx, self._times[0]), first_time(ctx, kept)
         self._instance = Instance(own, outputs, tables=ctx.state, kept=kept, least=least, where=ctx.where)
@@ -49,12 +50,18 @@ class FrontierProgram:
     def on_batch(self, port: int, batch: pa.RecordBatch, out: ProgramOutput) -> None:
         """Cut the rows by time, and call the logic."""
         timely = without_late(self._ctx, port, batch, self._times[port], out)
-        if timely.num_rows:
-            self._instance.put(port, cut_by_time(timely, self._times[port]))
-            self._call(out, batch)
+        ready = self._gathered[port].add(timely)
+        if ready is not None and ready.num_rows:
+            self._instance.put(port, cut_by_time(ready, self._times[port]))
+            self._call(out, ready)
 
     def on_frontier(self, inputs: Sequence[Frontier], out: ProgramOutput) -> Mapping[str, Frontier]:
         """Let the frontiers move, and call the logic until it is quiet; what it holds then."""
+        for port, gathered in enumerate(self._gathered):
+            rest = gathered.rest()
+            if rest is not None:
+                self._instance.put(port, cut_by_time(rest, self._times[port]))
+                self._call(out, rest)
         self._instance.move(inputs)
         if self._instance.wants_frontiers:
             self._call(out, None)

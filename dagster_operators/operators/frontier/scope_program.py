@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import EndlessLoopError
 from dagster_operators.operators.frontier.capability import Outlet
-from dagster_operators.operators.frontier.cut_by_time import cut_by_time
+from dagster_operators.operators.frontier.cut_by_time import Gathered, cut_by_time
 from dagster_operators.operators.frontier.frontier_program import first_time, outputs_of, without_late
 from dagster_operators.operators.frontier.handles import OutputHandle
 from dagster_operators.operators.frontier.instance import Instance
@@ -45,6 +45,7 @@ class ScopeProgram:
     def open(self, ctx: ProgramContext) -> None:
         """Find what lives on, and call all constructors."""
         self._ctx = ctx
+        self._gathered = [Gathered(column) for column in self._times]
         self._reachability = self._body.reachability()
         self._readers: dict[Source, list[tuple[str, int]]] = defaultdict(list)
         for source, reader in self._body.edges():
@@ -64,16 +65,18 @@ class ScopeProgram:
     def on_batch(self, port: int, batch: pa.RecordBatch, out: ProgramOutput) -> None:
         """Bring the rows in, and let them go around."""
         timely = without_late(self._ctx, port, batch, self._times[port], out)
-        if timely.num_rows:
-            import pyarrow as pa
-
-            for time, part in cut_by_time(timely, self._times[port]):
-                rows = pa.Table.from_batches([part]).drop_columns([self._times[port]])
-                self._send((ENTER, port), self._body.inside(time), rows, 0)
+        ready = self._gathered[port].add(timely)
+        if ready is not None and ready.num_rows:
+            self._enter(port, ready)
             self._work(out)
 
     def on_frontier(self, inputs: Sequence[Frontier], out: ProgramOutput) -> Mapping[str, Frontier]:
         """Let the frontiers move until nothing does; what is held within, as it may still come out."""
+        for port, gathered in enumerate(self._gathered):
+            rest = gathered.rest()
+            if rest is not None:
+                self._enter(port, rest)
+        self._work(out)
         self._outer = inputs
         self._work(out)
         for instance in self._instances.values():
@@ -99,6 +102,13 @@ class ScopeProgram:
             for name, instance in self._instances.items()
             for hold in instance.holds()
         ]
+
+    def _enter(self, port: int, batch: pa.RecordBatch) -> None:
+        import pyarrow as pa
+
+        for time, part in cut_by_time(batch, self._times[port]):
+            rows = pa.Table.from_batches([part]).drop_columns([self._times[port]])
+            self._send((ENTER, port), self._body.inside(time), rows, 0)
 
     def _instance(self, node: ScopeNode) -> Instance:
         ctx, own = self._ctx, node.definition

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dagster_operators.graph.conform import conform
 from dagster_operators.graph.state_tables import ListState
@@ -123,18 +126,19 @@ class Stash:
             return
         if self._gone:
             self._table.delete(pa.concat_tables(self._gone))
-        fresh = [self._stored(waiting) for waiting in self._waiting.values() if waiting.tables]
+        fresh = [waiting for waiting in self._waiting.values() if waiting.tables]
         if fresh:
-            self._table.append(pa.concat_tables(fresh))
+            self._table.append(self._stored(fresh))
 
     def _load(self, stored: pa.Table, outlets: Sequence[Outlet]) -> None:
         if not stored.num_rows:
             return
-        ordered = stored.append_column("place", pa.array(range(stored.num_rows), pa.int64()))
-        places = ordered.group_by([TIME, OUTPUT], use_threads=False).aggregate([("place", "list")])
-        for text, output, rows in zip(*(places[name].to_pylist() for name in (TIME, OUTPUT, "place_list")), strict=True):
-            waiting = _Waiting(Capability(time_of(text), outlets[output]))
-            waiting.stored = stored.take(pa.array(rows))
+        ordered = stored.take(pc.sort_indices(stored, [(OUTPUT, "ascending"), (TIME, "ascending")])).combine_chunks()
+        texts, outputs = ordered[TIME].combine_chunks(), ordered[OUTPUT].combine_chunks()
+        for start, end in pairwise(_borders(texts, outputs)):
+            output = outputs[start].as_py()
+            waiting = _Waiting(Capability(time_of(texts[start].as_py()), outlets[output]))
+            waiting.stored = ordered.slice(start, end - start)
             self._waiting[waiting.capability.time, output] = waiting
 
     def _take(self, key: _Key) -> _Waiting:
@@ -147,12 +151,15 @@ class Stash:
         before = [] if waiting.stored is None else [waiting.stored.select(self._schema.names).cast(self._schema)]
         return pa.concat_tables([*before, *waiting.tables]) if before or waiting.tables else self._schema.empty_table()
 
-    def _stored(self, waiting: _Waiting) -> pa.Table:
-        rows, capability = pa.concat_tables(waiting.tables), waiting.capability
-        text, number = time_text(capability.time), capability.outlet.number
-        return rows.append_column(TIME, pa.repeat(text, rows.num_rows)).append_column(
-            OUTPUT, pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows)
-        )
+    @staticmethod
+    def _stored(several: Sequence[_Waiting]) -> pa.Table:
+        """What came in this epoch, with the columns of the state table."""
+        rows = pa.concat_tables([table for waiting in several for table in waiting.tables])
+        lengths = [sum(table.num_rows for table in waiting.tables) for waiting in several]
+        places = pa.array(np.repeat(np.arange(len(several)), lengths))
+        texts = pa.array([time_text(waiting.capability.time) for waiting in several], pa.string())
+        outputs = pa.array([waiting.capability.outlet.number for waiting in several], pa.int32())
+        return rows.append_column(TIME, texts.take(places)).append_column(OUTPUT, outputs.take(places))
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -170,3 +177,11 @@ class _Waiting:
         self.capability = capability
         self.stored: pa.Table | None = None
         self.tables: list[pa.Table] = []
+
+
+def _borders(texts: pa.Array, outputs: pa.Array) -> list[int]:
+    """Where another time or output begins among sorted rows, the end included."""
+    if not len(texts):
+        return []
+    others = pc.or_(pc.not_equal(texts[1:], texts[:-1]), pc.not_equal(outputs[1:], outputs[:-1]))
+    return [0, *(np.flatnonzero(others.to_numpy(zero_copy_only=False)) + 1).tolist(), len(texts)]

@@ -182,6 +182,23 @@ def test_the_answer_does_not_depend_on_cuts_parallelism_and_restarts(changes, si
         assert whole[time] == sorted(({"word": word, "n": totals[word]} for word in words), key=repr)
 
 
+def test_batches_of_many_times_are_cut_together():
+    called = []
+
+    def counting(capability, info):
+        def logic(incoming, output):
+            called.append([(time.time, batch["v"].to_pylist()) for time, batch in incoming])
+
+        return logic
+
+    running = harness(counting, "unary")
+    for rows in ([(1, 1), (2, 2)], [(3, 1)], [(4, 2), (5, 1)]):
+        running.process([{"v": v, "t": time} for v, time in rows])
+    running.end_epoch()
+    running.process([{"v": 6, "t": 7}])
+    assert called == [[(1, [1, 3, 5]), (2, [2, 4])], [(7, [6])]]
+
+
 # --- what holds time ---------------------------------------------------------------------------------------------------
 
 

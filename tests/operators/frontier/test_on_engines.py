@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import dagster_operators as do
+from dagster_operators.errors import CapabilityError
 from dagster_operators.transactions.failpoints import VARIABLE
 from tests.engines import EMBEDDED, SAIL
 
@@ -185,6 +186,58 @@ def test_a_loop_on_a_plan_that_was_read(sail, tmp_path):
     found = sorted((row.window_start.second, row.rounds, row.letters) for row in pipeline.read("rounds").collect())
     assert found == [(0, 7, "flat"), (10, 6, "dog"), (20, 7, "flat"), (30, 3, "dog"), (40, 6, "cat")]
     assert [sum(complete.late_rows.values()) for complete in pipeline.history()] == [0] * 5
+
+
+def counting(capability, info):
+    """Puts out its time, and goes on to the next until it is beyond 20."""
+
+    def logic(output):
+        time = capability.time
+        output.session(capability).give(v=time)
+        capability.downgrade(time + 1)
+        info.state["calls"] = info.state.get("calls", 0) + 1
+        if time > 20:
+            assert info.state["calls"] == 22
+            capability.drop()
+        else:
+            info.activator.activate()
+
+    return logic
+
+
+@pytest.mark.parametrize("calls", [4, 1000])
+def test_a_source_goes_on_with_its_capability(sail, tmp_path, calls):
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    numbers = do.frontier.source(pipeline, "numbers", counting, schema="v long", calls=calls)
+    nothing = do.frontier.empty(pipeline, "nothing", schema="v long")
+    do.frontier.count(do.frontier.concat(numbers, nothing)).to_table("counts")
+    numbers.to_table("numbers")
+    pipeline.run_until_caught_up()
+    expected = [(value, value) for value in range(22)]
+    assert sorted((row.v, micros_of(row.t)) for row in pipeline.read("numbers").collect()) == expected
+    assert sorted((micros_of(row.t), row["count"]) for row in pipeline.read("counts").collect()) == [(t, 1) for t, _ in expected]
+    assert len(list(pipeline.history())) == (6 if calls == 4 else 1)
+
+
+def micros_of(moment):
+    return (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def backwards(capability, info):
+    other = capability.clone()
+
+    def logic(output):
+        output.session(capability.delayed(5)).give(v=1)
+        output.session(other).give(v=2)
+
+    return logic
+
+
+def test_a_source_does_not_go_back(sail, tmp_path):
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    do.frontier.source(pipeline, "numbers", backwards, schema="v long").to_table("numbers")
+    with pytest.raises(CapabilityError, match=r"rows at 0 after some at 5.*in the order of time"):
+        pipeline.run_epoch()
 
 
 KILLS = ["stage:half_files", "after:append_prepared", "after:append_decision", "stage:files_written", "after:append_complete"]

@@ -1,0 +1,155 @@
+"""``do.frontier.source``: rows that a closure puts out at the times of a capability, from epoch to epoch."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.connectors.memory_source import MemorySource
+from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd, SourceOperator
+from dagster_operators.errors import CapabilityError, PipelineError
+from dagster_operators.operators.frontier.capability import Capability, Outlet
+from dagster_operators.operators.frontier.operator_info import OperatorInfo
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dagster_operators.api.pipeline_graph import PipelineGraph
+    from dagster_operators.api.stream import Stream
+
+
+def source(
+    pipeline: PipelineGraph,
+    name: str,
+    constructor: Callable[..., Any],
+    *,
+    schema: str,
+    time: str = "t",
+    start: int = 0,
+    calls: int = 1000,
+) -> Stream:
+    """Rows that a closure puts out.
+
+    The source is finished when its capability is dropped. It puts rows out in the order of time: at no time that is before one
+    that rows came with already. A time is complete when rows of a later one have come, or the source is finished.
+
+    Args:
+        pipeline: The pipeline.
+        name: The source's name.
+        constructor: ``constructor(capability, info)`` gives ``logic(output)``, in every epoch anew. The capability is as it was
+            left at the end of the epoch before; ``info.state`` is a dictionary of plain JSON that lives on. The logic is called
+            once, and again as long as it asks for it: ``info.activator.activate()``.
+        schema: The columns without the time, as Spark DDL.
+        time: The column with the time.
+        start: The capability's time at first.
+        calls: How often the logic is called in an epoch at most; what is left is for the next one.
+
+    Raises:
+        PipelineError: The name is taken, or the logic would never be called.
+
+    >>> import dagster_operators as do
+    >>> def counting(capability, info):
+    ...     def logic(output):
+    ...         time = capability.time
+    ...         output.session(capability).give(v=time)
+    ...         capability.downgrade(time + 1)
+    ...         if time > 20:
+    ...             capability.drop()
+    ...         else:
+    ...             info.activator.activate()
+    ...     return logic
+    >>> do.frontier.source(do.Pipeline("p", root="data"), "numbers", counting, schema="v long").columns
+    ('v', 't')
+    """
+    if calls < 1:
+        raise PipelineError(f"the logic of the source {name!r} is never called", source=name, remedy="give calls of 1 or more")
+    return pipeline.source(name, FrontierSource(constructor, schema, time, start, calls), event_time=time)
+
+
+def empty(pipeline: PipelineGraph, name: str, *, schema: str, time: str = "t") -> Stream:
+    """A stream without rows that is finished from the beginning.
+
+    Args:
+        pipeline: The pipeline.
+        name: The stream's name.
+        schema: Its columns without the time, as Spark DDL.
+        time: The column with the time.
+
+    >>> import dagster_operators as do
+    >>> do.frontier.empty(do.Pipeline("p", root="data"), "nothing", schema="v long").columns
+    ('v', 't')
+    """
+    return pipeline.source(name, MemorySource([], schema=f"{schema}, `{time}` timestamp"), event_time=time, finished=True)
+
+
+class FrontierSource(SourceOperator):
+    """The closure of :func:`source` as a source of the package; its position is the capability's time."""
+
+    def __init__(self, constructor: Callable[..., Any], schema: str, time: str, start: int, calls: int) -> None:
+        self.constructor = constructor
+        self.schema = schema
+        self.time = time
+        self.start = start
+        self.calls = calls
+
+    def output_schema(self) -> str:
+        """The columns, and the time."""
+        return f"{self.schema}, `{self.time}` timestamp"
+
+    def run(self, ctx: SourceContext, out: SourceCollector) -> SourceEnd:
+        """Call the logic until it asks for no further call."""
+        from dagster_operators.operators.frontier.handles import OutputHandle
+
+        position = ctx.position or {"time": self.start, "last": None, "state": {}}
+        if position["time"] is None:
+            return "final"
+        outlet, info = Outlet(), OperatorInfo(ctx.source, 0, 0, 1, state=position["state"])
+        output = OutputHandle(outlet, Schema.of(self.output_schema()).to_arrow(), self.time)
+        capability = Capability(position["time"], outlet)
+        held, checked = weakref.ref(capability), _InOrder(out, self.time, position["last"])
+        logic = self.constructor(capability, info)
+        del capability
+        ended: SourceEnd = "graceful"
+        for _ in range(self.calls):
+            logic(output)
+            output.flush(checked)
+            if not info.activator.take():
+                ended = "immediate"
+                break
+        kept = held()
+        time = None if kept is None or kept.dropped else kept.time
+        ctx.position = {"time": time, "last": checked.last, "state": dict(info.state)}
+        return "final" if time is None else ended
+
+    def has_news(self, position: Any) -> bool:
+        """Whether the capability was not dropped yet."""
+        return position is None or position["time"] is not None
+
+
+class _InOrder:
+    """Takes rows, and sees that their times do not go back."""
+
+    def __init__(self, out: SourceCollector, time: str, last: int | None) -> None:
+        self._out = out
+        self._time = time
+        self.last = last
+
+    def fit(self, rows: Any, port: str | int = 0) -> tuple[str, pa.Table]:
+        """Of no use: rows fit already."""
+        return str(port), rows
+
+    def collect(self, rows: Any, port: str | int = 0) -> None:  # noqa: ARG002 - there is one
+        """Put rows out."""
+        import pyarrow as pa
+
+        times = rows[self._time].cast(pa.int64()).to_pylist()
+        for time in times:
+            if self.last is not None and time < self.last:
+                raise CapabilityError(
+                    f"the source puts out rows at {time} after some at {self.last}",
+                    remedy="put rows out in the order of time, or collect them in an operator behind the source",
+                )
+            self.last = time
+        self._out.collect(rows)

@@ -6,19 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dagster_operators.catalog.loading import catalog
 from dagster_operators.errors import PipelineError
-from dagster_operators.graph.operator import StreamType
+from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.operators.arrow.apply import Apply, fresh
 from dagster_operators.operators.arrow.arrow_batch import ArrowBatch
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.arrow.arrow_program import ArrowProgram
+from dagster_operators.operators.batch_operator import BatchOperator, keys_of
 from dagster_operators.operators.frontier.definition import Definition
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dagster_operators.operators.batch_operator import BatchOperator
     from dagster_operators.operators.worker_program import WorkerProgram
 
 
@@ -40,7 +41,7 @@ class Driven:
 
 
 def driven(
-    operator: ArrowOperator | Definition,
+    operator: ArrowOperator | Definition | LogicalOperator,
     inputs: Sequence[pa.Schema],
     keys: Sequence[str] | Sequence[Sequence[str]],
     name: str | None,
@@ -57,8 +58,13 @@ def driven(
 
     Raises:
         SchemaError: The operator does not fit its inputs.
-        PipelineError: A frontier operator is given keys, or its time is not.
+        PipelineError: An operator that says its keys itself is given some; the time of a frontier operator is not given; or a
+            logical operator does not lower to one batch operator.
     """
+    if isinstance(operator, LogicalOperator):
+        if keys or name:
+            raise PipelineError("a logical operator has its keys and its name", remedy="say them in its settings")
+        return _lowered(operator, inputs, event_time)
     if isinstance(operator, Definition):
         if keys:
             raise PipelineError("a frontier operator has its keys in its pacts", remedy='say there: Exchange("column")')
@@ -67,6 +73,19 @@ def driven(
     apply = Apply(name=name or operator.name or "operator", arrow=operator, keys=each)  # type: ignore[arg-type]
     apply.output([StreamType(tuple(schema.names)) for schema in inputs])
     return Driven(apply.name, apply.keys, ArrowBatch(apply), lambda: ArrowProgram(fresh(operator)))
+
+
+def _lowered(operator: LogicalOperator, inputs: Sequence[pa.Schema], event_time: str | None) -> Driven:
+    types = [StreamType(tuple(schema.names), event_time if event_time in schema.names else None) for schema in inputs]
+    operator.output(types)
+    exchanges = [port.exchange for port in operator.inputs(types)]
+    for lowered in catalog().lower(operator, types).values():
+        if isinstance(lowered, BatchOperator):
+            return Driven(operator.name, tuple(map(keys_of, exchanges)), lowered, lowered.program)
+    raise PipelineError(
+        f"{operator.kind!r} does not lower to one batch operator", operator=operator.name,
+        remedy="the harness runs one operator in workers: test relational ones, and several parts, in a pipeline",
+    )  # fmt: skip
 
 
 def _frontier(operator: Definition, inputs: Sequence[pa.Schema], name: str | None, event_time: str | None) -> Driven:

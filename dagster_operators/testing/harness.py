@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.conform import conform
+from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.batch_operator import PortSchemas, key_types, numbered
@@ -69,12 +70,13 @@ class OperatorHarness:
     the next one with fresh copies of the operator and the state as it is then.
 
     Args:
-        operator: The operator: an ``ArrowOperator``, or a frontier operator as ``frontier.define`` gives it.
+        operator: The operator: an ``ArrowOperator``; a frontier operator as ``frontier.define`` gives it; or a logical operator,
+            of any package, that lowers to one batch operator.
         inputs: The schema of each input, as Spark DDL or an Arrow schema.
-        keys: The key columns: of all inputs, or for each input; a frontier operator's are in its pacts.
+        keys: The key columns: of all inputs, or for each input; of other operators they are known.
         parallelism: How many subtasks there are.
         name: The operator's name.
-        event_time: The column with the time, of a frontier operator's inputs.
+        event_time: The column with the time, of a frontier or logical operator's inputs.
 
     Raises:
         SchemaError: The operator does not fit its inputs, or its state not its keys.
@@ -102,7 +104,7 @@ class OperatorHarness:
 
     def __init__(
         self,
-        operator: ArrowOperator | Definition,
+        operator: ArrowOperator | Definition | LogicalOperator,
         *inputs: str | pa.Schema,
         keys: Sequence[str] | Sequence[Sequence[str]] = (),
         parallelism: int = 1,
@@ -169,6 +171,7 @@ class OperatorHarness:
         reports, end = {}, self._frontiers()
         for number, subtask in enumerate(self._subtasks):
             reports[number] = subtask.finish(end, self._origins())[self._driven.name]
+            subtask.close()
         self._late += sum(report.late for report in reports.values())
         self._rejected += sum(report.rejected for report in reports.values())
         self.commit_data = {n: report.commit_data for n, report in reports.items() if report.commit_data is not None}

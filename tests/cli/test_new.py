@@ -49,7 +49,7 @@ def test_what_it_wrote_passes_its_tests_once_it_is_installed(tmp_path):
     options = ["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-c", "/dev/null", "--rootdir", str(tmp_path)]
     done = environment.run("-m", "pytest", *options, *map(str, folders), DAGSTER_OPERATORS_ENGINE="sail", RUST_LOG="off")
     assert done.returncode == 0, done.stdout.decode()[-4000:]
-    assert "8 passed" in done.stdout.decode()
+    assert "9 passed" in done.stdout.decode()
 
 
 @pytest.mark.parametrize("name", ["Limit", "drop-nulls", "2nd", "class", "drop__nulls", "_hidden", "", "../escape", "naïve"])

@@ -24,10 +24,15 @@ def first(epochs, n, key=lambda row: None):
     """The first ``n`` rows of each key: by epoch, then by time, then by all columns, nulls first."""
     taken, rows = {}, []
     for epoch in epochs:
-        for row in sorted(epoch, key=_order):
+        for row in in_order(epoch):
             taken[key(row)] = taken.get(key(row), 0) + 1
             rows += [row] if taken[key(row)] <= n else []
     return rows
+
+
+def in_order(rows):
+    """Rows of an epoch by time, then by all columns, nulls first."""
+    return sorted(rows, key=_order)
 
 
 def _order(row):

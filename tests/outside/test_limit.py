@@ -16,10 +16,10 @@ import dagster_operators as do
 from dagster_operators.catalog.loading import catalog
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.operator import StreamType
-from dagster_operators.testing import check_operator
+from dagster_operators.testing import OperatorHarness, check_operator
 from tests.engines import EMBEDDED, SAIL
 from tests.examples import fresh_examples, unlike_the_simplest
-from tests.outside.limit_package import first, installed
+from tests.outside.limit_package import first, in_order, installed
 
 pytestmark = pytest.mark.usefixtures("installed")
 __all__ = ["installed"]
@@ -68,6 +68,23 @@ def check(root, epochs, engine, n, parallelisms):
 def test_the_rows_taken_are_the_first_in_order_at_any_cut_and_parallelism(epochs, n):
     with tempfile.TemporaryDirectory() as root:
         check(root, epochs, SAIL, n, [1, 2])
+
+
+@fresh_examples(60)
+@given(EPOCHS, st.integers(1, 5), st.lists(st.integers(1, 4), min_size=4, max_size=4), st.booleans())
+def test_the_rows_of_each_key_do_not_depend_on_subtasks_or_batches(epochs, n, parallelisms, single_rows):
+    limit = LimitPerKey(name="few", keys=("k",), n=n)
+    taken = []
+    with OperatorHarness(limit, SCHEMA, event_time="t", parallelism=parallelisms[0]) as harness:
+        for epoch, parallelism in zip(epochs, parallelisms, strict=False):
+            harness.rescale(parallelism)
+            for batch in [[row] for row in in_order(epoch)] if single_rows else [epoch]:
+                harness.process(batch)
+            harness.end_epoch()
+            taken += harness.rows()
+    rows = sorted((tuple(row[name] for name in ("k", "v", "t")) for row in taken), key=repr)
+    wanted = first(epochs, n, key=lambda row: row["k"])
+    assert rows == sorted((tuple(row[name] for name in ("k", "v", "t")) for row in wanted), key=repr)
 
 
 def test_both_engines_take_the_same_rows(request, tmp_path, engine):

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import dagster_operators as do
-from dagster_operators.errors import OperatorFailedError, PipelineError
+from dagster_operators.errors import OperatorFailedError, PipelineError, SchemaError
+from dagster_operators.plugins import (
+    ExecutableOperator,
+    HashBy,
+    InputPort,
+    LogicalOperator,
+    OperatorHandler,
+    PhysicalState,
+    StreamType,
+)
 from dagster_operators.testing import OperatorHarness
 
 SECOND = 1_000_000
@@ -131,3 +143,79 @@ def test_timers_fire_in_order_and_once_also_those_that_timers_set_or_that_come_t
         alarm.rescale(1)
         assert alarm.run_epoch([], watermark=4 * SECOND) == []
         assert [row["second"] for row in alarm.run_epoch([], watermark=6 * SECOND)] == [5, 6]
+
+
+class Highest(OperatorHandler):
+    """The highest value of each key."""
+
+    def start(self, ctx):
+        self.values = {}
+
+    def stop(self, termination, ctx):
+        if termination != "failure":
+            types = pa.schema([("k", pa.string()), ("v", pa.int64())])
+            ctx.state["highest"].put(pa.table({"k": list(self.values), "v": list(self.values.values())}, types))
+
+
+@dataclass(frozen=True)
+class HighestInWorkers(ExecutableOperator):
+    states: ClassVar = (PhysicalState("highest"),)
+
+    def outputs(self, inputs):
+        return {"main": pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.int64())])}
+
+    def tables(self, ports):
+        return {"highest": do.KeyedState("k string, v long", key="k")}
+
+    def handler(self):
+        return Highest()
+
+    def execute(self, ctx, rows):
+        before = ctx.state["highest"].get(pa.table({"k": rows["k"]}))["v"].to_pylist()
+        for key, value, known in zip(rows["k"].to_pylist(), rows["v"].to_pylist(), before, strict=True):
+            ctx.handler.values[key] = max(value, known or 0, ctx.handler.values.get(key, 0))
+
+    def terminate(self, ctx):
+        values = ctx.handler.values
+        ctx.emit(pa.table({"k": list(values), "v": list(values.values()), "at": [ctx.watermark] * len(values)}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HighestOf(LogicalOperator):
+    """The highest value of each key so far, for the keys of an epoch."""
+
+    kind: ClassVar[str] = "highest_of"
+    keys: tuple[str, ...]
+
+    def config(self):
+        return {"keys": list(self.keys)}
+
+    def inputs(self, types):
+        return (InputPort("input", exchange=HashBy(self.keys)),)
+
+    def output(self, inputs):
+        self.require(inputs[0], self.keys, "key_by")
+        return StreamType(("k", "v", "at"))
+
+    def lineage(self, inputs):
+        return {}
+
+    def lower(self, inputs):
+        return HighestInWorkers() if self.keys == ("k",) else ()
+
+
+def test_a_logical_operator_is_run_as_what_it_lowers_to_with_its_handler_and_state():
+    with OperatorHarness(HighestOf(name="highest", keys=("k",)), "k string, v long", parallelism=3) as highest:
+        assert as_set(highest.run_epoch([{"k": "a", "v": 3}, {"k": "b", "v": 5}], watermark=7)) == {("a", 3, 7), ("b", 5, 7)}
+        highest.rescale(2)
+        assert as_set(highest.run_epoch([{"k": "a", "v": 1}, {"k": "c", "v": 4}], watermark=9)) == {("a", 3, 9), ("c", 4, 9)}
+        assert as_set(highest.state("highest").to_pylist()) == {("a", 3), ("b", 5), ("c", 4)}
+
+
+def test_what_the_harness_cannot_run_of_a_logical_operator_is_told():
+    with pytest.raises(PipelineError, match="'highest_of' does not lower to one batch operator"):
+        OperatorHarness(HighestOf(name="highest", keys=("v",)), "k string, v long")
+    with pytest.raises(PipelineError, match="has its keys and its name"):
+        OperatorHarness(HighestOf(name="highest", keys=("k",)), "k string, v long", keys=["k"])
+    with pytest.raises(SchemaError, match="key_by uses column 'k'"):
+        OperatorHarness(HighestOf(name="highest", keys=("k",)), "v long")

@@ -44,7 +44,7 @@ def _equal(rewriting: Rewriting, signatures: Mapping[str, str]) -> list[list[Nod
     groups: dict[tuple[object, ...], list[Node]] = {}
     for node in rewriting:
         if node.name in signatures:
-            groups.setdefault((node.inputs, signatures[node.name]), []).append(node)
+            groups.setdefault((node.scope, node.inputs, signatures[node.name]), []).append(node)
     alike = [[node for node in same if node.outputs == same[0].outputs] for same in groups.values()]
     return [same for same in alike if len(same) > 1 and _saves(rewriting, same)]
 

@@ -16,7 +16,7 @@ from dagster_operators.planner.rules.rule_set import optimised
 from tests.engines import EMBEDDED, SAIL
 from tests.plans.random_pipelines import APPENDING, ROWS, of_window, pipelines, source
 
-FEW = settings(max_examples=5, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=3, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 RULES = list(catalog().rules())
 STEPS = {
     **{name: APPENDING[name] for name in ("filter", "select", "rename", "drop", "union", "unnest", "aggregate", "deduplicate")},
@@ -97,7 +97,7 @@ def test_a_rule_alone_changes_nothing_that_is_seen(rule, pipeline):
 
 
 @pytest.mark.sail
-@FEW
+@settings(FEW, max_examples=6)
 @given(pipeline=st.one_of(relational(), pipelines(most=4)), off=st.sets(st.sampled_from(RULES)))
 def test_rules_together_change_nothing_that_is_seen(pipeline, off):
     assert seen(pipeline, off) == seen(pipeline, RULES)
@@ -110,7 +110,7 @@ def test_nor_do_they_on_spark(pipeline):
     assert seen(pipeline, [], EMBEDDED) == seen(pipeline, RULES, EMBEDDED)
 
 
-@settings(FEW, max_examples=100)
+@settings(FEW, max_examples=60)
 @given(pipeline=st.one_of(relational(), pipelines()), off=st.sets(st.sampled_from(RULES)))
 def test_what_a_rule_makes_is_a_plan_with_the_same_ends_and_nothing_is_left_to_do(pipeline, off):
     before = (dict(pipeline.dataflow.nodes), pipeline.to_plan())

@@ -7,9 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dagster_operators as do
+from dagster_operators.errors import BadInputError
 from dagster_operators.planner.rules.rule_set import optimised
 from dagster_operators.types.schema import Schema
-from tests.engines import SAIL
+from tests.engines import EMBEDDED, SAIL
 from tests.planner.rules.shown import done, flow, plan_of
 
 WIDE = "k string, v long, t timestamp, a string, b string, `c d` int"
@@ -110,6 +111,31 @@ def test_a_replaced_time_does_not_become_the_event_time_again():
     pipeline, rows = flow(schema=WIDE, event_time="t")
     rows.with_columns(t="t", name="made").key_by("t").aggregate(n="count(*)").to_table("n")
     assert optimised(pipeline.dataflow).plan.nodes["made"].type.event_time is None
+
+
+@pytest.mark.parametrize("engine", [pytest.param(SAIL, marks=pytest.mark.sail), pytest.param(EMBEDDED, marks=pytest.mark.spark)])
+@pytest.mark.parametrize("text", ["csv", "json"])
+def test_a_corrupt_value_of_a_column_that_nobody_needs_fails_or_is_rejected_as_before(tmp_path, engine, text):
+    (tmp_path / "in").mkdir()
+    lines = {"csv": "k,v,t,b\nx,1,2024-01-01T00:00:00Z,oops\ny,2,2024-01-01T00:00:01Z,5\n", "json": ""}
+    lines["json"] = "".join(
+        f'{{"k": "{k}", "v": 1, "t": "2024-01-01T00:00:00Z", "b": {b}}}\n' for k, b in (("x", '"oops"'), ("y", 5))
+    )
+    (tmp_path / "in" / f"1.{text}").write_text(lines[text])
+
+    def run(corrupt, off):
+        pipeline = do.Pipeline("p", root=str(tmp_path / f"{corrupt}{len(off)}"), engine=engine, rules_off=off)
+        source = do.FileSource(str(tmp_path / "in"), schema="k string, v long, t timestamp, b int", corrupt=corrupt)
+        rows = pipeline.source("rows", source, event_time="t")
+        rows.key_by("k").aggregate(n="count(*)").to_table("n")
+        rows.aggregate(n="sum(v)").to_table("sum")
+        pipeline.run_epoch()
+        return [sorted(map(repr, pipeline.read(name).drop("file").collect())) for name in ("n", "sum", "rows_rejects")]
+
+    for off in ([], ["prune_columns"]):
+        with pytest.raises(BadInputError, match=r"column|record"):
+            run("fail", off)
+    assert run("reject", []) == run("reject", ["prune_columns"])
 
 
 @pytest.mark.sail

@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, update_wrapper
+from functools import update_wrapper
 from inspect import isclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
 from dagster_operators.errors import OperatorsError, PipelineError
-from dagster_operators.functions.content import digest_of
 from dagster_operators.functions.groups import Groups, plain
 from dagster_operators.functions.install import Installable
 from dagster_operators.functions.shipping import EngineFunction
@@ -76,16 +75,6 @@ class UserAggregate(Installable):
     @override
     def content(self) -> Sequence[Any]:
         return self.definition, self.name, self.returns, self.state, self.vectorised
-
-    @cached_property
-    def outline(self) -> str:
-        """Changes when the definition itself changes."""
-        return digest_of(self, follow=False)
-
-    @cached_property
-    def digest(self) -> str:
-        """Changes when the definition, what it takes from outside, or its declaration changes."""
-        return digest_of(self)
 
     @override
     def engine_functions(self) -> Sequence[EngineFunction]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from dagster_operators.errors import EngineError, OperatorsError, PipelineError
+from dagster_operators.functions.content import digest_of
 from dagster_operators.graph.user_functions import UserFunction, known
 
 if TYPE_CHECKING:
@@ -24,7 +26,17 @@ if TYPE_CHECKING:
 
 
 class Installable(UserFunction):
-    """A function that says what an engine has to know."""
+    """A function that says what an engine has to know, and is told from others by its content."""
+
+    @cached_property
+    def outline(self) -> str:
+        """Changes when the definition itself changes."""
+        return digest_of(self, follow=False)
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes when the definition, what it takes from outside, or its declaration changes."""
+        return digest_of(self)
 
     @abstractmethod
     def engine_functions(self) -> Sequence[EngineFunction]:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from dagster_operators.errors import EngineError, MissingInputError, PipelineError, UserFunctionError
-from dagster_operators.functions.content import digest_of
 from dagster_operators.functions.install import Installable
 from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import as_array, type_of
@@ -94,16 +93,6 @@ class LibraryFunction(Installable):
     @override
     def content(self) -> Sequence[Any]:
         return self.name, self.symbol, self.args, self.returns, hashlib.sha256(self.library).hexdigest()
-
-    @cached_property
-    def outline(self) -> str:
-        """Changes when the definition itself changes."""
-        return digest_of(self, follow=False)
-
-    @cached_property
-    def digest(self) -> str:
-        """Changes when the library's bytes or the declaration change."""
-        return digest_of(self)
 
     @override
     def engine_functions(self) -> Sequence[EngineFunction]:

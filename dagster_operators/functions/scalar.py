@@ -6,13 +6,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property, update_wrapper
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import override
 
 from dagster_operators.errors import OperatorsError, PipelineError
-from dagster_operators.functions.content import digest_of
 from dagster_operators.functions.install import Installable
 from dagster_operators.functions.shipping import EngineFunction
 from dagster_operators.functions.values import arity_of, as_array, forms_of, given, raised, type_of
@@ -60,16 +59,6 @@ class ScalarFunction(Installable):
     @override
     def content(self) -> Sequence[Any]:
         return self.function, self.name, self.returns
-
-    @cached_property
-    def outline(self) -> str:
-        """Changes when the definition itself changes."""
-        return digest_of(self, follow=False)
-
-    @cached_property
-    def digest(self) -> str:
-        """Changes when the function's code, what it takes from outside, or its declaration changes."""
-        return digest_of(self)
 
     @override
     def engine_functions(self) -> Sequence[EngineFunction]:

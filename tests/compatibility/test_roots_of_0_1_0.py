@@ -151,6 +151,7 @@ def test_a_decided_epoch_is_carried_out(name: str, kept: Callable[..., do.Pipeli
     check_decided(kept(name, "decided"), whole(name))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_a_root_that_spark_wrote_is_settled_and_run_on_there(
     kept: Callable[..., do.Pipeline], whole: Callable[[str], Whole]

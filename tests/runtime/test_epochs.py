@@ -69,7 +69,7 @@ def test_stages_side_by_side_make_the_same_tables(engine: str, tmp_path: Path, r
     for at_once in (1, 3):
         source = MemorySource(schema="k string, v long, t timestamp")
         pipeline = many_tables(tmp_path / str(at_once), engine, at_once, source)
-        for epoch in range(4):
+        for epoch in range(4 if engine == "sail" else 2):  # the second one finds state and tables; on Spark each takes seconds
             source.append(feed(epoch))
             result = pipeline.run_epoch()
             assert set(result.seconds) == {"begin", *TABLES, "commit"}

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 
 from typing_extensions import override
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+_SCRAP_SECONDS: Final = 86_400.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,19 +151,32 @@ class OperatorSource(Connector):
         if known.get("final"):
             return None
         root = self._root()
-        root.delete_folder(self._spool)  # what lies there was read by an epoch that is complete, or by none
+        self._tidy(root, known.get("spool", ()))
         context = _Context(self.name, known.get("position"))
         spool = _Spool(root, self._spool, self._schema, self.name)
         with spool:
             end = self._turn(context, spool)
         final = end == "final"
-        position: dict[str, JSON] = {"position": context.position, "final": final}
+        position: dict[str, JSON] = {"position": context.position, "final": final, "spool": spool.files}
         choice = self._files.choose(None, lambda: iter(())) if spool.rows else None
         news = choice is not None or final or context.position != known.get("position")
         if not news and not context.is_idle:
             return None
-        piece = SourceSlice(start, position if news else start, choice.slice.items if choice else None)
+        listed: Any = choice.slice.items if choice else []
+        items = [item for item in listed if item[0].rpartition("/")[2] in spool.files] if choice else None
+        piece = SourceSlice(start, position if news else start, items)
         return SliceChoice(piece, more=end == "graceful" and news, news=news, idle=context.is_idle, final=final)
+
+    def _tidy(self, root: Root, read: Collection[str]) -> None:
+        """Delete what the last complete epoch read, and scraps of a day ago.
+
+        Of what else lies there this run may not know: another one may have taken over, and its epoch read it.
+        """
+        old = time.time() - _SCRAP_SECONDS
+        for name in root.children(self._spool):
+            path = f"{self._spool}/{name}"
+            if name in read or (root.modified(path) or old) < old:
+                root.delete_file(path)
 
     def _turn(self, context: _Context, spool: _Spool) -> SourceEnd:
         try:
@@ -240,7 +256,13 @@ class _Spool:
         self._folder = folder
         self._schema = schema
         self._source = source
-        self._writer = ParquetWriter(root.files, root.path(folder, f"{uuid.uuid4().hex}.parquet"), schema)
+        self._name = f"{uuid.uuid4().hex}.parquet"
+        self._writer = ParquetWriter(root.files, root.path(folder, self._name), schema)
+
+    @property
+    def files(self) -> list[JSON]:
+        """The files that hold rows."""
+        return [self._name] if self.rows else []
 
     @property
     def rows(self) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
+from dagster_operators.errors import StorageError
 from dagster_operators.storage.delta_log import LOG, entry_path
 from dagster_operators.time.watermark import format_timestamp
 
@@ -22,12 +24,36 @@ def tell_versions(root: Root, dataset: str, after: int) -> str:
         dataset: The table's folder.
         after: The last version that is known.
     """
-    versions = sorted(int(name[:20]) for name in root.children(f"{dataset}/{LOG}") if _is_entry(name))
+    versions = _versions(root, dataset)
     behind = [version for version in versions if version > after]
     if not behind:
         return f"its last is {_told(root, dataset, versions[-1])}" if versions else ""
     told = ", ".join(_told(root, dataset, version) for version in behind[:_MOST])
     return told + (f" and {len(behind) - _MOST} more" if len(behind) > _MOST else "")
+
+
+def added_since(root: Root, dataset: str, after: int) -> set[str]:
+    """The files that versions of a table behind one made active, by their paths in it.
+
+    Raises:
+        StorageError: An entry of its log cannot be read, so that nobody knows.
+    """
+    found: set[str] = set()
+    for version in _versions(root, dataset):
+        if version > after:
+            try:
+                actions = [json.loads(line) for line in (root.read(f"{dataset}/{entry_path(version)}") or b"").splitlines()]
+            except ValueError:
+                raise StorageError(
+                    f"entry {version} of a table's log cannot be read", table=dataset,
+                    remedy="run an epoch, which says how the table is settled, then clean again",
+                ) from None  # fmt: skip
+            found |= {unquote(action["add"]["path"]) for action in actions if "add" in action}
+    return found
+
+
+def _versions(root: Root, dataset: str) -> list[int]:
+    return sorted(int(name[:20]) for name in root.children(f"{dataset}/{LOG}") if _is_entry(name))
 
 
 def _told(root: Root, dataset: str, version: int) -> str:

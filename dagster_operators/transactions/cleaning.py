@@ -1,8 +1,8 @@
 """Deleting files that no epoch still to be read needs: what VACUUM is to one table, for a whole pipeline.
 
-Files are committed in the epoch whose folder they lie in, or never. So a file in the folder of an epoch up to the *horizon* that
-is not active as of the horizon's completion belongs to no later version, whatever became of it. The horizon is recorded before
-anything is deleted: older epochs are refused to readers from then on.
+A file is kept that is active in the table's version as of the *horizon*'s completion, or in any version since: a RESTORE that was
+accepted, or our content put back, brings files of earlier epochs back. Of all others in the folders of epochs up to the horizon
+nobody needs any. The horizon is recorded before anything is deleted: older epochs are refused to readers from then on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def delete_outdated(root: Root, tables: Tables, effect: DeleteOutdated) -> int:
     deleted = 0
     for dataset, version in effect.versions.items():
         folders = [name for name in root.children(dataset) if _is_old(name, effect.epoch)]
-        active = {file.path for file in tables.files(dataset, version)} if folders else set()
+        active = tables.active_since(dataset, version) if folders else set()
         for folder in folders:
             deleted += _delete_inactive(root, dataset, folder, active)
         TableLog(root, dataset).clean(0, time.time() - _SCRAP_SECONDS)

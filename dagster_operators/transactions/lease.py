@@ -128,11 +128,12 @@ class Lease:
         Raises:
             PipelineBusyError: One has.
         """
-        for name in self._root.children("owners"):
-            path = f"owners/{name}"
+        generations = [int(name[1:]) for name in self._root.children("owners") if name[1:].isdigit()]
+        if generations:
+            path = _path(max(generations))
             content, written = self._root.read(path), self._root.modified(path)
             if content is None or written is None or _IDLE in content:
-                continue
+                return
             ends = written + self._seconds - self._storage_time()
             if ends > 0:
                 raise PipelineBusyError(

@@ -15,6 +15,7 @@ from dagster_operators.errors import DamagedTableError, StorageError
 from dagster_operators.storage.delta_commit import GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.log_damage import damage, has_empty_entry, mend, settle
+from dagster_operators.storage.log_history import added_since
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.effects import (
     CommitTable,
@@ -208,6 +209,12 @@ class Tables:
             if known.files is None:
                 known.files = self._version_at(dataset, version).files
             return _by_path(known.files)
+
+    def active_since(self, dataset: str, version: int) -> set[str]:
+        """The files that are active at a version, or in any since."""
+        with self._turn(dataset):
+            active = {file.path for file in self.files(dataset, version)}
+            return active | added_since(self._root, dataset, version)
 
     def schema(self, dataset: str, version: int) -> str:
         """The columns at a version, as the JSON of a Spark ``StructType``."""

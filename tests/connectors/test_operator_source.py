@@ -8,6 +8,7 @@ import pytest
 import dagster_operators as do
 from dagster_operators.errors import BadInputError, PipelineError, SchemaError
 from dagster_operators.transactions import failpoints
+from dagster_operators.transactions.owner import Owner
 from tests.engines import ENGINES, SAIL
 
 MINUTE = 60_000_000
@@ -40,6 +41,22 @@ class Clock(do.SourceOperator):
         return {"size": self.size}
 
 
+class Queue(do.SourceOperator):
+    """Forgets what it gave."""
+
+    waiting = ()
+
+    def output_schema(self):
+        return "n long"
+
+    def run(self, ctx, out):
+        if Queue.waiting:
+            out.collect(pa.table({"n": pa.array(Queue.waiting, pa.int64())}))
+        ctx.position = (ctx.position or 0) + len(Queue.waiting)
+        Queue.waiting = ()
+        return "immediate"
+
+
 def pipeline(root, source, engine=SAIL, **more):
     made = do.Pipeline("p", root=str(root), engine=engine)
     return made, made.source("clock", source, event_time="t", **more)
@@ -57,6 +74,31 @@ def test_each_epoch_goes_on_where_the_last_one_ended_and_a_final_end_closes_the_
     assert sorted(row.n for row in made.read("windows").collect()) == [2, 4]
     assert made.run_epoch().empty
     assert '"size": 2' in made.explain()
+
+
+def test_a_run_that_wakes_leaves_the_rows_of_the_one_that_took_over(sail, tmp_path):
+    """It was about to choose, and does not know yet that it is fenced; a source that forgets what it gave has no other copy."""
+    Queue.waiting = (1, 2, 3)
+
+    def build():
+        made = do.Pipeline("p", root=str(tmp_path), engine=SAIL, lease_seconds=1)
+        made.source("rows", Queue()).to_table("numbers")
+        return made
+
+    zombie, run = build(), build()
+    source = zombie.dataflow.nodes["rows"].operator.connector
+    handle = run.epochs.begin(Owner.of_process("run"))
+    spooled = list((tmp_path / "spool" / "rows").iterdir())
+    assert len(spooled) == 1
+    source.choose(None, lambda: iter(()))
+    assert list((tmp_path / "spool" / "rows").iterdir()) == spooled
+    run.epochs.run_stages(handle)
+    run.epochs.commit(handle)
+    assert sorted(row.n for row in build().read("numbers").collect()) == [1, 2, 3]
+    Queue.waiting = (4,)
+    build().run_epoch()
+    assert spooled[0] not in (tmp_path / "spool" / "rows").iterdir(), "what a complete epoch read is deleted"
+    assert sorted(row.n for row in build().read("numbers").collect()) == [1, 2, 3, 4]
 
 
 def test_a_source_with_nothing_more_right_now_is_asked_again(sail, tmp_path):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from dagster_operators import MemorySource, Pipeline, Tumbling
-from dagster_operators.errors import UnknownEpochError
+from dagster_operators.errors import ForeignWriteError, UnknownEpochError
 from dagster_operators.runtime.engine import Spark
 from dagster_operators.transactions import failpoints
 
@@ -54,6 +55,22 @@ def test_what_is_kept_stays_readable_and_the_rest_is_gone(tmp_path: Path) -> Non
 def test_epochs_go_on_after_cleaning_in_another_process(tmp_path: Path) -> None:
     run(tmp_path / "cleaned", epochs=8).clean("0 seconds", keep_epochs=1)
     assert rows_of(run(tmp_path / "cleaned")) == rows_of(run(tmp_path / "plain"))
+
+
+@pytest.mark.parametrize("keep", ["theirs", "ours"])
+def test_what_a_restore_brought_back_stays(tmp_path: Path, keep: str) -> None:
+    """Files of early epochs are active again, though at the oldest epoch that is kept they were not."""
+    pipeline = run(tmp_path, epochs=6)
+    table = tmp_path / "tables" / "totals"
+    DeltaTable(str(table)).restore(3)
+    with pytest.raises(ForeignWriteError):
+        run(tmp_path, epochs=7)
+    assert pipeline.repair("totals", keep=keep) is not None  # type: ignore[arg-type]
+    pipeline = run(tmp_path, epochs=9)
+    before = {epoch: rows_of(pipeline, epoch) for epoch in (5, 6, 7, 8, 9)}
+    assert pipeline.clean("0 seconds", keep_epochs=5) > 0
+    assert {epoch: rows_of(run(tmp_path, epochs=9), epoch) for epoch in before} == before
+    assert sum(row.n for row in run(tmp_path).read("totals").collect()) == 6 * EPOCHS, "all keys came again since"
 
 
 def test_recent_epochs_are_kept_whatever_their_number(tmp_path: Path) -> None:

@@ -117,10 +117,9 @@ def settle(root: Path, error: OperatorsError) -> None:
     elif found := KEEP.search(error.remedy):
         run.repair(found[1] if "/" in found[1] else f"tables/{found[1]}", "ours")
     elif found := GO_BACK.search(error.remedy):
-        run.repair_ledger(None if found[1] is None else int(found[1]))
-    elif "try again in" in error.remedy:
         for heartbeat in (root / "owners").iterdir():
-            os.utime(heartbeat, (0, 0))  # the time is over
+            os.utime(heartbeat, (0, 0))  # of a process that is dead; time goes by until somebody repairs
+        run.repair_ledger(None if found[1] is None else int(found[1]))
     elif "choose another storage root" in error.remedy:
         shutil.rmtree(root)
     elif "run again" not in error.remedy:

@@ -340,12 +340,26 @@ class Pipeline(Changing, PipelineGraph, Settling):
         coordinator = self.epochs.coordinator
         return History(coordinator.history(), KeptPlans(coordinator.root))
 
-    def explain(self, *, rules: bool = True) -> str:
+    def explain(self, *, rules: bool = True, holds: bool = False) -> str:
         """The stages, chains, shuffles, state tables and column lineage, and what each rule of the planner did; starts no engine.
 
         Args:
             rules: Whether the planner's rules are applied; else the plan is shown as it was written.
+            holds: Whether to tell which operators held back the time of their outputs at the end of the last epoch.
         """
         from dagster_operators.planner.explain import explain
 
-        return explain(self.dataflow, rules=rules)
+        text = explain(self.dataflow, rules=rules)
+        return "\n".join([text, *self._holds()]) if holds else text
+
+    def _holds(self) -> list[str]:
+        from dagster_operators.runtime.held import told
+
+        last = next(iter(self.history()[-1:]), None)
+        if last is None:
+            return ["held: no epoch was run yet"]
+        found = told(last.held)
+        return [
+            f"held at the end of epoch {last.epoch}{'' if found else ': nothing'}",
+            *(f"  {s}: {t}" for s, t in found.items()),
+        ]

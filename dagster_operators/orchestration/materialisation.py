@@ -10,6 +10,7 @@ import dagster as dg
 
 from dagster_operators.orchestration.preview import preview
 from dagster_operators.orchestration.tables import TableAsset
+from dagster_operators.runtime.held import told
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp
 from dagster_operators.types.schema import Schema
 
@@ -76,6 +77,9 @@ def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, p
         metadata["dagster/column_lineage"] = dg.TableColumnLineage(columns)
     if table.sources:
         metadata["watermark"] = _watermark(min(complete.watermarks.get(source, MIN_WATERMARK) for source in table.sources))
+    holds = told(complete.held, table.operators)
+    if holds:
+        metadata["held"] = holds
     rows = preview(coordinator, dataset, files, complete.epoch, preview_rows) if preview_rows else None
     if rows is not None:
         metadata["preview"] = dg.MetadataValue.md(rows)

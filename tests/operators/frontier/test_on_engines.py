@@ -15,6 +15,9 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import CapabilityError
+from dagster_operators.orchestration.keys import AssetKeys
+from dagster_operators.orchestration.materialisation import materialisations
+from dagster_operators.orchestration.tables import table_assets
 from dagster_operators.transactions.failpoints import VARIABLE
 from tests.engines import EMBEDDED, SAIL
 
@@ -238,6 +241,22 @@ def test_a_source_does_not_go_back(sail, tmp_path):
     do.frontier.source(pipeline, "numbers", backwards, schema="v long").to_table("numbers")
     with pytest.raises(CapabilityError, match=r"rows at 0 after some at 5.*in the order of time"):
         pipeline.run_epoch()
+
+
+def test_explain_and_dagster_say_what_is_held(sail, tmp_path):
+    pipeline = build(tmp_path, SAIL)
+    assert pipeline.explain(holds=True).endswith("held: no epoch was run yet")
+    pipeline.run_epoch()
+    assert pipeline.explain(holds=True).splitlines()[-2:] == ["held at the end of epoch 1", "  counts: none"]
+    assert "held" not in pipeline.explain()
+    for _ in range(3):
+        pipeline.run_epoch()
+    assert pipeline.explain(holds=True).splitlines()[-1] == f"  counts: {START + timedelta(seconds=30):%FT%TZ}"
+    assets = table_assets(pipeline, AssetKeys(pipeline))
+    made = materialisations(assets, pipeline.epochs.coordinator, pipeline.history()[-1], 0)
+    assert {each.table.name: each.metadata.get("held") for each in made} == {
+        "counts": {"counts": f"{START + timedelta(seconds=30):%FT%TZ}"}, "windows": None,
+    }  # fmt: skip
 
 
 KILLS = ["stage:half_files", "after:append_prepared", "after:append_decision", "stage:files_written", "after:append_complete"]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from dagster_operators.transactions.manifest import Change, Manifest
 from dagster_operators.transactions.plan import EPOCH_FOLDER, DatasetRecord, EpochHandle
-from dagster_operators.transactions.records import Record
+from dagster_operators.transactions.records import Prepared, Record
 from dagster_operators.transactions.view import LedgerView
 
 
@@ -378,3 +378,11 @@ DURABLE: tuple[type, ...] = (
     CallParticipant,
 )
 """The effects that others can see; a failpoint stands before and after each."""
+
+
+def stage_of(effect: Effect) -> str | None:
+    """The stage that an effect is about, in a loop with its round; None for most effects."""
+    if isinstance(effect, WriteManifest):
+        return effect.manifest.stage
+    record = effect.record if isinstance(effect, Append) else None
+    return record.stage if isinstance(record, Prepared) else None

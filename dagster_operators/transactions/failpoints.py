@@ -3,7 +3,8 @@
 Every durable effect of the commit protocol has a failpoint before and after it; the runtime adds its own with ``reach``. The
 environment variable ``DAGSTER_OPERATORS_FAILPOINT`` names one: the process kills itself (SIGKILL) when it gets there, as
 ``after:append_decision``, ``before:commit_table:2`` (the second table of the epoch) or ``before:write_manifest#3`` (the third
-time).
+time). Those of a stage can be named for one of them, in a loop for one of its rounds: ``stage:half_files@clean``,
+``after:append_prepared@steps@2`` (the third round).
 
 >>> names = []
 >>> with watch(names.append):
@@ -60,15 +61,15 @@ _watchers: list[Callable[[str], None]] = []
 _counting = threading.Lock()
 
 
-def reach(name: str, index: int | None = None) -> None:
-    """Say that the place ``name`` (the ``index``-th of its kind, from 1) has been reached."""
+def reach(name: str, index: int | None = None, stage: str | None = None) -> None:
+    """Say that the place ``name`` (the ``index``-th of its kind, from 1) has been reached, perhaps in the work on a stage."""
     for watcher in tuple(_watchers):
         watcher(name if index is None else f"{name}:{index}")
     wanted = os.environ.get(VARIABLE)
     if not wanted:
         return
     place, _, times = wanted.partition("#")
-    if place == name or (index is not None and place == f"{name}:{index}"):
+    if place == name or (index is not None and place == f"{name}:{index}") or (stage and place == f"{name}@{stage}"):
         with _counting:
             _reached[wanted] += 1
             if _reached[wanted] == int(times or 1):

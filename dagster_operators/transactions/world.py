@@ -64,10 +64,10 @@ class World:
             return work(effect.attempt)
         if not isinstance(effect, fx.DURABLE):
             return self._look(effect)
-        index = getattr(effect, "index", None)
-        reach(f"before:{effect.name}", index)
+        index, stage = getattr(effect, "index", None), fx.stage_of(effect)
+        reach(f"before:{effect.name}", index, stage)
         result = self._change(effect)
-        reach(f"after:{effect.name}", index)
+        reach(f"after:{effect.name}", index, stage)
         return result
 
     def fold(self) -> None:

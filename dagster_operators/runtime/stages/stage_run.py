@@ -136,7 +136,7 @@ class StageRun:
         with self._step("checks"):
             checks = tuple(outputs.checks())
         states = [change for state in self._states.values() if (change := state.change())]
-        reach("stage:files_written")
+        reach("stage:files_written", stage=work.attempt.stage)
         with self._step("sinks"):
             commit_data = write_to_sinks(work, outputs, checks)
         return Manifest(
@@ -229,7 +229,7 @@ class StageRun:
 
     def _wrote(self) -> None:
         self._observed.ran()
-        reach("stage:half_files")
+        reach("stage:half_files", stage=self._work.attempt.stage)
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dagster_operators.errors import PlanError
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans.logical_plan import LogicalPlan
 from dagster_operators.plans.shape import PlanShape
@@ -46,9 +45,6 @@ def match(before: LogicalPlan, after: LogicalPlan) -> Matching:
     Args:
         before: The earlier plan.
         after: The later one.
-
-    Raises:
-        PlanError: An operator says that it was renamed from one that the earlier plan does not have.
     """
     old = PlanShape(before)
     found = _by_name(before, after)
@@ -65,16 +61,8 @@ def match(before: LogicalPlan, after: LogicalPlan) -> Matching:
 def _by_name(before: LogicalPlan, after: LogicalPlan) -> dict[str, str]:
     """The operators that the user named, or named anew, with what they were called."""
     kinds = {node.name: node.operator.kind for node in before.nodes}
-    found = {}
-    for name, earlier in after.renamed.items():
-        if name in kinds:  # the epoch before knows it by its new name already
-            continue
-        if earlier not in kinds:
-            raise PlanError(
-                f"{name!r} is said to be renamed from {earlier!r}, and the last epoch had nothing of that name",
-                pipeline=after.pipeline, operator=name, remedy=f"it had: {', '.join(kinds)}; or leave renamed_from out",
-            )  # fmt: skip
-        found[name] = earlier
+    # The epoch before may know it by its new name already, or neither.
+    found = {name: earlier for name, earlier in after.renamed.items() if name not in kinds and earlier in kinds}
     taken = set(found.values())
     for node in after.nodes:
         name = node.name

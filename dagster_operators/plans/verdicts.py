@@ -67,6 +67,7 @@ class Stored:
 
     Attributes:
         stateful: The operators of that plan that have state.
+        in_tables: Those of them whose state is a table, with it.
         left: What operators that are no longer in that plan have left state under.
         tables: All tables there are, of the pipeline now and of earlier ones.
         updating: Those of them whose rows replace each other.
@@ -80,6 +81,7 @@ class Stored:
     updating: Collection[str] = ()
     positions: Collection[str] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
+    in_tables: Mapping[str, str] = field(default_factory=dict)
 
 
 def judge(before: LogicalPlan, after: LogicalPlan, stored: Stored, sources: Mapping[str, str] | None = None) -> list[Verdict]:
@@ -200,6 +202,9 @@ class _Judge:
             return Verdict(Level.FROM_HERE_ON, subject, "it is no longer in the pipeline; its state stays where it is")
         instead = [other for other in self._matching.added if self._new.nodes[other].operator.kind == kind]
         instead = [other for other in instead if self._new.ends[other] & self._old.ends[name]]
+        if (table := self._stored.in_tables.get(name)) and f"table {table}" in ends:
+            text, renamed = f"{name!r} is gone, whose state it is", name if len(instead) == 1 else ""
+            return Verdict(Level.DECISION, f"table {table}", text, {"restart": "empty it"}, renamed, (table,))
         text = f"it is gone, and its state would be left behind, while {_listed(ends)} would go on"
         if instead:
             text += f"; {_listed(instead)} would begin without state"
@@ -293,6 +298,13 @@ class _Judge:
         updating = [one for one in behind if self._was_updating(one)]
         if not updating:
             return Verdict(Level.FROM_HERE_ON, subject, "it is new, and has the rows from here on")
+        moved = [one for one in updating if self._was[one] in self._stored.in_tables]
+        if moved and StreamRef(moved[0]) == stream:
+            old = self._stored.in_tables[self._was[moved[0]]]
+            text = f"its state is the table {old!r}, and would be the table {name!r}, which is new"
+            return Verdict(
+                Level.DECISION, f"operator {moved[0]}", text, {"restart": "begin without state"}, was=self._was[moved[0]]
+            )
         text = f"it is new, behind {_listed(updating)}, which has state: it would have only rows that change from here on"
         if gone:
             text += f"; {_listed(gone)} is no longer written"

@@ -16,7 +16,7 @@ from dagster_operators.runtime.identities import Binding, Ledgered, bind
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.stored_changes import ASKED
 from dagster_operators.transactions.coordinator import Coordinator
-from dagster_operators.transactions.records import Decide
+from dagster_operators.transactions.records import Complete, Decide
 from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
@@ -103,6 +103,16 @@ class Comparing:
         open_ones = [one for one in verdicts if one.level is Level.DECISION]
         undecided = tuple(one for one in open_ones if (one.subject, one.question) not in decided)
         return Comparison(last.epoch, before, after, match(before, after).operators, verdicts, undecided)
+
+    def identity_in(self, complete: Complete, operator: str, logical: str) -> str:
+        """What the state of a physical operator was addressed by in an epoch, whatever it was called then."""
+        from dagster_operators.plans.matching import match
+
+        before = self._kept.read(complete.logical_plan) if complete.logical_plan else None
+        after = self._logical()
+        was = match(before, after).operators.get(logical, logical) if before and after else logical
+        named = f"{was}{operator.removeprefix(logical)}"
+        return complete.identities.get(named, named)
 
     def answer(self, verdict: Verdict, choice: Literal["keep", "restart"]) -> Decide:
         """Record what was decided about a change, and empty or delete what begins anew."""

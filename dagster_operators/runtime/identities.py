@@ -52,8 +52,13 @@ class Ledgered:
 
     @cached_property
     def used(self) -> frozenset[str]:
-        """What there are or just were state tables under."""
-        return frozenset(map(_owner, filter(_is_state, (*self._view.versions, *self._view.dropped))))
+        """What there is or just was state under."""
+        return frozenset(map(_owner, filter(_is_state, (*self._view.versions, *self._view.dropped)))) | self._in_tables.keys()
+
+    def owner(self, dataset: str | None) -> str | None:
+        """What the state that a table is, if it goes on as it is, is addressed by."""
+        found = json.loads(self._view.fingerprints.get(dataset or "", "") or "{}").get(STATE_OF)
+        return None if found is None else str(found)
 
     @cached_property
     def _filled(self) -> frozenset[str]:
@@ -61,10 +66,11 @@ class Ledgered:
         return frozenset(_owner(dataset) for dataset, version in versions.items() if _is_state(dataset) and version > 0)
 
     @cached_property
-    def _in_tables(self) -> frozenset[str]:
-        """The operators whose state is a table."""
-        texts = (text for dataset, text in self._last.fingerprints.items() if self._view.versions.get(dataset, 0) > 0)
-        return frozenset(owner for text in texts if (owner := json.loads(text or "{}").get(STATE_OF)))
+    def _in_tables(self) -> Mapping[str, str]:
+        """The tables that are the state of an operator, by what that is addressed by."""
+        known = {dataset: text for dataset, text in self._last.fingerprints.items() if self._view.versions.get(dataset, 0) > 0}
+        owners = {dataset: json.loads(text or "{}").get(STATE_OF) for dataset, text in known.items()}
+        return {owner: dataset.removeprefix("tables/") for dataset, owner in owners.items() if owner}
 
     @cached_property
     def stateful(self) -> frozenset[str]:
@@ -115,6 +121,7 @@ class Ledgered:
             frozenset(updating),
             frozenset(name for name, position in self._last.offsets.items() if position is not None),
             {name: told for name, told in self._last.sources.items() if told not in former},
+            {one: self._in_tables[self.identity(one)] for one in self._operators if self._is_in_table(one)},
         )
 
 
@@ -137,6 +144,11 @@ def bind(
     taken = {f"{identity}{part}" for name, identity in chosen.items() for part in parts[name]}
     new = [name for name in parts if name not in chosen]
     for name in sorted(new, key=lambda one: one in dataflow.automatic):  # who has a name of their own choose first
+        owner = ledgered.owner(physical.own_table(name)) if name in physical.nodes and name not in restarted else None
+        if owner is not None and owner not in taken:  # its table was taken out with it, and it was decided that it goes on
+            chosen[name] = owner
+            taken.add(owner)
+            continue
         avoid = taken | ledgered.used if name in restarted or name in dataflow.automatic else taken
         if name in dataflow.automatic and name in ledgered.left and name not in restarted:
             avoid = taken  # it was decided that it goes on

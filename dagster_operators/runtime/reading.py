@@ -41,7 +41,7 @@ class Reading:
 
     def read_state(self, operator: str, table: str, complete: Complete) -> DataFrame:
         """The rows of one of an operator's state tables as of a completed epoch."""
-        made, dataset = self._planning.plan(), f"state/{complete.identities.get(operator, operator)}.{table}"
+        made = self._planning.plan()
         if f"{operator}.{table}" not in made.states:
             kept = made.physical.own_table(operator) if operator in made.physical.nodes else None
             raise PipelineError(
@@ -52,6 +52,8 @@ class Reading:
             )
         node = made.physical.nodes[operator]
         physical = node.operator
+        identity = self._planning.comparing.identity_in(complete, operator, node.logical)
+        dataset = f"state/{identity}.{table}"
         version = complete.versions.get(dataset, 0)
         if not isinstance(physical, BatchOperator):
             return self.read(dataset, version)
@@ -61,5 +63,7 @@ class Reading:
         root, cache = self._coordinator.root, state_copies(self._coordinator.view().pipeline)
         declared, place = physical.tables(made.analysed[operator].facts)[table], root.path("").rstrip("/")
         keys, module = keys_of(node.inputs[0].exchange), physical.module
-        reader = StateReader(operator, table, declared, keys, module, files, place, root.files, complete.epoch, end, cache)
+        reader = StateReader(
+            operator, identity, table, declared, keys, module, files, place, root.files, complete.epoch, end, cache
+        )
         return reader.rows(self._planning.session, self._planning.parallelism)

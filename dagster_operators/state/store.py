@@ -72,6 +72,7 @@ class StateStore(Mapping[str, Any]):
         files: Mapping[str, Sequence[StateFile]] | None = None,
         *,
         operator: str = "",
+        identity: str = "",
         root: str | None = None,
         filesystem: Any = None,
         directory: Mapping[str, str] | None = None,
@@ -94,6 +95,7 @@ class StateStore(Mapping[str, Any]):
         self._tables = dict(tables)
         self._files = {name: list((files or {}).get(name, ())) for name in tables}
         self._owner = StateOwner(operator, epoch, subtask, parallelism, watermark, tuple(stream_key), hasher, round)
+        self._identity = identity or operator
         self._root = root
         self._filesystem = filesystem or fs.LocalFileSystem()
         self._directory = directory or {}
@@ -131,7 +133,7 @@ class StateStore(Mapping[str, Any]):
         declaration = self._tables[name]
         part = TablePart(name, declaration, self._owner)
         copies = self._copies(name)
-        folder = None if self._root is None else f"{self._root}/{self._owner.operator}.{name}"
+        folder = None if self._root is None else f"{self._root}/{self._identity}.{name}"
         run_files = RunFiles(part, folder, self._filesystem, self._directory.get(name, ""), copies)
         self._run_files[name] = run_files
         return _HANDLES[declaration.kind](Layers(part, self._files[name], run_files, self._memory_limit, self._cache))
@@ -139,7 +141,7 @@ class StateStore(Mapping[str, Any]):
     def _copies(self, name: str) -> LocalCopies | None:
         if self._cache is None:
             return None
-        return LocalCopies(f"{self._cache}/{boot_id()}/{self._owner.operator}.{name}")
+        return LocalCopies(f"{self._cache}/{boot_id()}/{self._identity}.{name}")
 
     def flush(self) -> dict[str, list[StateFile]]:
         """Write what this epoch changed: one run for each table that changed, with a new name.

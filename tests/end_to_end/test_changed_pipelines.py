@@ -210,9 +210,10 @@ def test_a_renamed_operator(changed: Changed) -> None:
 
 
 def test_a_name_that_nothing_had(changed: Changed) -> None:
+    """What would be lost by a slip of the pen is asked about."""
     changed.run("a,1")(totals)
-    with pytest.raises(PipelineError, match="renamed from 'nothing'"):
-        changed.run("a,1")(lambda stream: totals(stream, name="other", renamed_from="nothing"))
+    error = refused(changed.pipeline(lambda stream: totals(stream, name="other", renamed_from="nothing")))
+    assert "renamed_from='per_key'" in str(error)
 
 
 # --- state -----------------------------------------------------------------------------------------------------------
@@ -271,6 +272,47 @@ def test_an_aggregate_that_changes_begins_anew_by_decision(changed: Changed, nam
     pipeline.run_until_caught_up()
     assert rows(pipeline, "totals") == Counter({("a", 5): 1})
     assert rows(changed.run("b,2")(summed("max(v)")), "totals") == Counter({("a", 5): 1, ("b", 2): 1})
+
+
+def leaders(stream: Any, table: str = "leaders", name: str | None = "best") -> None:
+    stream.key_by("k").top(1, by="v DESC", name=name).to_table(table)
+
+
+def test_state_that_is_a_table_has_its_table_renamed(changed: Changed) -> None:
+    changed.run("a,1", "b,9")(leaders)
+    changed.arrive("a,5")
+    pipeline = changed.pipeline(lambda stream: leaders(stream, "winners"))
+    assert refused(pipeline).operator == "best"
+    pipeline.decide("operator best", "restart")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "winners") == Counter({("a", 1, 5): 1})
+    again = changed.run("a,7", "b,1")(lambda stream: leaders(stream, "winners"))
+    assert rows(again, "winners") == Counter({("a", 1, 7): 1, ("b", 1, 1): 1})
+
+
+def test_state_that_is_a_table_has_its_operator_renamed(changed: Changed) -> None:
+    changed.run("a,3", "b,9")(leaders)
+    changed.arrive("a,1")
+    pipeline = changed.pipeline(lambda stream: leaders(stream, name="top"))
+    assert "renamed_from='best'" in str(refused(pipeline))
+    pipeline.decide("table leaders", "restart")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "leaders") == Counter({("a", 1, 1): 1})
+
+
+def test_state_that_is_a_table_goes_on_under_another_name(changed: Changed) -> None:
+    def other(stream: Any) -> None:
+        stream.key_by("k").top(1, by="v DESC", name="first", renamed_from="best").to_table("leaders")
+
+    changed.run("a,3", "b,9")(leaders)
+    assert rows(changed.run("a,1")(other), "leaders") == Counter({("a", 1, 3): 1, ("b", 1, 9): 1})
+    changed.run("a,1")(clean)
+    changed.arrive("c,1")
+    pipeline = changed.pipeline(other)
+    assert refused(pipeline).table == "leaders"
+    pipeline.decide("table leaders", "keep")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "leaders") == Counter({("a", 1, 3): 1, ("b", 1, 9): 1, ("c", 1, 1): 1})
 
 
 def test_a_key_that_is_computed_in_another_way(changed: Changed) -> None:

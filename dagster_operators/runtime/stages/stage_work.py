@@ -88,7 +88,11 @@ class StageWork:
 
     def state_dataset(self, operator: str, table: str) -> str:
         """The dataset of a state table of a physical operator."""
-        return f"state/{self._identities.get(operator, operator)}.{table}"
+        return f"state/{self.identity(operator)}.{table}"
+
+    def identity(self, operator: str) -> str:
+        """What the state of a physical operator is addressed by."""
+        return self._identities.get(operator, operator)
 
     def directory(self, dataset: str) -> str:
         """The attempt's own folder in a dataset."""

@@ -208,6 +208,7 @@ class _Programs:
         return ProgramTask(
             name=name,
             logical=self._nodes[name].logical,
+            identity=self._work.identity(name),
             keys=keys_of(self._nodes[name].inputs[0].exchange),
             inputs=len(ports.inputs),
             ports=ports.outputs,

@@ -22,6 +22,7 @@ class StateReader:
 
     Attributes:
         operator: The operator's name.
+        identity: What its state is addressed by.
         table: The state table.
         declared: What was declared of it.
         keys: What the operator's first input is distributed by.
@@ -35,6 +36,7 @@ class StateReader:
     """
 
     operator: str
+    identity: str
     table: str
     declared: StateTable
     keys: tuple[str, ...]
@@ -59,6 +61,7 @@ class StateReader:
             "parallelism": 1 if declared.kind == "global" else parallelism,
             "watermark": self.watermark,
             "operator": self.operator,
+            "identity": self.identity,
             "cache": self.cache,
             "stream_key": self.keys,
         }

@@ -38,6 +38,7 @@ class ProgramTask:
     Attributes:
         name: Its operator's name.
         logical: The logical operator that it works for.
+        identity: What its state is addressed by.
         keys: The key columns of its first input, empty when it is not keyed.
         inputs: How many inputs it has.
         ports: The schema of each of its ports.
@@ -53,6 +54,7 @@ class ProgramTask:
 
     name: str
     logical: str
+    identity: str
     keys: tuple[str, ...]
     inputs: int
     ports: Mapping[str, pa.Schema]

@@ -93,6 +93,7 @@ class _Worker:
             told.tables,
             told.state_files,
             operator=told.name,
+            identity=told.identity,
             root=f"{self._root}/state",
             filesystem=self._files,
             directory=told.state_directories,

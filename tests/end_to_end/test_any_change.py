@@ -1,0 +1,248 @@
+"""Pipelines drawn at random with every kind of state, and a change drawn at random: the next epochs are right, or refused.
+
+Right is what the changed program computes of all rows that ever came, in a root of its own. Changes that by their nature apply
+only from here on, such as another filter, are not drawn: ``test_changed_pipelines.py`` has them.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import strategies as st
+
+import dagster_operators as do
+from dagster_operators.errors import ChangedPipelineError
+from tests.end_to_end.landing import put
+from tests.engines import SAIL
+
+pytestmark = pytest.mark.usefixtures("sail")
+
+SCHEMA = "k string, v long, at timestamp"
+EPOCHS = 3
+
+
+@dataclass(frozen=True)
+class Part:
+    """An operator with state, between a filter and a table.
+
+    Attributes:
+        kind: Which one.
+        filter: Which rows it gets.
+        name: What the user named it, if anything.
+        table: Where its rows go.
+        renamed_from: As in the program.
+        wide: Whether its setting, a window for most, is the larger one.
+    """
+
+    kind: str
+    filter: int
+    name: str | None
+    table: str
+    renamed_from: str | None = None
+    wide: bool = False
+
+
+def named(part: Part) -> dict[str, Any]:
+    return {"name": part.name, "renamed_from": part.renamed_from}
+
+
+def hours(part: Part) -> str:
+    return "4 hours" if part.wide else "2 hours"
+
+
+KINDS: Mapping[str, Callable[[Any, Part], Any]] = {
+    "aggregate": lambda s, p: s.key_by("k").aggregate(n="count(*)", s="max(v)" if p.wide else "sum(v)", **named(p)),
+    "windows": lambda s, p: s.key_by("k").window(do.Tumbling(hours(p))).aggregate(n="count(*)", **named(p)),
+    "sessions": lambda s, p: s.key_by("k").window(do.Session(hours(p))).aggregate(n="count(*)", **named(p)),
+    "first": lambda s, p: s.key_by("k").deduplicate(within=hours(p), **named(p)),
+    "last": lambda s, p: s.key_by("k").deduplicate(keep="last", **named(p)),
+    "top": lambda s, p: s.key_by("k").top(3 if p.wide else 2, by="v DESC", **named(p)),
+    "top_of_windows": lambda s, p: s.key_by("k").window(do.Tumbling(hours(p))).top(1, by="v DESC", **named(p)),
+    "join": lambda s, p: s.key_by("k").window(do.Tumbling(hours(p))).join(other(s).window(do.Tumbling(hours(p))), **named(p)),
+    "interval_join": lambda s, p: s.key_by("k").interval_join(other(s), lower="0 s", upper=hours(p), **named(p)),
+    "arrow": lambda s, p: s.key_by("k").apply(Counting(), **named(p)),
+}
+
+
+class Counting(do.ArrowOperator):
+    """Keyed state, a list and one value for all: how many rows of its key and how many in all came before a row's batch."""
+
+    state = {
+        "seen": do.KeyedState("k string, n long", key="k"),
+        "log": do.ListState("k string, v long", key="k"),
+    }
+
+    def output_schema(self, inputs: Any) -> str:
+        return "k string, v long, rows long"
+
+    def process_batch(self, batch: pa.Table, ctx: Any, out: Any) -> None:
+        counts = pa.table({"k": batch["k"]}).group_by("k").aggregate([("k", "count")])
+        before = pc.fill_null(ctx.state["seen"].get(counts.select(["k"]))["n"], 0)
+        total = pc.add(counts["k_count"], before)
+        ctx.state["seen"].put(pa.table({"k": counts["k"], "n": total}))
+        ctx.state["log"].append(pa.table({"k": batch["k"], "v": batch["v"]}))
+        out.collect(pa.table({"k": counts["k"], "v": before, "rows": total}))
+
+
+def other(stream: Any) -> Any:
+    return stream.filter("v % 2 = 0").rename(v="w", at="t").key_by("k")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program: its source and its parts in the order of their lines."""
+
+    parts: tuple[Part, ...]
+    source: str = "rows"
+    renamed_from: str | None = None
+
+    def pipeline(self, root: Path, folder: Path, *, finished: bool) -> do.Pipeline:
+        made = do.Pipeline("drawn", root=str(root), engine=SAIL, parallelism=2)
+        files = do.FileSource(f"{folder}/*.csv", schema=SCHEMA)
+        rows = made.source(
+            self.source, files, event_time="at", lateness="30 days", finished=finished, renamed_from=self.renamed_from
+        )
+        for part in self.parts:
+            KINDS[part.kind](rows.filter(f"v % {part.filter + 2} = 0"), part).to_table(part.table)
+        return made
+
+
+parts = st.builds(Part, st.sampled_from(sorted(KINDS)), st.integers(0, 1), st.none(), st.just(""), wide=st.just(value=False))
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Program:
+    chosen = draw(st.lists(parts, min_size=1, max_size=3))
+    names = [draw(st.sampled_from((None, f"op{number}"))) for number in range(len(chosen))]
+    return Program(tuple(replace(p, name=name, table=f"t{n}") for n, (p, name) in enumerate(zip(chosen, names, strict=True))))
+
+
+def changed(program: Program, number: int, **more: Any) -> Program:
+    kept = list(program.parts)
+    kept[number] = replace(kept[number], **more)
+    return replace(program, parts=tuple(kept))
+
+
+@st.composite
+def changes(draw: st.DrawFn, program: Program) -> tuple[str, list[Program]]:
+    """A change, as the programs of the epochs after it."""
+    number = draw(st.integers(0, len(program.parts) - 1))
+    part, rest = program.parts[number], (*program.parts[:number], *program.parts[number + 1 :])
+    new = replace(draw(parts), table="fresh", name=draw(st.sampled_from((None, "fresh"))))
+    rename = {"name": "other"} if part.name is None else {"name": "other", "renamed_from": part.name}
+    found = {
+        "nothing": [program],
+        "lines in another order": [replace(program, parts=tuple(draw(st.permutations(program.parts))))],
+        "a new part in front": [replace(program, parts=(new, *program.parts))],
+        "named or renamed, and said so": [changed(program, number, **rename)],
+        "renamed": [changed(program, number, name="other")],
+        "name taken away": [changed(program, number, name=None)],
+        "another setting": [changed(program, number, wide=True)],
+        "another kind": [changed(program, number, kind=draw(st.sampled_from(sorted(KINDS))))],
+        "another table": [changed(program, number, table="elsewhere")],
+        "taken out and put back": [replace(program, parts=rest or (new,)), program],
+        "source renamed": [replace(program, source="landed")],
+        "source renamed, and said so": [replace(program, source="landed", renamed_from="rows")],
+        "names swapped": [swapped(program, number)],
+    }
+    which = draw(st.sampled_from(sorted(found)))
+    return which, found[which]
+
+
+def swapped(program: Program, number: int) -> Program:
+    """Two parts that swap their names, or their tables if neither has one."""
+    following = (number + 1) % len(program.parts)
+    a, b = program.parts[number], program.parts[following]
+    if a.name or b.name:
+        return changed(changed(program, number, name=b.name), following, name=a.name)
+    return changed(changed(program, number, table=b.table), following, table=a.table)
+
+
+FROM_HERE_ON = {"another table", "a new part in front"}
+"""After these the new table has the rows from here on, and the old one is as it was."""
+
+
+def arrive(folder: Path, epoch: int, chance: random.Random) -> None:
+    lines = [
+        f"{chance.choice('abc')},{chance.randrange(60)},2024-01-01T{(epoch * 4 + chance.randrange(6)) % 24:02d}:{number:02d}:00Z"
+        for number in range(6)
+    ]
+    put(folder / f"{epoch:03d}.csv", "\n".join(("k,v,at", *lines)) + "\n", epoch)
+
+
+def tables_of(pipeline: do.Pipeline, names: set[str]) -> dict[str, Counter[tuple[Any, ...]]]:
+    """The rows of tables; of an operator of one's own the last of each key, since what it puts out depends on the cut."""
+    found = {}
+    for name in sorted(names):
+        rows = pipeline.read(name).toArrow().to_pylist()
+        if rows and "rows" in rows[0]:
+            rows = [{"k": key, "rows": max(row["rows"] for row in rows if row["k"] == key)} for key in {row["k"] for row in rows}]
+        found[name] = Counter(tuple(row.values()) for row in rows)
+    return found
+
+
+def check(program: Program, name: str, after: list[Program], seed: int, place: Path) -> str:
+    chance, folder, root = random.Random(seed), place / "in", place / "root"  # noqa: S311 - no secrets
+    folder.mkdir()
+    for epoch in range(1, EPOCHS + 1):
+        arrive(folder, epoch, chance)
+        program.pipeline(root, folder, finished=False).run_epoch()
+    try:
+        for number, now in enumerate(after, start=EPOCHS + 1):
+            arrive(folder, number, chance)
+            now.pipeline(root, folder, finished=False).run_epoch()
+        last = after[-1].pipeline(root, folder, finished=True)
+        last.run_until_caught_up()
+    except ChangedPipelineError:
+        return "refused"
+    whole = after[-1].pipeline(place / "whole", folder, finished=True)
+    whole.run_until_caught_up()
+    kept = {part.table for part in after[-1].parts} & {part.table for part in program.parts}
+    names = kept if name in FROM_HERE_ON else {part.table for part in after[-1].parts}
+    assert tables_of(last, names) == tables_of(whole, names)
+    return "right"
+
+
+_CHECKS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+
+
+@settings(max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=_CHECKS)  # the slow one shrinks
+@given(st.data())
+def test_any_change_is_right_or_refused(data: st.DataObject) -> None:
+    program = data.draw(programs())
+    name, after = data.draw(changes(program))
+    with tempfile.TemporaryDirectory() as place:
+        outcome = check(program, name, after, data.draw(st.integers(0, 1_000_000)), Path(place))
+    event(f"{name}: {outcome}")
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None, suppress_health_check=_CHECKS)
+@given(st.data())
+def test_any_of_many_changes_is_right_or_refused(data: st.DataObject) -> None:
+    program = data.draw(programs())
+    name, after = data.draw(changes(program))
+    with tempfile.TemporaryDirectory() as place:
+        outcome = check(program, name, after, data.draw(st.integers(0, 1_000_000)), Path(place))
+    event(f"{name}: {outcome}")
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("named", [True, False])
+def test_what_must_not_be_refused(kind: str, tmp_path: Path, *, named: bool) -> None:
+    """Two parts of a kind whose lines are swapped, with and without names, and a third in front."""
+    one = Part(kind, 0, "op0" if named else None, "t0")
+    two = Part(kind, 1, "op1" if named else None, "t1")
+    three = Part(kind, 0, None, "fresh")
+    after = [Program((two, one)), Program((three, one, two))]
+    assert check(Program((one, two)), "a new part in front", after, 7, tmp_path) == "right"

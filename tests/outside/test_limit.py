@@ -216,3 +216,23 @@ tables: {{few_rows: few, few_of_each: each}}
     written = do.Pipeline.from_query_text(text, root="unused")
     for name in ("few", "limit_per_key"):
         assert written.dataflow.nodes[name].operator == fluent.dataflow.nodes[name].operator
+
+
+@pytest.mark.sail
+@pytest.mark.usefixtures("sail")
+def test_rounds_of_a_loop_count_together(tmp_path):
+    """Each round hands on the double of what came round; a limit inside lets no more rows through than one outside."""
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    epochs = [[{"k": "a", "v": 1}, {"k": "b", "v": 3}], [{"k": "c", "v": 5}]]
+    rows = pipeline.source("rows", do.MemorySource(epochs, schema="k string, v long"))
+    walk = pipeline.loop("walk", limit=20)
+    numbers = walk.variable("numbers", "k string, v long")
+    met = walk.enter(rows).union(numbers)
+    few, each = met.limit(5, name="few"), met.key_by("k").limit(3, name="each")
+    walk.feed(numbers, few.filter("v < 100").select("k", "v * 2 AS v"))
+    walk.leave(few).to_table("few_rows")
+    walk.leave(each).to_table("few_of_each")
+    pipeline.run_until_caught_up()
+    taken = [("a", 1), ("b", 3), ("a", 2), ("b", 6), ("a", 4)]
+    assert sorted(map(tuple, pipeline.read("few_rows").collect())) == sorted(taken)
+    assert sorted(map(tuple, pipeline.read("few_of_each").collect())) == sorted([*taken, ("b", 12), ("c", 5)])

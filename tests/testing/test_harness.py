@@ -177,6 +177,7 @@ class HighestInWorkers(ExecutableOperator):
 
     def terminate(self, ctx):
         values = ctx.handler.values
+        assert min(ctx.watermarks.values()) == ctx.watermark
         ctx.emit(pa.table({"k": list(values), "v": list(values.values()), "at": [ctx.watermark] * len(values)}))
 
 

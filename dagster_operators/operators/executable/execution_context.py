@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import PipelineError
@@ -67,6 +68,11 @@ class ExecutionContext:
     def state(self) -> Mapping[str, Any]:
         """The operator's own state tables: what is written to them is committed with the epoch, or not at all."""
         return self._ctx.state
+
+    @property
+    def watermarks(self) -> Mapping[str, int]:
+        """How far each origin of the input has come, by its name; the least of them is ``watermark``."""
+        return MappingProxyType(self._ctx.watermarks)
 
     @property
     def handler(self) -> Any:

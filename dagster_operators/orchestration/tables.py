@@ -56,18 +56,18 @@ def table_assets(pipeline: Pipeline, keys: AssetKeys) -> dict[str, TableAsset]:
     """The assets of a pipeline by table name, in the order in which the stages write them."""
     stages = {stage.name: stage for stage in cut_stages(pipeline.dataflow)}
     rejects = {source: name for name, source in rejects_tables(pipeline).items()}
-    lineage = TableLineage(pipeline.dataflow)
+    lineage, operators = TableLineage(pipeline.dataflow), _operators(pipeline)
     made: dict[str, TableAsset] = {}
     for stage in stages.values():
         for source in (name for name in stage.operators if name in rejects):
             made[rejects[source]] = _rejects(pipeline, keys, stage, source, rejects[source])
         for table in stage.tables:
-            made[table.name] = _table(pipeline, keys, stage, table, stages, lineage=lineage)
+            made[table.name] = _table(pipeline, keys, stage, table, operators[table.name], lineage=lineage)
     return made
 
 
 def _table(
-    pipeline: Pipeline, keys: AssetKeys, stage: Stage, table: Table, stages: Mapping[str, Stage], *, lineage: TableLineage
+    pipeline: Pipeline, keys: AssetKeys, stage: Stage, table: Table, operators: tuple[str, ...], *, lineage: TableLineage
 ) -> TableAsset:
     return TableAsset(
         name=table.name,
@@ -81,7 +81,7 @@ def _table(
             for column, origins in lineage.columns(table).items()
             if origins
         },
-        operators=tuple(name for part in _own_stages(stage, stages) for name in part.operators),
+        operators=operators,
         sources=tuple(dict.fromkeys(_sources(pipeline, table.stream))),
         checks=table.checks,
         owners=table.owners,
@@ -104,6 +104,16 @@ def _rejects(pipeline: Pipeline, keys: AssetKeys, stage: Stage, source: str, nam
         owners=(),
         tags={},
     )
+
+
+def _operators(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
+    """The operators that make each table of others and of sources, as the pipeline's author wrote them."""
+    stages = {stage.name: stage for stage in cut_stages(pipeline.dataflow, rules=False)}
+    return {
+        table.name: tuple(name for part in _own_stages(stage, stages) for name in part.operators)
+        for stage in stages.values()
+        for table in stage.tables
+    }
 
 
 def _own_stages(stage: Stage, stages: Mapping[str, Stage]) -> list[Stage]:

@@ -22,7 +22,7 @@ from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.planner.batch_groups import check_together, stays_in_workers
 from dagster_operators.planner.groups import Groups
 from dagster_operators.planner.inner_loops import inner_loop
-from dagster_operators.planner.lowering import check_loops, lower
+from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
 from dagster_operators.planner.rules.rule_set import optimised
 
@@ -98,14 +98,17 @@ class Stage:
         return next((output for output in self.outputs if output.ref == stream), None)
 
 
-def cut_stages(dataflow: Dataflow) -> tuple[Stage, ...]:
-    """The stages of a dataflow in topological order, once the rules are applied, without operators that lead to no table or sink.
+def cut_stages(dataflow: Dataflow, *, rules: bool = True) -> tuple[Stage, ...]:
+    """The stages of a dataflow in topological order, without operators that lead to no table or sink.
+
+    Args:
+        dataflow: The pipeline's graph.
+        rules: Whether the rules are applied that it has not switched off: then these are the stages that run.
 
     Raises:
         PipelineError: The pipeline has no table.
     """
-    check_loops(dataflow)
-    return cut(lower(optimised(dataflow).plan))
+    return cut(lower(optimised(dataflow).plan if rules else dataflow))
 
 
 def cut(plan: PhysicalPlan) -> tuple[Stage, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dagster_operators import MemorySource, Pipeline
+from dagster_operators import MemorySource, Pipeline, Tumbling
 from dagster_operators.orchestration.keys import AssetKeys
 from dagster_operators.orchestration.tables import table_assets
+from dagster_operators.planner.stages import cut_stages
 
 
 def test_a_table_behind_many_diamonds_knows_its_operators_and_sources() -> None:
@@ -21,3 +22,18 @@ def test_a_table_behind_many_diamonds_knows_its_operators_and_sources() -> None:
     assert len(assets["last"].operators) == len(set(assets["last"].operators)) == 120
     assert "rows" not in assets["last"].operators
     assert [key.path for key in assets["last"].upstream] == [["p", "kept"]]
+
+
+def test_the_operators_of_an_asset_are_those_that_were_written() -> None:
+    """Rules leave some out and put others in; late rows and figures are looked up by the names that their author knows."""
+    pipeline = Pipeline("p", root="unused")
+    source = MemorySource([], schema="k string, v long, w long, t timestamp")
+    rows, more = (pipeline.source(name, source, event_time="t") for name in ("rows", "more"))
+    both = rows.union(more, name="both").select("k", "v", "t", "w", name="same").filter("v > 1", name="some")
+    both.key_by("k").window(Tumbling("1 hour")).aggregate(n="sum(v)", name="sums").to_table("sums")
+    assert (
+        {"both", "same", "some", "sums"}
+        <= set(table_assets(pipeline, AssetKeys(pipeline))["sums"].operators)
+        <= pipeline.dataflow.nodes.keys()
+    )
+    assert "same" not in {name for stage in cut_stages(pipeline.dataflow) for name in stage.operators}

@@ -48,6 +48,8 @@ class Pipeline(Changing, PipelineGraph, Settling):
         concurrent_stages: How many stages that do not depend on each other run at the same time; 1 runs them one after another.
             By default as many as this machine (or the local Spark master) has cores, at most 8, and 4 on a cluster.
         rules_off: The names of the planner's rules that are not applied; ``explain`` shows what each does.
+        durable: Whether an epoch's files are flushed to the disk (fsync), in the order in which recovery needs them, so that a
+            power cut takes nothing that was recorded. Of a local root; an object store does it anyway.
 
     Example:
         >>> from dagster_operators import FileSource, Pipeline, Tumbling
@@ -70,6 +72,7 @@ class Pipeline(Changing, PipelineGraph, Settling):
         parallelism: int | None = None,
         concurrent_stages: int | None = None,
         rules_off: Collection[str] = (),
+        durable: bool = False,
     ) -> None:
         if parallelism is not None and not 1 <= parallelism <= MOST_SUBTASKS:
             raise PipelineError(
@@ -82,6 +85,7 @@ class Pipeline(Changing, PipelineGraph, Settling):
         self._lease_seconds = lease_seconds
         self._parallelism = parallelism
         self._concurrent_stages = concurrent_stages
+        self._durable = durable
         self._me: Owner | None = None
 
     def __repr__(self) -> str:
@@ -251,6 +255,7 @@ class Pipeline(Changing, PipelineGraph, Settling):
             storage_options=self._storage_options,
             lease_seconds=self._lease_seconds,
             is_run_alive=is_run_alive,
+            durable=self._durable,
         )
         return Epochs(self.dataflow, coordinator, engine, self._parallelism, self._concurrent_stages)
 

@@ -149,6 +149,7 @@ class TableLog:
         except (DeltaError, OSError):
             if not self.is_table():
                 raise
+        self._root.flush([self._file(0)])
 
     def append(self, base: int, stamp: Stamp, entry: LogEntry, *, plain: bool = True) -> Stamp | None:
         """Commit the entry as version ``base + 1``; None when that is taken, or ``base`` is not what it was.
@@ -200,7 +201,10 @@ class TableLog:
         """The commit stands, whatever becomes of the checkpoint."""
         try:
             with self._root.guard(self._dataset, "the log cannot be summed up in a checkpoint"):
-                self.load().create_checkpoint()
+                table = self.load()
+                table.create_checkpoint()
+                summed = f"{self._dataset}/{LOG}/{table.version():020d}.checkpoint.parquet"
+                self._root.flush([summed, f"{self._dataset}/{LOG}/_last_checkpoint"])
         except StorageError as error:
             _log.warning("%s", error)
 

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ class Root:
     Args:
         uri: A local path (made absolute) or the URI of an object store (``s3://bucket/flights``, or ``s3a://``).
         storage_options: As deltalake takes them; they are kept out of errors and of everything that is written.
+        durable: Whether what is written to a local root is flushed to the disk.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -34,9 +35,10 @@ class Root:
     (b'alive', ['g1'], None)
     """
 
-    def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None, *, durable: bool = False) -> None:
         self.access = Access.of(storage_options)
         self.is_local = is_local(uri)
+        self._durable = durable and self.is_local
         self.uri = absolute(uri)
         with self.guard("", "the storage root cannot be opened"):
             self.files, base = self.access.open(self.uri)
@@ -79,6 +81,25 @@ class Root:
                 stream = self.files.open_output_stream(self.path(path))
             with stream:
                 stream.write(content)
+        self.flush([path])
+
+    def flush(self, paths: Iterable[str]) -> None:
+        """If the root is durable, have files and the folders that they lie in on the disk when this returns; else nothing.
+
+        Args:
+            paths: Files below the root; none that is not there is missed.
+        """
+        if not self._durable:
+            return
+        folders: dict[Path, None] = {}
+        with self.guard("", "files cannot be flushed to the disk"):
+            for path in paths:
+                file = Path(self.path(path))
+                if file.exists():
+                    _flush(file)
+                    folders |= dict.fromkeys(folder for folder in file.parents if folder.is_relative_to(self._base))
+            for folder in sorted(folders, key=lambda folder: -len(folder.parts)):
+                _flush(folder)
 
     def create(self, path: str, content: bytes) -> tuple[int, int] | None:
         """Write a file of a local root, all of it at once, unless there is one.
@@ -96,6 +117,8 @@ class Root:
         with self.guard(path, "a file cannot be written"):
             try:
                 Path(temporary).write_bytes(content)
+                if self._durable:
+                    _flush(Path(temporary))
                 about = Path(temporary).stat()
                 self._link(temporary, path)
             except FileExistsError:
@@ -103,6 +126,8 @@ class Root:
             finally:
                 with contextlib.suppress(OSError):  # the file is there, or its error says more; scraps are cleaned up later
                     Path(temporary).unlink(missing_ok=True)
+            if self._durable:
+                _flush(Path(temporary).parent)
             return about.st_mtime_ns, about.st_size
 
     def _link(self, temporary: str, path: str) -> None:
@@ -174,3 +199,12 @@ class Root:
     def redact(self, text: str) -> str:
         """The text without any secret of the storage options."""
         return self.access.redact(text)
+
+
+def _flush(path: Path) -> None:
+    """Have a file's content, or a folder's names, on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

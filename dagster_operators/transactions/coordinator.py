@@ -47,6 +47,7 @@ class Coordinator:
         lease_seconds: How long an owner without heartbeat is believed to be alive.
         participants: External participants of the commit, by name.
         is_run_alive: Asked about owners that are Dagster runs, before their heartbeat counts.
+        durable: Whether what is written is flushed to the disk, in the order in which recovery needs it.
 
     Example:
         ``open`` once per run, then ``begin``, ``prepare`` for every stage in order, and ``commit``; ``close`` at the end.
@@ -75,9 +76,10 @@ class Coordinator:
         lease_seconds: float = 30.0,
         participants: Mapping[str, Participant] | None = None,
         is_run_alive: IsRunAlive | None = None,
+        durable: bool = False,
     ) -> None:
         self.pipeline = pipeline
-        self.root = Root(root, storage_options)
+        self.root = Root(root, storage_options, durable=durable)
         self.seconds: dict[str, float] = {}
         self._participants = dict(participants or {})
         self._ledger = DeltaLedger(self.root, pipeline)

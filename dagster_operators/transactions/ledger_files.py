@@ -77,6 +77,7 @@ def write_rows(root: Root, rows: pa.Table) -> LedgerFile:
     path = f"r{limits['min']:012d}-{uuid.uuid4().hex[:12]}.parquet"
     with root.guard(f"ledger/{path}", "the ledger cannot be written"):
         size = write_table(root.files, root.path("ledger", path), rows, write_statistics=False)
+    root.flush([f"ledger/{path}"])
     return LedgerFile(path, limits["min"], limits["max"], size)
 
 

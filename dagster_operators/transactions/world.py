@@ -19,9 +19,11 @@ from dagster_operators.transactions.contents import content_of
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.lease import IsRunAlive, Lease
 from dagster_operators.transactions.ledger import DeltaLedger
+from dagster_operators.transactions.lost import sizes_of
 from dagster_operators.transactions.manifest import Manifest
 from dagster_operators.transactions.participants import Participant
 from dagster_operators.transactions.plan import EPOCH_FOLDER, Slices
+from dagster_operators.transactions.records import Begin
 from dagster_operators.transactions.tables import Tables
 from dagster_operators.transactions.view import LedgerView
 
@@ -119,8 +121,12 @@ class World:
         """Effects that others can see."""
         match effect:
             case fx.Append(record, version):
+                if isinstance(record, Begin):  # it names the rows that sources of the user's own gave
+                    sources = self._root.children("spool")
+                    self._root.flush(f"spool/{one}/{name}" for one in sources for name in self._root.children(f"spool/{one}"))
                 return self._ledger.append(record, version)
             case fx.WriteManifest(manifest):
+                self._root.flush(sizes_of(manifest.changes))
                 text = manifest.to_json().encode()
                 self._root.write(_manifest_path(manifest.epoch, manifest.stage, manifest.attempt), text)
                 return hashlib.sha256(text).hexdigest()

@@ -68,6 +68,7 @@ class Stored:
     Attributes:
         stateful: The operators of that plan that have state.
         in_tables: Those of them whose state is a table, with it.
+        back: The operators that are not in that plan, but in one before, with what they left state under.
         left: What operators that are no longer in that plan have left state under.
         tables: All tables there are, of the pipeline now and of earlier ones.
         updating: Those of them whose rows replace each other.
@@ -82,6 +83,7 @@ class Stored:
     positions: Collection[str] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     in_tables: Mapping[str, str] = field(default_factory=dict)
+    back: Mapping[str, str] = field(default_factory=dict)
 
 
 def judge(before: LogicalPlan, after: LogicalPlan, stored: Stored, sources: Mapping[str, str] | None = None) -> list[Verdict]:
@@ -187,12 +189,20 @@ class _Judge:
             if was in self._stored.stateful:
                 yield from self._kept_operator(name, was)
         for name in self._matching.added:
-            if name in self._stored.left:
+            own_name = name not in self._new.plan.automatic and name in self._stored.left
+            if own_name or name in self._stored.back:
                 text = (
                     "it was taken out and is put back: its state is that of the epoch before, the rows since then are not in it"
                 )
                 choices: Mapping[Choice, str] = {"keep": "go on with that state", "restart": "begin without state"}
-                yield Verdict(Level.DECISION, f"operator {name}", text, choices, empties=self._images(name), was=name)
+                yield Verdict(
+                    Level.DECISION,
+                    f"operator {name}",
+                    text,
+                    choices,
+                    empties=self._images(name),
+                    was=self._stored.back.get(name, name),
+                )
 
     def _left_behind(self, name: str) -> Verdict:
         subject, kind = f"operator {name}", self._old.nodes[name].operator.kind

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.connectors.operator_source import OperatorSource
@@ -33,6 +33,7 @@ class Comparison:
         before: What it ran; None if that is not known.
         after: What the pipeline is now.
         was: What each operator was called then.
+        back: The operators that were not there then, and before, with what their state is addressed by.
         verdicts: What follows from each change.
         undecided: Those about which somebody has to decide, and nobody did.
     """
@@ -43,6 +44,7 @@ class Comparison:
     was: Mapping[str, str] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     undecided: tuple[Verdict, ...] = ()
+    back: Mapping[str, str] = field(default_factory=dict)
 
 
 class Comparing:
@@ -83,7 +85,7 @@ class Comparing:
             self._ask(found, logical)
             raise _undecided(self._dataflow.name, self._coordinator.root.uri, found)
         ledgered = Ledgered(view, last, self._operators(found.before))
-        return bind(self._dataflow, physical, ledgered, found.was, self._restarted(view))
+        return bind(self._dataflow, physical, ledgered, found.was, found.back, restarted=self._restarted(view))
 
     def compare(self, view: LedgerView) -> Comparison:
         """What changed since the last completed epoch, and what follows from it."""
@@ -97,12 +99,14 @@ class Comparing:
         before = self._kept.read(last.logical_plan) if last.logical_plan else None
         if before is None or after is None:
             return Comparison(last.epoch, before, after, same)
-        stored = Ledgered(view, last, self._operators(before)).stored(self._former_fingerprints())
+        ledgered, was = Ledgered(view, last, self._operators(before)), match(before, after).operators
+        back = self._back(after, [name for name in self._dataflow.nodes if name not in was], ledgered)
+        stored = replace(ledgered.stored(self._former_fingerprints()), back=back)
         verdicts = tuple(judge(before, after, stored, self._fingerprints()))
         decided = {(made.subject, made.question) for made in view.decisions}
         open_ones = [one for one in verdicts if one.level is Level.DECISION]
         undecided = tuple(one for one in open_ones if (one.subject, one.question) not in decided)
-        return Comparison(last.epoch, before, after, match(before, after).operators, verdicts, undecided)
+        return Comparison(last.epoch, before, after, was, verdicts, undecided, back)
 
     def identity_in(self, complete: Complete, operator: str, logical: str) -> str:
         """What the state of a physical operator was addressed by in an epoch, whatever it was called then."""
@@ -149,6 +153,21 @@ class Comparing:
             )  # fmt: skip
         self._coordinator.drop(datasets)
         return datasets
+
+    def _back(self, after: LogicalPlan, added: Sequence[str], ledgered: Ledgered) -> dict[str, str]:
+        """Which of the operators that the last epoch did not have some epoch before had, and has left state of."""
+        from dagster_operators.plans.matching import match
+
+        found: dict[str, str] = {}
+        known = {} if not added or not ledgered.left else {one.logical_plan: one for one in self._coordinator.history()}
+        for digest, complete in sorted(known.items(), key=lambda pair: -pair[1].epoch):
+            then = match(self._kept.read(digest), after).operators if digest else {}
+            for name in added:
+                earlier = then.get(name, "")
+                identity = complete.identities.get(earlier, earlier)
+                if earlier and ledgered.is_left(identity):
+                    found.setdefault(name, identity)
+        return found
 
     def _logical(self) -> LogicalPlan | None:
         from dagster_operators.plans.logical_plan import LogicalPlan

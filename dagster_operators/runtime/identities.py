@@ -97,6 +97,10 @@ class Ledgered:
         owners = {operator, *self._parts(operator)} if operator in self._operators else {operator}
         return [dataset for dataset in self._view.versions if _is_state(dataset) and _owner(dataset) in owners]
 
+    def is_left(self, identity: str) -> bool:
+        """Whether there is state under a name, or parts of it, that no operator of the last epoch has."""
+        return any(name == identity or name.startswith(f"{identity}_") for name in self.left)
+
     @property
     def named(self) -> frozenset[str]:
         """Whatever something is kept of by name: positions, watermarks, held times, schemas."""
@@ -126,7 +130,13 @@ class Ledgered:
 
 
 def bind(
-    dataflow: Dataflow, physical: PhysicalPlan, ledgered: Ledgered, was: Mapping[str, str], restarted: Collection[str]
+    dataflow: Dataflow,
+    physical: PhysicalPlan,
+    ledgered: Ledgered,
+    was: Mapping[str, str],
+    back: Mapping[str, str],
+    *,
+    restarted: Collection[str],
 ) -> Binding:
     """Give every operator the state and position that are its own.
 
@@ -135,6 +145,7 @@ def bind(
         physical: What it is lowered to.
         ledgered: What there is.
         was: What operators were called in the last epoch.
+        back: What the state of operators that are put back is addressed by: it was decided that they go on.
         restarted: The operators and sources that are to begin from nothing.
     """
     parts: dict[str, list[str]] = {name: [] for name in dataflow.nodes}
@@ -145,13 +156,12 @@ def bind(
     new = [name for name in parts if name not in chosen]
     for name in sorted(new, key=lambda one: one in dataflow.automatic):  # who has a name of their own choose first
         owner = ledgered.owner(physical.own_table(name)) if name in physical.nodes and name not in restarted else None
-        if owner is not None and owner not in taken:  # its table was taken out with it, and it was decided that it goes on
+        owner = back.get(name, owner) if name not in restarted else None
+        if owner is not None and owner not in taken:  # it was taken out, and it was decided that it goes on
             chosen[name] = owner
-            taken.add(owner)
+            taken |= {f"{owner}{part}" for part in parts[name]}
             continue
         avoid = taken | ledgered.used if name in restarted or name in dataflow.automatic else taken
-        if name in dataflow.automatic and name in ledgered.left and name not in restarted:
-            avoid = taken  # it was decided that it goes on
         chosen[name] = next(free for free in _names(name, dataflow) if not avoid & {f"{free}{part}" for part in parts[name]})
         taken |= {f"{chosen[name]}{part}" for part in parts[name]}
     identities = {f"{name}{part}": f"{chosen[name]}{part}" for name in parts for part in parts[name] if chosen[name] != name}

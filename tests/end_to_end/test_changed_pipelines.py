@@ -352,6 +352,42 @@ def test_state_of_an_operator_that_is_gone_is_dropped(changed: Changed) -> None:
     assert rows(pipeline, "totals") == Counter({("a", 1): 1})
 
 
+def test_state_is_found_again_whatever_the_operator_is_called_by_then(changed: Changed) -> None:
+    """The gains are aggregate_k, are taken out, and come back as aggregate_k_2, behind the losses that are aggregate_k now."""
+
+    def both(stream: Any) -> None:
+        gains(stream)
+        losses(stream)
+
+    def swapped(stream: Any) -> None:
+        losses(stream)
+        gains(stream)
+
+    changed.run("a,1", "a,2", "a,-1")(both)
+    changed.run("a,1", "a,-1")(losses)
+    changed.arrive("a,1", "a,-1")
+    pipeline = changed.pipeline(swapped)
+    error = refused(pipeline)
+    assert error.operator == "aggregate_k_2"
+    pipeline.decide("operator aggregate_k_2", "keep")
+    pipeline.decide("table gains", "keep")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "gains") == Counter({("a", 3): 1})
+    assert rows(pipeline, "losses") == Counter({("a", 3): 1})
+
+
+def test_another_operator_does_not_find_what_its_made_up_name_once_had(changed: Changed) -> None:
+    def counted(stream: Any) -> None:
+        clean(stream)
+        stream.filter("v > 1").key_by("k").aggregate(s="sum(v)").to_table("sums")
+
+    changed.run("a,1", "a,2")(gains)
+    changed.run("a,1")(clean)
+    after = changed.run("a,5")(counted)
+    assert rows(after, "sums") == Counter({("a", 5): 1})
+    assert rows(changed.run("a,5")(counted), "sums") == Counter({("a", 10): 1})
+
+
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 

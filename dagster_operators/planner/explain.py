@@ -12,7 +12,7 @@ from dagster_operators.planner.lineage import TableLineage
 from dagster_operators.planner.lowering import check_loops, lower
 from dagster_operators.planner.physical_plan import PhysicalPlan
 from dagster_operators.planner.rules.rule_set import Optimised, optimised
-from dagster_operators.planner.stages import Stage, cut
+from dagster_operators.planner.stages import Stage, cut, errors_as_written
 from dagster_operators.time.watermark import format_duration
 
 
@@ -27,9 +27,10 @@ def explain(dataflow: Dataflow, *, rules: bool = True) -> str:
         PipelineError: The pipeline has no table.
     """
     check_loops(dataflow)
-    made = optimised(dataflow) if rules else Optimised(dataflow)
-    physical = lower(made.plan)
-    stages = cut(physical)
+    with errors_as_written(dataflow):
+        made = optimised(dataflow) if rules else Optimised(dataflow)
+        physical = lower(made.plan)
+        stages = cut(physical)
     lines = [f"pipeline {dataflow.name}: {len(stages)} stages, {len(dataflow.tables)} tables"]
     for stage in stages:
         lines += _stage(made.plan, stage, physical)

@@ -75,8 +75,10 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     Raises:
         SchemaError: An operator does not fit its input; names the operator and lists the columns there are.
     """
+    written = lower(dataflow)
+    cut(written)  # errors are about what the author wrote: of the stages, and of each operator
+    as_written = _analyse_all(session, dataflow, written, inputs)
     made = optimised(dataflow).plan
-    as_written = _analyse_all(session, dataflow, lower(dataflow), inputs)  # errors are about what the author wrote
     changed = any(node is not dataflow.nodes.get(node.name) for node in made)
     found = _analyse_all(session, made, lower(made), inputs, as_written) if changed else as_written
     _check_kept(made, as_written, found)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.graph.dataflow import Check, Dataflow, Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.scope import OUTSIDE
@@ -108,7 +109,20 @@ def cut_stages(dataflow: Dataflow, *, rules: bool = True) -> tuple[Stage, ...]:
     Raises:
         PipelineError: The pipeline has no table.
     """
-    return cut(lower(optimised(dataflow).plan if rules else dataflow))
+    if not rules:
+        return cut(lower(dataflow))
+    with errors_as_written(dataflow):
+        return cut(lower(optimised(dataflow).plan))
+
+
+@contextmanager
+def errors_as_written(dataflow: Dataflow) -> Iterator[None]:
+    """Lets an error about what the rules made name the operators that the author wrote, if it is there without rules too."""
+    try:
+        yield
+    except OperatorsError:
+        cut(lower(dataflow))
+        raise
 
 
 def cut(plan: PhysicalPlan) -> tuple[Stage, ...]:

@@ -21,8 +21,9 @@ from dagster_operators.transactions import effects as fx
 from dagster_operators.transactions import protocol
 from dagster_operators.transactions.manifest import Manifest
 from dagster_operators.transactions.owner import Owner
-from dagster_operators.transactions.plan import EpochHandle, PlanRecord
+from dagster_operators.transactions.plan import EpochHandle, PlanRecord, StageRecord
 from dagster_operators.transactions.records import Record
+from dagster_operators.transactions.stage_keys import StageKey, groups
 from dagster_operators.transactions.view import LedgerView
 from tests.transactions.invariants import check
 from tests.transactions.model_world import Model, World, intern, manifest_number, record_number
@@ -267,11 +268,24 @@ class Exploration:
             if side_by_side:
                 yield SideBySide(context, handle, plan, owner)
             else:
-                for stage in plan.stages:
-                    yield from protocol.prepare_stage(context, handle, stage.name)
+                for group in groups(plan):
+                    yield from self._group_of(context, handle, group)
             if side_by_side and self.stages_run == "in processes":
                 context, handle = yield from self._resumed_epoch(context, handle, owner)
             yield from commit_steps.commit_epoch(context, handle)
+
+    def _group_of(
+        self, context: commit_steps.RunContext, handle: EpochHandle, group: tuple[StageRecord, ...]
+    ) -> Generator[fx.Effect, Any, None]:
+        """A stage; or those of a loop round by round, until it has come to rest."""
+        number, goes_round = 0, True
+        while goes_round:
+            goes_round = False
+            for stage in group:
+                key = StageKey(stage.name, (number,) if stage.loop else ())
+                manifest = yield from protocol.prepare_stage(context, handle, str(key))
+                goes_round = goes_round or manifest.goes_round > 0
+            number += 1
 
     def _start(self, run: Run, world: World) -> Run:
         steps = self._session(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dagster_operators.transactions.records import Begin, Complete, Decision, Generation, Prepared
+from dagster_operators.transactions.stage_keys import StageKey, pieces, reads
 from tests.transactions.model_world import FACTS, SUMS, World, interned
 
 
@@ -36,7 +37,7 @@ def check_order(records: list) -> None:
         assert record.begin_id == begin.begin_id, f"{record.kind} of another begin"
         if isinstance(record, Decision):
             assert decision is None, "two decisions for one epoch"
-            assert [manifest.stage for manifest in record.manifests] == [stage.name for stage in begin.plan.stages]
+            check_decided(record, begin)
             decision = record
         elif isinstance(record, Complete):
             assert decision, "complete without decision"
@@ -44,6 +45,24 @@ def check_order(records: list) -> None:
             end = begin.slices.offsets["numbers"].end
             assert record.offsets["numbers"] == end
             epoch, begin, decision = record.epoch, None, None
+
+
+_DECIDED: set[tuple[int, int]] = set()
+"""Decisions that were looked at, by identity: records are kept, and many worlds have the same ones."""
+
+
+def check_decided(decision: Decision, begin: Begin) -> None:
+    """All pieces of work are decided, those of loops up to the round in which they came to rest, each made of the others."""
+    if (id(decision), id(begin)) in _DECIDED:
+        return
+    decided = {manifest.stage: manifest for manifest in decision.manifests}
+    names, missing = pieces(begin.plan, decided)
+    assert (list(decided), missing) == (names, []), "other pieces of work than the plan has"
+    for key, manifest in decided.items():
+        assert set(manifest.reads) == set(reads(begin.plan, decided, StageKey.parse(key)) or ()), f"{key} reads something else"
+        for name, attempt in manifest.reads.items():
+            assert decided[name].attempt == attempt, f"{key} is made of another attempt at {name}"
+    _DECIDED.add((id(decision), id(begin)))
 
 
 def check_tables(world: World, records: list) -> None:

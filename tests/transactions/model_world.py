@@ -6,6 +6,7 @@ Records and manifests are interned: equal content has the same number, so that w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from dagster_operators.transactions import effects as fx
 from dagster_operators.transactions.manifest import Change, FileEntry, Manifest
 from dagster_operators.transactions.plan import DatasetRecord, PlanRecord, Slices, StageRecord
 from dagster_operators.transactions.records import Entry, body
+from dagster_operators.transactions.stage_keys import StageKey
 from dagster_operators.transactions.tables import columns_of
 from dagster_operators.transactions.view import LedgerView
 
@@ -38,6 +40,21 @@ def plan_of(*stages: str, source: str = "s", sink: bool | str = False, upstream:
     records = tuple(StageRecord(stage, f"{stage}{marks[stage]}", tuple(before.get(stage, ()))) for stage in stages)
     datasets = {FACTS: DatasetRecord(SCHEMA, "append"), SUMS: DatasetRecord(SCHEMA, "updating")}
     return PlanRecord("-".join(stages), records, {"numbers": source}, datasets)
+
+
+def looped(before: str, inside: str, after: str) -> PlanRecord:
+    """A chain of stages (a letter for each); those inside go round: the first of them reads the last one's round before."""
+    plan = plan_of(*before, *inside, *after)
+    fed = {inside[0]: (inside[-1],)}
+    records = (
+        replace(record, loop="loop", feedback=fed.get(record.name, ())) if record.name in inside else record
+        for record in plan.stages
+    )
+    return replace(plan, stages=tuple(records))
+
+
+ROUNDS = 2
+"""In how many rounds loops come to rest."""
 
 
 class Table(NamedTuple):
@@ -205,6 +222,8 @@ class Model:
         attempt = effect.attempt
         plan = world.view().plan
         names = [stage.name for stage in plan.stages]
+        key = StageKey.parse(attempt.stage)
+        fed = any(key.stage in stage.feedback for stage in plan.stages)
         path = f"{attempt.directory('')}/{attempt.stage}"
         entry = (FileEntry(path, 1, 1),)
         changes = [Change(f"streams/{attempt.stage}", entry)]
@@ -217,6 +236,7 @@ class Model:
         manifest = Manifest(
             "model", attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads, tuple(changes),
             commit_data={"sink": attempt.attempt} if attempt.fingerprint.endswith("+sink") else {},
+            goes_round=int(fed and key.iteration < (ROUNDS - 1,)),
         )  # fmt: skip
         written = {(kind, attempt.epoch, attempt.attempt) for kind in ("tables", "streams")}
         return world._replace(files=world.files | written), manifest

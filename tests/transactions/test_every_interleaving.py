@@ -8,8 +8,9 @@ from dagster_operators.errors import FencedError, OperatorsError
 from dagster_operators.transactions import commit, protocol
 from dagster_operators.transactions.effects import Append, Conflict, DeleteAttempts, ListAttempts
 from dagster_operators.transactions.recovery import BeginEpoch, NewGeneration, TakeUp, recover
+from dagster_operators.transactions.stage_keys import reads
 from tests.transactions.explorer import Exploration
-from tests.transactions.model_world import Model, plan_of
+from tests.transactions.model_world import Model, interned, looped, plan_of
 
 ONE = plan_of("a")
 SINK = plan_of("a", sink=True)
@@ -80,6 +81,19 @@ def test_stages_side_by_side_with_an_external_sink():
 @pytest.mark.parametrize("other", [plan_of("a2"), plan_of("a", source="t")], ids=["changed stage", "changed source"])
 def test_two_runs_of_different_plans_and_a_crash(other):
     assert Exploration((ONE, other), crashes=1).run().states > 20_000
+
+
+@pytest.mark.parametrize(
+    ("plan", "runs", "crashes"),
+    [(looped("a", "b", "c"), 1, 2), (looped("a", "bc", "d"), 1, 2), (looped("a", "b", "c"), 2, 0)],
+    ids=["one stage goes round", "two stages go round", "two runs"],
+)
+def test_loops_with_crashes(plan, runs, crashes):
+    """Each round is prepared once, and a run that takes over goes on with the round that is not done."""
+    explored = Exploration((plan,) * runs, crashes=crashes).run()
+    assert explored.states > 500
+    prepared = [record for world in explored.worlds for record in map(interned, world.ledger) if record.kind == "prepared"]
+    assert {record.stage.partition("@")[2] for record in prepared} == {"", "0", "1"}
 
 
 def test_states_are_told_apart_well_enough():
@@ -239,3 +253,14 @@ def test_a_sink_that_commits_before_the_decision_is_caught(monkeypatch):
             return self.commit(world, effect, unique)
 
     broken(model=Hasty)
+
+
+def test_a_round_that_does_not_read_the_one_before_is_caught(monkeypatch):
+    def forgetful(plan, prepared, key):
+        wanted = reads(plan, prepared, key)
+        return wanted and tuple(name for name in wanted if not key.iteration or "@" not in name)
+
+    monkeypatch.setattr(protocol, "reads", forgetful)
+    with pytest.raises((AssertionError, OperatorsError)) as raised:
+        Exploration((looped("a", "b", "c"),)).run(limit=100_000)
+    assert "too many states" not in str(raised.value)

@@ -7,28 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.frontier_builder import OperatorBuilder
 from dagster_operators.api.frontier_library import (
-    accumulate,
-    aggregate,
     branch,
     branch_when,
     concat,
     concatenate,
-    count,
     definition_of,
-    delay,
-    delay_batch,
-    delay_total,
     exchange,
     filter,  # noqa: A004 - timely's names
     inspect,
     map,  # noqa: A004
     ok_err,
     partition,
-    reclock,
-    state_machine,
 )
 from dagster_operators.api.frontier_scope import LoopHandle, Scope, ScopedStream
 from dagster_operators.api.frontier_source import empty, source
+from dagster_operators.api.frontier_waiting import (
+    accumulate,
+    aggregate,
+    count,
+    delay,
+    delay_batch,
+    delay_total,
+    reclock,
+    state_machine,
+)
 from dagster_operators.operators.frontier.capability import Capability, InputCapability, Outlet
 from dagster_operators.operators.frontier.capability_set import CapabilitySet
 from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState, ValueState

@@ -89,6 +89,8 @@ class LogicalOperator(ABC):
     """Whether each output row is made of one input row, and of nothing else."""
     repeatable: ClassVar[bool] = True
     """Whether it gives the same rows for the same rows, as long as its expressions do."""
+    declares_state: ClassVar[bool] = False
+    """Whether its state is what its author declared, so that no change of other settings changes what the state means."""
     rows_by_name: ClassVar[bool] = False
     """Whether it reads what an epoch chooses under its name, so that two alike may read different rows."""
 

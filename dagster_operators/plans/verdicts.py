@@ -346,7 +346,9 @@ class _Judge:
     def _means_another(self, name: str, was: str) -> bool:
         """Whether an operator's state would mean something else; that of the user's own operators says itself what fits."""
         new, old = self._new.nodes[name].operator, self._old.nodes[was].operator
-        return new.kind != "apply" and json.dumps(new.config(), sort_keys=True) != json.dumps(old.config(), sort_keys=True)
+        if new.declares_state:
+            return False
+        return json.dumps(new.config(), sort_keys=True) != json.dumps(old.config(), sort_keys=True)
 
     def _images(self, name: str) -> tuple[str, ...]:
         """The updating tables that show an operator's state."""

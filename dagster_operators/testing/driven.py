@@ -32,12 +32,14 @@ class Driven:
         keys: The key columns of each input.
         physical: What it lowers to.
         program: Gives a program that nobody else uses.
+        is_strict: Whether it is an error to move its inputs back.
     """
 
     name: str
     keys: tuple[tuple[str, ...], ...]
     physical: BatchOperator
     program: Callable[[], WorkerProgram]
+    is_strict: bool = False
 
 
 def driven(
@@ -93,4 +95,4 @@ def _frontier(operator: Definition, inputs: Sequence[pa.Schema], name: str | Non
     types = [StreamType(tuple(schema.names), event_time) for schema in inputs]
     logical.output(types)
     physical = logical.lower(types)
-    return Driven(logical.name, tuple(pact.by for pact in operator.pacts), physical, physical.program)
+    return Driven(logical.name, tuple(pact.by for pact in operator.pacts), physical, physical.program, is_strict=True)

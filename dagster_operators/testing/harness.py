@@ -14,7 +14,7 @@ from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import CapabilityError, PipelineError
 from dagster_operators.graph.conform import conform
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.graph.ports import MAIN
@@ -149,9 +149,19 @@ class OperatorHarness:
         return min(self._watermarks)
 
     def move(self, watermark: Moment, index: int | None = None) -> None:
-        """Set the watermark of an input, or of all, as it is to be when the epoch ends; it never goes back."""
+        """Set the watermark of an input, or of all, as it is to be when the epoch ends; it never goes back.
+
+        Raises:
+            CapabilityError: An input of a frontier operator would go back.
+        """
+        to = moment(watermark)
         for number in range(len(self.inputs)) if index is None else [index]:
-            self._watermarks[number] = max(self._watermarks[number], moment(watermark))
+            if to < self._watermarks[number] and self._driven.is_strict:
+                raise CapabilityError(
+                    f"the input {number} is at {self._watermarks[number]} and cannot move back to {to}",
+                    operator=self._driven.name, remedy="move it to the same time or a later one",
+                )  # fmt: skip
+            self._watermarks[number] = max(self._watermarks[number], to)
 
     def advance(self, watermark: Moment) -> int:
         """Move the watermark within the epoch: timers that are due, then ``handle_watermark``; the output's watermark."""

@@ -42,6 +42,7 @@ class Apply(LogicalOperator):
 
     kind: ClassVar[str] = "apply"
     repeatable: ClassVar[bool] = False
+    declares_state: ClassVar[bool] = True
     arrow: ArrowOperator
     keys: tuple[tuple[str, ...], ...]
 

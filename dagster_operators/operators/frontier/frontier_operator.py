@@ -40,6 +40,7 @@ class FrontierOperator(LogicalOperator):
 
     kind: ClassVar[str] = "frontier"
     repeatable: ClassVar[bool] = False
+    declares_state: ClassVar[bool] = True
     definition: Definition
 
     def __post_init__(self) -> None:

@@ -362,6 +362,14 @@ def test_what_is_wrong_with_the_logic_is_said(logic, shape, error, message):
         refused(logic, shape)
 
 
+def test_an_input_does_not_move_back():
+    running = harness(later, "unary")
+    running.end_epoch(5)
+    running.end_epoch(5)
+    with pytest.raises(CapabilityError, match=r"the input 0 is at 5 and cannot move back to 4.*later one"):
+        running.end_epoch(4)
+
+
 def test_unary_is_not_told_of_frontiers():
     with pytest.raises(PipelineError, match=r"not told about frontiers.*unary_frontier"):
         refused(lambda capability, info: lambda incoming, output: incoming.frontier, "unary")

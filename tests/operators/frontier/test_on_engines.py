@@ -181,13 +181,19 @@ def told(capability, info):
     return logic
 
 
+ROUNDS = [(0, 7, "flat"), (10, 6, "dog"), (20, 7, "flat"), (30, 3, "dog"), (40, 6, "cat")]
+
+
+def told_rounds(pipeline):
+    return sorted((row.window_start.second, row.rounds, row.letters) for row in pipeline.read("rounds").collect())
+
+
 def test_a_loop_on_a_plan_that_was_read(sail, tmp_path):
     data = halving(tmp_path, SAIL).to_plan()
     for parallelism in (2, 1, 3, 2, 2):
         pipeline = do.Pipeline.from_plan(data, root=str(tmp_path), engine=SAIL, parallelism=parallelism)
         pipeline.run_epoch()
-    found = sorted((row.window_start.second, row.rounds, row.letters) for row in pipeline.read("rounds").collect())
-    assert found == [(0, 7, "flat"), (10, 6, "dog"), (20, 7, "flat"), (30, 3, "dog"), (40, 6, "cat")]
+    assert told_rounds(pipeline) == ROUNDS
     assert [sum(complete.late_rows.values()) for complete in pipeline.history()] == [0] * 5
 
 
@@ -259,25 +265,64 @@ def test_explain_and_dagster_say_what_is_held(sail, tmp_path):
     }  # fmt: skip
 
 
+def test_changed_code_goes_on_with_what_it_kept(sail, tmp_path):
+    def version(factor):
+        def logic_of(capability, info):
+            return summing(info.state["stash"], info.state["sums"], factor)
+
+        pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        words = pipeline.source("words", do.MemorySource(EPOCHS, schema="word string, n long, t timestamp"), event_time="t")
+        state = {"stash": do.frontier.StashState(), "sums": do.KeyedState("word string, n long", key="word")}
+        summed = words.unary_frontier(do.frontier.Exchange("word"), "sums", logic_of, schema="word string, n long", state=state)
+        summed.to_table("sums")
+        return pipeline
+
+    for factor in (1, 10):
+        version(factor).run_epoch()
+    found = [(row.word, row.n) for row in version(10).read("sums").orderBy("t").collect()]
+    assert found == [("flat", 1), ("cat", 10), ("cat", 20)]
+
+
+def summing(stash, sums, factor):
+    def logic(incoming, output):
+        incoming.for_each(stash.add)
+        for time, rows in stash.complete(incoming.frontier):
+            before = sums.get(rows.select(["word"]))["n"].to_pylist()
+            added = [(old or 0) + factor for old in before]
+            now = pa.table({"word": rows["word"], "n": pa.array(added, pa.int64())})
+            sums.put(now)
+            output.session(time).give_batch(now)
+
+    return logic
+
+
 KILLS = ["stage:half_files", "after:append_prepared", "after:append_decision", "stage:files_written", "after:append_complete"]
+
+
+PIPELINES = {
+    "counts": (build, lambda pipeline: (rows(pipeline), windows(pipeline)), lambda: (expected(5), {0: 2, 1: 2, 2: 2, 3: 1})),
+    "rounds": (halving, told_rounds, lambda: ROUNDS),
+}
+"""Pipelines to be killed: how each is built, what it gives, and what it is to give."""
 
 
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_it_goes_on_after_being_killed_anywhere(sail, tmp_path):
-    for failpoint in KILLS:
+@pytest.mark.parametrize("which", PIPELINES)
+def test_it_goes_on_after_being_killed_anywhere(sail, tmp_path, which):
+    for number, failpoint in enumerate(KILLS):
         environment = {**os.environ, VARIABLE: failpoint, "DAGSTER_OPERATORS_CACHE": str(tmp_path / "cache")}
-        command = [sys.executable, "-m", __name__, str(tmp_path / "root")]
+        command = [sys.executable, "-m", __name__, str(tmp_path / "root"), which, str(number % 3 + 1)]
         done = subprocess.run(
             command, cwd=Path(__file__).parents[3], env=environment, capture_output=True, timeout=200, check=False
         )
         assert done.returncode == -signal.SIGKILL, (failpoint, done.stderr[-2000:])
-    pipeline = build(tmp_path / "root", SAIL)
+    make, found, wanted = PIPELINES[which]
+    pipeline = make(tmp_path / "root", SAIL)
     pipeline.run_until_caught_up()
-    assert rows(pipeline) == expected(5)
-    assert windows(pipeline) == {0: 2, 1: 2, 2: 2, 3: 1}
+    assert found(pipeline) == wanted()
 
 
 if __name__ == "__main__":
-    build(sys.argv[1], SAIL).run_until_caught_up()
+    PIPELINES[sys.argv[2]][0](sys.argv[1], SAIL, int(sys.argv[3])).run_until_caught_up()

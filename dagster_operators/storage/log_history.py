@@ -52,6 +52,19 @@ def added_since(root: Root, dataset: str, after: int) -> set[str]:
     return found
 
 
+def marked_files(root: Root, dataset: str) -> set[str]:
+    """The active files of a table of which rows are marked as deleted (deletion vectors), as far as its log's entries tell."""
+    marked: set[str] = set()
+    for version in _versions(root, dataset):
+        text = root.read(f"{dataset}/{entry_path(version)}") or b""
+        if marked or b"deletionVector" in text:
+            actions = [json.loads(line) for line in text.splitlines()]
+            marked -= {unquote(action["remove"]["path"]) for action in actions if "remove" in action}
+            adds = [action["add"] for action in actions if "add" in action]
+            marked |= {unquote(add["path"]) for add in adds if add.get("deletionVector")}
+    return marked
+
+
 def _versions(root: Root, dataset: str) -> list[int]:
     return sorted(int(name[:20]) for name in root.children(f"{dataset}/{LOG}") if _is_entry(name))
 

@@ -195,6 +195,14 @@ class EmptyTable:
 
 
 @dataclass(frozen=True)
+class FindMarked:
+    """Which active files of a table have rows that are marked as deleted? Result: set[str]."""
+
+    dataset: str
+    name: ClassVar[str] = "find_marked"
+
+
+@dataclass(frozen=True)
 class FindLostContent:
     """Which files of a table's content after the last completed epoch are gone? Result: what is wrong, by path."""
 
@@ -350,6 +358,7 @@ Effect: TypeAlias = (
     | CompareTable
     | MendLog
     | FindLostContent
+    | FindMarked
     | ReadDigest
     | WriteManifest
     | ReadManifest

@@ -14,6 +14,7 @@ from dagster_operators.transactions.effects import (
     Conflict,
     CreateTable,
     FindLostContent,
+    FindMarked,
     FindMissing,
     MendLog,
     ReadDigest,
@@ -54,6 +55,8 @@ def repair_table(run: RunContext, dataset: str, keep: Keep) -> Steps[Repair | No
     same = status.version >= expected and (yield CompareTable(dataset, expected))
     if _is_as_expected(view, dataset, status) and same:
         return None
+    if marked := (yield FindMarked(dataset)):
+        raise _has_marked_rows(run, dataset, len(marked))
     found = status.version
     if keep == "ours":
         status = yield from _restore(view, dataset, status, run)
@@ -65,6 +68,18 @@ def repair_table(run: RunContext, dataset: str, keep: Keep) -> Steps[Repair | No
     if not same and dataset in view.versions:
         yield from _forget_epochs(view, run)
     return record
+
+
+def _has_marked_rows(run: RunContext, dataset: str, files: int) -> LedgerError:
+    """We read and rewrite tables by their files: rows that are only marked as deleted would come back, or be there twice."""
+    uri = f"{run.root}/{dataset}"
+    return LedgerError(
+        f"rows of {files} files are marked as deleted (deletion vectors), which the pipeline's own reading of files does not see",
+        pipeline=run.pipeline,
+        table=dataset,
+        remedy=f"on Spark: ALTER TABLE delta.`{uri}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false'), then "
+        f"REORG TABLE delta.`{uri}` APPLY (PURGE), which writes these files anew without the rows; then repair again",
+    )
 
 
 def _status(view: LedgerView, dataset: str, keep: Keep) -> Steps[TableStatus | None]:

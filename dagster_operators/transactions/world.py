@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dagster_operators.errors import LedgerError, RestoredTableError, StorageError
-from dagster_operators.storage.log_history import tell_versions
+from dagster_operators.storage.log_history import marked_files, tell_versions
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions import effects as fx
@@ -98,7 +98,7 @@ class World:
                 return time.time()
         return self._look_at_files(effect)
 
-    def _look_at_files(self, effect: fx.Effect) -> Any:
+    def _look_at_files(self, effect: fx.Effect) -> Any:  # noqa: PLR0911 - one for each kind
         """Those of tables and their files."""
         match effect:
             case fx.FindMissing(dataset, version, removes):
@@ -110,6 +110,8 @@ class World:
                 return self._tables.digest(dataset, version)
             case fx.TellVersions(dataset, after):
                 return tell_versions(self._root, dataset, after)
+            case fx.FindMarked(dataset):
+                return marked_files(self._root, dataset)
             case fx.FindLostContent(dataset):
                 content = content_of(self._ledger, self._tables, dataset)
                 return lost_files(self._root, {f"{dataset}/{path}": file.size for path, file in content.items()})

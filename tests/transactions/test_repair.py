@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -222,3 +223,28 @@ def test_what_was_accepted_and_is_gone_is_told(tmp_path: Path) -> None:
     assert repair(root, CLEAN, "theirs") is not None
     epochs(root, 3)
     check(root, 3, clean=[8, 9, *numbers(1, 2, 3)])
+
+
+@pytest.mark.parametrize("keep", ["ours", "theirs"])
+def test_rows_that_are_only_marked_as_deleted_are_purged_first(tmp_path: Path, keep: str) -> None:
+    """Neither way would see the marks; an entry as Delta's DELETE writes it, then one as a purge does."""
+    epochs(tmp_path, 2)
+    table = tmp_path / CLEAN
+    file = next(iter(Coordinator("numbers", str(tmp_path)).files(CLEAN, 2)))
+    add = {"path": file.path, "partitionValues": {}, "size": file.size, "modificationTime": 0, "dataChange": True}
+    remove = {"path": file.path, "deletionTimestamp": 1, "dataChange": True}
+    vector = {"storageType": "i", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1}
+
+    def commit(version: int, *actions: dict[str, Any]) -> None:
+        lines = "\n".join(json.dumps(action) for action in ({"commitInfo": {"operation": "DELETE"}}, *actions))
+        (table / f"_delta_log/{version:020d}.json").write_text(lines)
+
+    commit(3, {"remove": remove}, {"add": {**add, "deletionVector": vector}})
+    with pytest.raises(LedgerError, match="rows of 1 files are marked as deleted") as caught:
+        repair(tmp_path, CLEAN, keep)
+    assert "APPLY (PURGE)" in caught.value.remedy
+    shutil.copy(table / file.path, table / "purged.parquet")
+    commit(4, {"remove": {**remove, "deletionVector": vector}}, {"add": {**add, "path": "purged.parquet"}})
+    assert repair(tmp_path, CLEAN, keep) is not None
+    epochs(tmp_path, 3)
+    check(tmp_path, 3)

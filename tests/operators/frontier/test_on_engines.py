@@ -306,6 +306,11 @@ PIPELINES = {
 """Pipelines to be killed: how each is built, what it gives, and what it is to give."""
 
 
+def run(root, which, parallelism):
+    """Runs a pipeline, in a process that is killed meanwhile."""
+    PIPELINES[which][0](root, SAIL, parallelism).run_until_caught_up()
+
+
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.timeout(600)
@@ -313,7 +318,8 @@ PIPELINES = {
 def test_it_goes_on_after_being_killed_anywhere(sail, tmp_path, which):
     for number, failpoint in enumerate(KILLS):
         environment = {**os.environ, VARIABLE: failpoint, "DAGSTER_OPERATORS_CACHE": str(tmp_path / "cache")}
-        command = [sys.executable, "-m", __name__, str(tmp_path / "root"), which, str(number % 3 + 1)]
+        call = f"run({str(tmp_path / 'root')!r}, {which!r}, {number % 3 + 1})"
+        command = [sys.executable, "-c", f"from {__name__} import run; {call}"]  # by its name, so that the code is the same
         done = subprocess.run(
             command, cwd=Path(__file__).parents[3], env=environment, capture_output=True, timeout=200, check=False
         )
@@ -322,7 +328,3 @@ def test_it_goes_on_after_being_killed_anywhere(sail, tmp_path, which):
     pipeline = make(tmp_path / "root", SAIL)
     pipeline.run_until_caught_up()
     assert found(pipeline) == wanted()
-
-
-if __name__ == "__main__":
-    PIPELINES[sys.argv[2]][0](sys.argv[1], SAIL, int(sys.argv[3])).run_until_caught_up()

@@ -12,24 +12,20 @@ import dataclasses
 import gc
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from dagster_operators.errors import FencedError, LedgerError, StorageError
 from dagster_operators.runtime.side_by_side import ready
 from dagster_operators.transactions import commit as commit_steps
 from dagster_operators.transactions import effects as fx
 from dagster_operators.transactions import protocol
-from dagster_operators.transactions.manifest import Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, StageRecord
-from dagster_operators.transactions.records import Record
 from dagster_operators.transactions.stage_keys import StageKey, groups
 from dagster_operators.transactions.view import LedgerView
 from tests.transactions.invariants import check
-from tests.transactions.model_world import Model, World, intern, manifest_number, record_number
-
-RECORDS = get_args(Record)
-PLAIN = (type(None), int, str, float)
+from tests.transactions.model_world import Model, World, intern
+from tests.transactions.places import number_of, place_of
 
 LOCAL = (fx.MakeId, fx.Now, fx.Choose, fx.CheckOwner, fx.FindMissing, fx.ReadManifest, fx.WriteManifest)
 """Effects that need no turn of their own: what they see never changes, and nobody looks at a manifest before it is recorded."""
@@ -59,6 +55,7 @@ class Run:
         order: What the stage is to be prepared under.
         results: What it has been sent, errors as exceptions.
         lost: How many answers it did not get: what it is about to raise is in no local variable.
+        effect: What it is about to perform.
         waits: For its stages, when it does.
     """
 
@@ -72,7 +69,21 @@ class Run:
     place: Any = None
     visible: bool = False
     ended: str = ""
+    effect: Any = None
     waits: SideBySide | None = None
+
+
+@dataclass(frozen=True)
+class _Move:
+    """What a run does on a result of its effect.
+
+    Attributes:
+        number: Of the run, where it then stands.
+        performed: The effects in between, each with the run that performs it and the number of its result.
+    """
+
+    number: int
+    performed: tuple[tuple[fx.Effect, Run, Any], ...]
 
 
 @dataclass
@@ -120,6 +131,7 @@ class Exploration:
         self._run_numbers: dict[Any, int] = {}
         self._run_list: list[Run] = []
         self._steps: dict[tuple[int, int], tuple[int, int]] = {}
+        self._moves: dict[tuple[int, Any], _Move] = {}
         self._starts: dict[Any, int] = {}
         first = tuple(self._begun(Run(str(index))) for index in range(len(self.plans)))
         start = (self._world_number(World()), first, self.crashes)
@@ -139,8 +151,8 @@ class Exploration:
             if run.ended or run.waits:
                 continue
             if (world, number) not in self._steps:
-                after, moved = self._step(self._world_list[world], run)
-                self._steps[world, number] = self._world_number(after), self._run_number(moved)
+                after, moved = self._step(self._world_list[world], number)
+                self._steps[world, number] = self._world_number(after), moved
             after_number, moved_number = self._steps[world, number]
             moved_runs = (*runs[:index], moved_number, *runs[index + 1 :])
             yield after_number, self._with_stages(after_number, moved_runs, run.name), crashes
@@ -152,7 +164,8 @@ class Exploration:
     def _with_lost_answer(self, world: int, runs: tuple[int, ...], index: int) -> tuple[int, tuple[int, ...]]:
         """Where it leads when a run's effect takes place and the run is told that it failed."""
         run = self._run_list[runs[index]]
-        steps, effect = self._replayed(run)
+        steps, effect = self._replayed(run), run.effect
+        self._performed = []
         after, _ = self._perform(self._world_list[world], effect, run)
         told = dataclasses.replace(run, lost=run.lost + 1)
         moved = self._run_number(self._resume(after, told, steps, StorageError("the answer was lost"))[1])
@@ -171,7 +184,7 @@ class Exploration:
 
     def _begun(self, run: Run) -> int:
         """The number of a run that is about to perform its first effect."""
-        key = (run.name, run.incarnation, run.stage, run.order and _number(run.order.handle))
+        key = (run.name, run.incarnation, run.stage, run.order and number_of(run.order.handle))
         if key not in self._starts:
             self._starts[key] = self._run_number(self._start(run, World()))
         return self._starts[key]
@@ -289,26 +302,46 @@ class Exploration:
 
     def _start(self, run: Run, world: World) -> Run:
         steps = self._session(run)
+        self._performed = []
         return self._settle(world, run, steps, next(steps))[1]
 
-    def _step(self, world: World, run: Run) -> tuple[World, Run]:
-        """Let the run perform its pending effect and go on to the next one that others could notice."""
-        steps, effect = self._replayed(run)
-        world, result = self._perform(world, effect, run)
-        return self._resume(world, run, steps, result)
+    def _step(self, world: World, number: int) -> tuple[World, int]:
+        """Let a run perform its pending effect and go on to the next one that others could notice.
+
+        Where it then stands depends on the effect's result alone, and many worlds give the same one.
+        """
+        run = self._run_list[number]
+        world, result = self._perform(world, run.effect, run)
+        key = (number, number_of(result))
+        if key in self._moves and (after := self._again(world, self._moves[key])):
+            return after, self._moves[key].number
+        self._performed: list[tuple[fx.Effect, Run, Any]] = []
+        world, moved = self._resume(world, run, self._replayed(run), result)
+        move = _Move(self._run_number(moved), tuple(self._performed))
+        if moved.ended != "fenced":  # whether it may be depends on the world
+            self._moves[key] = move
+        return world, move.number
+
+    def _again(self, world: World, move: _Move) -> World | None:
+        """The world after a move that was made in another one before; None if this one answers otherwise."""
+        for effect, run, before in move.performed:
+            world, result = self._perform(world, effect, run)
+            if number_of(result) != before:
+                return None
+        return world
 
     def _resumed(self, world: World, run: Run, result: Exception | None) -> Run:
         """Let a run that waited for its stages go on."""
-        steps, _ = self._replayed(run)
-        return self._resume(world, dataclasses.replace(run, waits=None), steps, result)[1]
+        self._performed = []
+        return self._resume(world, dataclasses.replace(run, waits=None), self._replayed(run), result)[1]
 
-    def _replayed(self, run: Run) -> tuple[Any, Any]:
-        """The run's generator where it stands, and its pending effect."""
+    def _replayed(self, run: Run) -> Any:
+        """The run's generator where it stands."""
         steps = self._session(run)
-        effect = next(steps)
+        next(steps)
         for result in run.results:
-            effect = steps.throw(result) if isinstance(result, Exception) else steps.send(result)
-        return steps, effect
+            _ = steps.throw(result) if isinstance(result, Exception) else steps.send(result)
+        return steps
 
     def _resume(self, world: World, run: Run, steps: Any, result: Any) -> tuple[World, Run]:
         run = dataclasses.replace(run, results=(*run.results, result))
@@ -328,11 +361,12 @@ class Exploration:
             if isinstance(effect, fx.MakeId):
                 run = dataclasses.replace(run, ids=run.ids + 1)
             world, result = self._perform(world, effect, run)
+            self._performed.append((effect, run, number_of(result)))
             return self._resume(world, run, steps, result)
-        order = run.order and _number(run.order.handle)
-        place = (order, *(_number(result) for result in run.results)) if self.exact or run.lost else _place(steps)
+        order = run.order and number_of(run.order.handle)
+        place = (order, *(number_of(result) for result in run.results)) if self.exact or run.lost else place_of(steps)
         waits = effect if isinstance(effect, SideBySide) else None
-        return world, dataclasses.replace(run, place=place, visible=isinstance(effect, VISIBLE), waits=waits)
+        return world, dataclasses.replace(run, place=place, visible=isinstance(effect, VISIBLE), effect=effect, waits=waits)
 
     def _perform(self, world: World, effect: fx.Effect, run: Run) -> tuple[World, Any]:
         who = f"run {run.name} {run.stage}"
@@ -350,43 +384,3 @@ class Exploration:
         owner = world.view().owner
         others = owner is not None and owner.run_id != f"{run.name}-{run.incarnation}"
         return others or world.view().generation > min((g for g in taken if g), default=0) or self.same_owner
-
-
-def _place(steps: Any) -> Any:
-    """Where a generator stands: line and local variables of each generator it waits for."""
-    frames = []
-    while steps is not None and getattr(steps, "gi_frame", None) is not None:
-        frame = steps.gi_frame
-        values = tuple(
-            (name, _number(value)) for name, value in sorted(frame.f_locals.items()) if name not in {"self", "run", "plan"}
-        )
-        frames.append((frame.f_code.co_name, frame.f_lasti, values))
-        steps = steps.gi_yieldfrom
-    return tuple(frames)
-
-
-def _number(value: Any) -> Any:  # noqa: C901, PLR0911 - one for each type
-    """Something hashable that is equal for equal values."""
-    if isinstance(value, PLAIN):
-        return value
-    if isinstance(value, LedgerView):
-        return ("view", id(value))  # the model makes one view for each content of the ledger and keeps it
-    if isinstance(value, RECORDS):
-        return record_number(value)
-    if isinstance(value, EpochHandle):
-        return ("handle", value.epoch, value.generation, value.begin_id)
-    if isinstance(value, fx.StageAttempt):
-        return ("attempt", value.attempt)
-    if isinstance(value, Manifest):
-        return manifest_number(value)
-    if isinstance(value, dict):
-        return tuple((name, _number(item)) for name, item in sorted(value.items()))
-    if isinstance(value, (tuple, list)):
-        return tuple(_number(item) for item in value)
-    if isinstance(value, (frozenset, set)):
-        return frozenset(_number(item) for item in value)
-    if isinstance(value, Exception):
-        return repr(value)
-    if dataclasses.is_dataclass(value):
-        return (type(value).__name__, *(_number(getattr(value, item.name)) for item in dataclasses.fields(value)))
-    return type(value).__name__

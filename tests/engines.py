@@ -20,6 +20,7 @@ EMBEDDED = Spark(
     config={
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "OFF",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # code runs too briefly to be worth Java's second compiler
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         # The same Java process serves Spark Connect, so that testing it costs no second one.

@@ -63,6 +63,7 @@ def test_an_operator_is_made_again_of_its_settings(operator):
     assert again == operator
     assert hash(again) == hash(operator)
     assert again.signature() == operator.signature()
+    again.config()  # imports the user's code, which says more of an operator than its settings do
     assert again.explain(details=True) == operator.explain(details=True)
 
 

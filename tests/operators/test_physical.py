@@ -55,6 +55,10 @@ class Counting(do.ArrowOperator):
         """Declares a state table for its timers."""
 
 
+def handed_on(_capability, _info):
+    return lambda incoming, output: incoming.for_each(lambda time, batch: output.session(time).give_batch(batch))
+
+
 @pytest.fixture
 def everything() -> do.Pipeline:
     """A pipeline with every operator of the package."""
@@ -91,6 +95,7 @@ def everything() -> do.Pipeline:
         keyed.window(window).join(others.window(window), columns=["v", "w"]),
         keyed.interval_join(others, lower="-1 s", upper="1 s", columns=["v", "w"]),
         keyed.apply(Counting()),
+        rows.unary_frontier(do.frontier.Exchange("k"), "by_frontier", handed_on),
         rows.as_changes("k").latest("v"),
         again,
     ]

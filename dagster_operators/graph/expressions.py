@@ -28,6 +28,7 @@ __all__ = [
     "parse_alias",
     "parsed",
     "tokens_of",
+    "without_comments",
 ]
 
 _PREFIX = "SELECT "
@@ -224,6 +225,23 @@ def tokens_of(expression: str) -> list[Token]:
         return Dialect.get_or_raise("spark").tokenize(expression)
     except TokenError as error:
         _fail(expression, f"the expression cannot be read: {str(error).splitlines()[0]}")
+
+
+@lru_cache(maxsize=_KNOWN)
+def without_comments(expression: str) -> str:
+    """The expression as written, with a blank in place of each comment, so that it can be put into other text.
+
+    >>> without_comments("v /* the value */ > 1 -- big"), without_comments("k = '-- k' OR k = '/*'")
+    ('v > 1', "k = '-- k' OR k = '/*'")
+    """
+    tokens = tokens_of(expression)
+    starts, ends = [token.start for token in tokens], [token.end + 1 for token in tokens]
+    gaps = [expression[end:start] for end, start in zip([0, *ends], [*starts, len(expression)], strict=True)]
+    if not any(gap.strip() for gap in gaps):
+        return expression
+    written = [expression[start:end] for start, end in zip(starts, ends, strict=True)]
+    blank = [" " if gap.strip() else gap for gap in gaps]
+    return "".join(gap + text for gap, text in zip(blank, [*written, ""], strict=True)).strip()
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,7 @@
-"""Putting expressions in place of the columns that another expression reads, as text: nothing else of it is written anew."""
+"""Putting expressions in place of the columns that another expression reads, as text: nothing else of it is written anew.
+
+Only comments are left out: one up to the end of the line would swallow what comes behind it in the expression that is made.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Final
 
-from dagster_operators.graph.expressions import calls_of, columns_of, located_columns
+from dagster_operators.graph.expressions import calls_of, columns_of, located_columns, without_comments
 from dagster_operators.types.names import quoted
 
 _NAMING: Final = frozenset({"struct", "arrays_zip"})
@@ -37,11 +40,12 @@ def substituted(expression: str, columns: Mapping[str, str]) -> str | None:
 
 @lru_cache(maxsize=16_384)
 def _substituted(expression: str, given: tuple[tuple[str, str], ...]) -> str | None:
-    columns = {name: text for name, text in given if text != quoted(name)}
+    columns = {name: without_comments(text) for name, text in given if text != quoted(name)}
     read = {name.lower() for name in columns_of(expression)}
     replaced = {name: text for name, text in columns.items() if name in read}
     if not replaced:
         return expression
+    expression = without_comments(expression)
     found = located_columns(expression)
     if found is None or any(call.name in _NAMING for call in calls_of(expression)):
         return None

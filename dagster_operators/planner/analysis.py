@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.errors import OperatorsError, SchemaError
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow, Node, Table
+from dagster_operators.graph.expressions import without_comments
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.physical import Analysis
 from dagster_operators.planner.physical_plan import PhysicalNode
@@ -75,7 +76,7 @@ def analyse_checks(dataflow: Dataflow, table: Table, output: DataFrame) -> None:
     rows = output.drop(DELETED)
     for name, check in table.checks.items():
         try:
-            kind = schema_of(rows.selectExpr(f"{check.expression} AS passed")).fields[0].type
+            kind = schema_of(rows.selectExpr(f"{without_comments(check.expression)} AS passed")).fields[0].type
             reason = None if kind == Plain("boolean") else f"it is a {kind}, not true or false"
         except Exception as error:
             if not _is_about_the_query(error):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dagster_operators.graph.expressions import without_comments
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.operators.relational.projection import Drop, Rename, Select, WithColumns, bare_column, named
 from dagster_operators.types.names import quoted
@@ -16,7 +17,7 @@ class OutputColumn:
 
     Attributes:
         name: What it is called.
-        expression: Spark SQL over the input's columns.
+        expression: Spark SQL over the input's columns, without comments.
         source: The input's column that it is, if it is handed on as it is.
 
     >>> str(OutputColumn("n", "v + 1", None)), str(OutputColumn("v", "v", "v")), str(OutputColumn("w", "V", "v"))
@@ -63,4 +64,5 @@ def as_select(name: str, columns: Iterable[OutputColumn], *, chain: bool) -> Sel
 
 
 def _column(stream: StreamType, name: str, expression: str) -> OutputColumn:
-    return OutputColumn(name, expression, bare_column(stream, expression))
+    text = without_comments(expression)
+    return OutputColumn(name, text, bare_column(stream, text))

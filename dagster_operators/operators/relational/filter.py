@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import DELETED
+from dagster_operators.graph.expressions import without_comments
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import ANY, InputPort
 from dagster_operators.graph.row_expressions import columns_of_row, generator_of
@@ -92,5 +93,5 @@ class MarkRows(Stateless):
         before = f"{DELETED} OR " if DELETED in frame.columns else ""
         return frame.selectExpr(
             *(quoted(name) for name in frame.columns if name != DELETED),
-            f"{before}NOT coalesce(({self.logical.condition}), false) AS {DELETED}",
+            f"{before}NOT coalesce(({without_comments(self.logical.condition)}), false) AS {DELETED}",
         )

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import Changes
-from dagster_operators.graph.expressions import columns_of, parse_alias
+from dagster_operators.graph.expressions import columns_of, parse_alias, without_comments
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import ANY, InputPort
 from dagster_operators.graph.row_expressions import columns_of_row, generator_of
@@ -236,7 +236,7 @@ class ReplaceColumns(Stateless):
     @override
     def rows(self, frame: DataFrame) -> DataFrame:
         self.logical.check_names(StreamType(tuple(frame.columns)))
-        new = {name.lower(): (name, expression) for name, expression in self.logical.expressions}
+        new = {name.lower(): (name, without_comments(expression)) for name, expression in self.logical.expressions}
         chosen = []
         for column in frame.columns:
             _, expression = new.pop(column.lower(), (column, quoted(column)))

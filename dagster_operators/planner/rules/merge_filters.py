@@ -8,6 +8,7 @@ from typing import ClassVar
 from typing_extensions import override
 
 from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.expressions import without_comments
 from dagster_operators.graph.rewriting import Rewriting
 from dagster_operators.graph.rule import Rewritten, Rule
 from dagster_operators.graph.substitution import LONGEST
@@ -33,8 +34,8 @@ class MergeFilters(Rule):
             if not (inner and isinstance(before.operator, Filter)):
                 continue
             if all(Trait.REPEATABLE in operator.traits for operator in (before.operator, node.operator)):
-                first = merged.get(before.name, f"({before.operator.condition})")
-                condition = f"{first} AND ({node.operator.condition})"
+                first = merged.get(before.name, f"({without_comments(before.operator.condition)})")
+                condition = f"{first} AND ({without_comments(node.operator.condition)})"
                 if len(condition) <= LONGEST:
                     merged[node.name] = condition
                     rewriting.put(replace(node.operator, condition=condition, chain=before.operator.chain), before.inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -11,7 +12,7 @@ from dagster_operators.catalog.catalog import near
 from dagster_operators.catalog.loading import catalog
 from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.graph.dataflow import Dataflow
-from dagster_operators.graph.rule import Rule
+from dagster_operators.graph.rule import Rewritten, Rule
 from dagster_operators.planner.lowering import needed_operators
 
 
@@ -62,19 +63,13 @@ class RuleSet:
             off: The names of rules that are left out.
 
         Raises:
-            PipelineError: There is no rule of a name in ``off``, or a rule changed what it must not change.
+            PipelineError: There is no rule of a name in ``off``, or a rule of another package failed.
         """
         left_out = self._known(plan, off)
         made, steps = _leading_somewhere(plan), list[tuple[str, str]]()
         for rule in self._rules:
             if rule.name not in left_out:
-                try:
-                    rewritten = rule.apply(made)
-                except OperatorsError as error:
-                    raise PipelineError(
-                        f"the rule {rule.name!r} failed: {error}", pipeline=plan.name, rule=rule.name,
-                        remedy=f"go without it: Pipeline(..., rules_off=[{rule.name!r}])",
-                    ) from error  # fmt: skip
+                rewritten = _applied(rule, made)
                 made = rewritten.plan
                 steps += ((rule.name, what) for what in rewritten.did)
         return Optimised(made, tuple(steps))
@@ -88,6 +83,22 @@ class RuleSet:
                     remedy=near(name, known) or f"the rules are: {', '.join(known)}",
                 )  # fmt: skip
         return set(names)
+
+
+def _applied(rule: Rule, plan: Dataflow) -> Rewritten:
+    """What a rule makes of a plan; a rule of ours that fails is at fault itself, and the pipeline goes without it."""
+    try:
+        return rule.apply(plan)
+    except OperatorsError as error:
+        found = (f"failed, and changed nothing: {error}",)
+        failed = PipelineError(
+            f"the rule {rule.name!r} failed: {error}", pipeline=plan.name, rule=rule.name,
+            remedy=f"go without it: Pipeline(..., rules_off=[{rule.name!r}])",
+        )  # fmt: skip
+        if not type(rule).__module__.startswith("dagster_operators."):
+            raise failed from error
+    warnings.warn(f"{failed}. The pipeline runs without what the rule does", RuntimeWarning, stacklevel=2)
+    return Rewritten(plan, found)
 
 
 def _needs(rules: Mapping[str, Rule]) -> dict[str, dict[str, None]]:
@@ -140,7 +151,7 @@ def optimised(dataflow: Dataflow) -> Optimised:
     """What all rules there are make of a pipeline's dataflow, but for those that it has switched off.
 
     Raises:
-        PipelineError: A rule failed, or the rules fit no order.
+        PipelineError: A rule of another package failed, or the rules fit no order.
     """
     state = (
         len(dataflow.nodes), len(dataflow.side_streams), len(dataflow.tables), len(dataflow.sinks), len(dataflow.feedback),

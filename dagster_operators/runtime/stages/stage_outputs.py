@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from dagster_operators.graph.changes import DELETED
-from dagster_operators.graph.expressions import is_plain
+from dagster_operators.graph.expressions import is_plain, without_comments
 from dagster_operators.planner.plan import without_marks
 from dagster_operators.planner.stages import Output
 from dagster_operators.runtime.stages.changed_keys import ChangedKeys
@@ -144,5 +144,5 @@ class StageOutputs:
 def _counted(output: Output) -> dict[str, str]:
     """What is counted to try an output's checks, as SQL aggregates: the rows that fail each of them, at last all rows."""
     checks = output.table.checks.values() if output.table else ()
-    failed = (f"count_if(NOT coalesce(({check.expression}), false))" for check in checks)
+    failed = (f"count_if(NOT coalesce(({without_comments(check.expression)}), false))" for check in checks)
     return {str(number): text for number, text in enumerate((*failed, "count(*)"))}

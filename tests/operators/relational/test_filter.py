@@ -38,6 +38,18 @@ def test_a_row_of_an_updating_stream_leaves_the_table_and_comes_back() -> None:
     assert tables == [[("b", 9)], [("a", 10), ("b", 9)], [("a", 10)], [("a", 10), ("b", 7)]]
 
 
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_comments_play_no_part(engine: str) -> None:
+    def build(pipeline: do.Pipeline) -> do.Stream:
+        rows = (
+            source(pipeline, BATCH, schema="k string, v long").filter("v > 0 -- positive").filter("k <> '-- a' /* named */ -- so")
+        )
+        return rows.key_by("k").aggregate(n="sum(v) -- all").with_columns(m="n + 1 -- one").filter("n > 1 -- 'big'")
+
+    found = result(ENGINES[engine], build)
+    assert (found.rows, list(found.types)) == (Counter([("b", 5, 6)]), ["k", "n", "m"])
+
+
 def test_a_filter_keeps_columns_time_keys_and_lineage() -> None:
     rows = source()
     assert rows.filter("v > 0")._type == rows._type

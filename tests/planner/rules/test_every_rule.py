@@ -24,6 +24,10 @@ STEPS = {
     "swap": lambda one, *_: one.rename(v="w").with_columns(v="w - 1").drop("w"),
     "twice": lambda one, *_: one.with_columns(v="v + 1").with_columns(v="v * v"),
     "case": lambda one, *_: one.select("K AS k", "t", "V AS v"),
+    "comments": lambda one, *_: one.filter("v < 3 -- small /* 'or so'").with_columns(v="v /* the -- value */ + 1 -- one"),
+    "no_comments": lambda one, *_: (
+        one.filter("k <> '-- k' -- 'k'").select("k", "concat(v, '/*') > '0 --' AS w", "v AS v -- v", "t").drop("w")
+    ),
     "filter_k": lambda one, *_: one.filter("k = 'a' OR v > 1"),
     "null": lambda one, *_: one.with_columns(v="nullif(v, 1)").filter("v IS NOT NULL OR k = 'b'"),
     "counts": lambda one, *_: of_window(one.key_by("k").window(do.Tumbling("5 s")).aggregate(n="count(*)"), "n"),

@@ -20,6 +20,12 @@ def test_filters_behind_one_another_become_one():
     assert done(pipeline, "merge_filters") == ["a and b are one filter", "b and c are one filter"]
 
 
+def test_comments_are_left_out_and_texts_like_them_are_not():
+    pipeline, rows = flow()
+    rows.filter("v > 1 -- big").filter("k <> '-- k' /* no key */").filter("-- all\nv < 9", name="all").to_table("t")
+    assert plan_of(pipeline) == {"all": "filter(condition=\"(v > 1) AND (k <> '-- k') AND (v < 9)\") of rows"}
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -32,6 +32,11 @@ def merged(steps, **source):
         (lambda rows: rows.with_columns(v="k", k="v").select("k", "v"), ["`v` AS `k`", "`k` AS `v`"]),
         (lambda rows: rows.select("k", "v").select("struct(v) AS s", "k"), ["struct(v) AS `s`", "`k`"]),
         (lambda rows: rows.rename(v="a", k="v").rename(a="k"), ["`k` AS `v`", "`v` AS `k`", "`t`"]),
+        (lambda rows: rows.with_columns(w="v + 1 -- one").select("w * /* two */ 2 AS z -- z"), ["(v + 1) * 2 AS `z`"]),
+        (
+            lambda rows: rows.with_columns(w="concat(k, '--') -- w").select("concat(w, '/*') AS z"),
+            ["concat((concat(k, '--')), '/*') AS `z`"],
+        ),
         (lambda rows: rows.select("k", "v").select("merged_twice(v) AS w"), ["merged_twice(v) AS `w`"]),
     ],
 )

@@ -16,6 +16,7 @@ from dagster_operators.graph.rule import Rewritten, Rule
 from dagster_operators.operators.arrow.registry import ENTRY_POINTS
 from dagster_operators.operators.relational.filter import Filter
 from dagster_operators.operators.relational.projection import Select
+from dagster_operators.planner.rules.merge_filters import MergeFilters
 from dagster_operators.planner.rules.rule_set import RuleSet, optimised
 from tests.engines import SAIL
 
@@ -142,6 +143,20 @@ def test_two_packages_cannot_bring_one_rule():
     catalog.of("one").add_rule("other", f"{__name__}:Spelt")
     with pytest.raises(PipelineError, match=r"registers .*Spelt' as the rule 'other', which it is not"):
         catalog.rules()
+
+
+def test_without_a_rule_of_ours_that_fails_the_pipeline_runs_and_says_so(monkeypatch):
+    def fail(self, plan):
+        raise PipelineError("no such thing")
+
+    monkeypatch.setattr(MergeFilters, "apply", fail)
+    pipeline, rows = flow()
+    rows.filter("v > 1", name="a").filter("v > 2", name="b").select("k", "v", name="same").filter("v > 3", name="c").to_table("t")
+    with pytest.warns(RuntimeWarning, match=r"'merge_filters' failed: no such thing.*rules_off=\['merge_filters'\]"):
+        made = optimised(pipeline.dataflow)
+    assert {"a", "b"} <= made.plan.nodes.keys()
+    assert "same" not in made.plan.nodes
+    assert [what for rule, what in made.steps if rule == "merge_filters"] == ["failed, and changed nothing: no such thing"]
 
 
 def test_a_rule_that_takes_away_what_a_table_has_is_an_error_that_names_it():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS = [[{"k": "a", "v": 1}, {"k": None, "v": -2}, {"k": "b", "v": None}], [{"k": "a", "v": -3}]]
-CHECKS = {"positive": do.Check("v > 0", blocking=False), "known": do.Check("k IS NOT NULL", blocking=False)}
+CHECKS = {"positive": do.Check("v > 0 -- not negative", blocking=False), "known": do.Check("k IS NOT NULL", blocking=False)}
 USERS = {"doubled": do.Check("twice_of(v) > 0", blocking=False)}
 
 

@@ -82,7 +82,7 @@ class Comparing:
             return Binding(last.identities)
         found = self.compare(view)
         if found.undecided:
-            self._ask(found, logical)
+            self._ask(found, logical, view)
             raise _undecided(self._dataflow.name, self._coordinator.root.uri, found)
         ledgered = Ledgered(view, last, self._operators(found.before))
         return bind(self._dataflow, physical, ledgered, found.was, found.back, restarted=self._restarted(view))
@@ -124,10 +124,17 @@ class Comparing:
         last = view.last_complete
         if last is None or choice == "keep":
             return self._coordinator.decide(Decide(0, 0, verdict.subject, choice, verdict.question))
-        before = self._kept.read(last.logical_plan) if last.logical_plan else None
-        left = Ledgered(view, last, self._operators(before)).datasets(verdict.was) if verdict.was else []
         emptied = tuple(f"tables/{table}" for table in verdict.empties)
+        left = self._states(verdict, self.compare(view), view)
         return self._coordinator.decide(Decide(0, 0, verdict.subject, choice, verdict.question, emptied), left)
+
+    def _states(self, verdict: Verdict, found: Comparison, view: LedgerView) -> list[str]:
+        """The state tables that nobody uses any more once what a verdict is about begins from nothing."""
+        if view.last_complete is None or not verdict.was:
+            return []
+        ledgered = Ledgered(view, view.last_complete, self._operators(found.before))
+        put_back = verdict.subject.partition(" ")[2] not in found.was  # an operator of the last epoch may have that name too
+        return ledgered.left_datasets(verdict.was) if put_back else ledgered.datasets(verdict.was)
 
     def drop(self, name: str) -> list[str]:
         """Forget and delete a table or the state of an operator that the pipeline no longer has; which datasets that were.
@@ -143,7 +150,7 @@ class Comparing:
             kept = self.compare(view).was
             ledgered = Ledgered(view, last, self._operators(before))
             if name not in kept.values():
-                found += ledgered.datasets(name)
+                found += ledgered.datasets(name) if name in self._operators(before) else ledgered.left_datasets(name)
         root = self._coordinator.root
         datasets = [dataset for dataset in found if dataset in view.versions or root.children(dataset)]
         if not datasets:
@@ -193,15 +200,16 @@ class Comparing:
         connectors = [node.operator.connector for node in self._dataflow if isinstance(node.operator, Source)]
         return frozenset(one.former_fingerprint() for one in connectors if isinstance(one, OperatorSource))
 
-    def _ask(self, found: Comparison, logical: str) -> None:
-        asked = {"plan": logical, "epoch": found.epoch, "questions": [_question(verdict) for verdict in found.undecided]}
+    def _ask(self, found: Comparison, logical: str, view: LedgerView) -> None:
+        questions = [{**_question(verdict), "states": self._states(verdict, found, view)} for verdict in found.undecided]
+        asked = {"plan": logical, "epoch": found.epoch, "questions": questions}
         self._coordinator.root.write(ASKED, json.dumps(asked).encode())
 
 
 def _question(verdict: Verdict) -> dict[str, Any]:
     return {
         "subject": verdict.subject, "problem": verdict.problem, "question": verdict.question,
-        "choices": dict(verdict.choices), "empties": list(verdict.empties), "was": verdict.was,
+        "choices": dict(verdict.choices), "empties": list(verdict.empties),
     }  # fmt: skip
 
 

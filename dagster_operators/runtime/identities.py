@@ -80,11 +80,12 @@ class Ledgered:
     def _is_in_table(self, operator: str) -> bool:
         return self.identity(operator) in self._in_tables
 
-    def _parts(self, operator: str) -> list[str]:
-        """What the state of an operator, and of the parts that it may be lowered to, is addressed by."""
-        own = self.identity(operator)
-        others = {self.identity(other) for other in self._operators if other != operator}
-        return [name for name in self._filled if name == own or (name.startswith(f"{own}_") and name not in others)]
+    def _owners(self, identity: str) -> set[str]:
+        """What the state of an operator, and of the parts that it was lowered to, is addressed by."""
+        return {identity, *(part for part, whole in self._last.parts.items() if whole == identity)}
+
+    def _parts(self, operator: str) -> set[str]:
+        return self._owners(self.identity(operator)) & self._filled
 
     @cached_property
     def left(self) -> frozenset[str]:
@@ -93,13 +94,20 @@ class Ledgered:
         return self._filled - used
 
     def datasets(self, operator: str) -> list[str]:
-        """The state tables of an operator that the last epoch had, or that some epoch before had."""
-        owners = {operator, *self._parts(operator)} if operator in self._operators else {operator}
+        """The state tables of an operator that the last epoch had."""
+        return self._datasets(self._owners(self.identity(operator)))
+
+    def left_datasets(self, identity: str) -> list[str]:
+        """The state tables under a name, and of its parts, that no operator of the last epoch has."""
+        used = {owner for operator in self._operators for owner in self._owners(self.identity(operator))}
+        return self._datasets(self._owners(identity) - used)
+
+    def _datasets(self, owners: Collection[str]) -> list[str]:
         return [dataset for dataset in self._view.versions if _is_state(dataset) and _owner(dataset) in owners]
 
     def is_left(self, identity: str) -> bool:
-        """Whether there is state under a name, or parts of it, that no operator of the last epoch has."""
-        return any(name == identity or name.startswith(f"{identity}_") for name in self.left)
+        """Whether there is state under a name, or of its parts, that no operator of the last epoch has."""
+        return not self._owners(identity).isdisjoint(self.left)
 
     @property
     def named(self) -> frozenset[str]:
@@ -120,7 +128,7 @@ class Ledgered:
         updating = [name for name in tables if _kind(self._last.fingerprints.get(f"tables/{name}", "")) == "updating"]
         return Stored(
             self.stateful,
-            self.left,
+            frozenset(self._last.parts.get(name, name) for name in self.left),
             frozenset(name for name, version in tables.items() if version > 0),
             frozenset(updating),
             frozenset(name for name, position in self._last.offsets.items() if position is not None),

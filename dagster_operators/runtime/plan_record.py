@@ -43,8 +43,14 @@ def plan_record(made: Plan, schemas: Mapping[str, str], binding: Binding, begun:
     return PlanRecord(
         made.fingerprint, stages, sources, dict(_datasets(made, dataflow, known)),
         schemas=dict(schemas), operators=tuple(known.get(name, name) for stage in made.stages for name in stage.nodes),
-        identities=known, origins=binding.origins,
+        identities=known, origins=binding.origins, parts=_parts(made, known),
     )  # fmt: skip
+
+
+def _parts(made: Plan, identities: Mapping[str, str]) -> dict[str, str]:
+    """Which operator each further part belongs to: that cannot be told from a name."""
+    further = {node.name: node.logical for node in made.physical if node.name != node.logical}
+    return {identities.get(name, name): identities.get(whole, whole) for name, whole in further.items()}
 
 
 def _fingerprint(connector: Connector, begun: str) -> str:

@@ -66,7 +66,7 @@ class StoredChanges:
             PipelineError: It did not ask that, or it does not allow that answer.
             LedgerError: No run was refused since the last completed epoch.
         """
-        view, last, before = self._last(self._coordinator.settle())
+        _, last, _ = self._last(self._coordinator.settle())
         everything = self._asked(last)["questions"]
         asked = [question for question in everything if question["subject"] == subject]
         fitting = [question for question in asked if choice in question["choices"]]
@@ -79,10 +79,9 @@ class StoredChanges:
         if choice == "drop":
             self.drop(subject.partition(" ")[2], asked=True)
             return
-        ledgered = Ledgered(view, last, [node.name for node in before.nodes])
         for question in fitting:
             emptied = tuple(f"tables/{table}" for table in question["empties"]) if choice == "restart" else ()
-            left = ledgered.datasets(question["was"]) if choice == "restart" and question["was"] else []
+            left = question.get("states", []) if choice == "restart" else []
             self._coordinator.decide(Decide(0, 0, subject, choice, question["question"], emptied), left)
 
     def drop(self, name: str, *, asked: bool = False) -> list[str]:
@@ -103,7 +102,8 @@ class StoredChanges:
                 remedy="call pipeline.drop(...) in the program that no longer has it, or run an epoch without it first",
             )  # fmt: skip
         tables = [] if asked else [f"tables/{name}"]
-        found = [*tables, *Ledgered(view, last, operators).datasets(name)]
+        ledgered = Ledgered(view, last, operators)
+        found = [*tables, *(ledgered.datasets(name) if name in operators else ledgered.left_datasets(name))]
         datasets = [dataset for dataset in found if dataset in view.versions or self._coordinator.root.children(dataset)]
         if not datasets:
             raise PipelineError(

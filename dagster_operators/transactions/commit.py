@@ -23,7 +23,7 @@ from dagster_operators.transactions.effects import (
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, lost_error, sizes_of
 from dagster_operators.transactions.manifest import Change, Manifest
-from dagster_operators.transactions.plan import EpochHandle
+from dagster_operators.transactions.plan import EpochHandle, PlanRecord
 from dagster_operators.transactions.records import Begin, Complete, Decision, Prepared
 from dagster_operators.transactions.recovery import (
     base_for_commit,
@@ -261,7 +261,13 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
         held=_end_held(begin, manifests),
         logical_plan=plan.logical,
         identities=plan.identities,
+        parts={**_parts_before(last, plan), **plan.parts},
     )
+
+
+def _parts_before(last: Complete | None, plan: PlanRecord) -> dict[str, str]:
+    """The parts of operators that the plan no longer has: their state stays where it is."""
+    return {part: whole for part, whole in (last.parts if last else {}).items() if part not in plan.operators}
 
 
 def _end_watermarks(begin: Begin, manifests: tuple[Manifest, ...], finished: set[str]) -> dict[str, int]:

@@ -68,6 +68,7 @@ class PlanRecord:
         identities: What the state of an operator is addressed by, of those where that is not the operator's name.
         origins: What the last completed epoch called a source or an operator that has another name now; empty for one that
             takes nothing over from that epoch.
+        parts: What the state of further parts that an operator is lowered to is addressed by, with what the operator's own is.
     """
 
     fingerprint: str
@@ -79,6 +80,7 @@ class PlanRecord:
     logical: str = added(2, "")
     identities: Mapping[str, str] = added(2, {})
     origins: Mapping[str, str] = added(2, {})
+    parts: Mapping[str, str] = added(2, {})
 
     def stage(self, name: str) -> StageRecord:
         """The stage of that name (KeyError when there is none)."""

@@ -128,6 +128,8 @@ class Complete:
         held: The times that operators hold at their outputs at the end of the epoch, by stream.
         logical_plan: What the logical plan that the storage root keeps is called; empty when none was kept.
         identities: What the state of an operator is addressed by, of those where that is not the operator's name.
+        parts: What the state of further parts of an operator is addressed by, in this epoch or one before, with what the
+            operator's own is.
     """
 
     kind: ClassVar[str] = "complete"
@@ -157,6 +159,7 @@ class Complete:
     held: Mapping[str, Frontier] = added(2, {})
     logical_plan: str = added(2, "")
     identities: Mapping[str, str] = added(2, {})
+    parts: Mapping[str, str] = added(2, {})
 
 
 @dataclass(frozen=True)

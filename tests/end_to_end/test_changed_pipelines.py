@@ -68,6 +68,10 @@ def rows(pipeline: do.Pipeline, table: str) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row) for row in pipeline.read(table).collect())
 
 
+def states(changed: Changed) -> set[str]:
+    return {path.name for path in (changed.place / "root/state").iterdir()}
+
+
 def refused(pipeline: do.Pipeline) -> UndecidedChangeError:
     with pytest.raises(UndecidedChangeError) as caught:
         pipeline.run_epoch()
@@ -386,6 +390,60 @@ def test_another_operator_does_not_find_what_its_made_up_name_once_had(changed: 
     after = changed.run("a,5")(counted)
     assert rows(after, "sums") == Counter({("a", 5): 1})
     assert rows(changed.run("a,5")(counted), "sums") == Counter({("a", 10): 1})
+
+
+def test_a_restart_leaves_the_state_of_an_operator_whose_name_begins_alike(changed: Changed) -> None:
+    def both(stream: Any, expression: str = "count(*)") -> None:
+        short(stream, expression)
+        totals(stream)
+
+    def short(stream: Any, expression: str = "count(*)") -> None:
+        stream.key_by("k").aggregate(n=expression, name="per").to_table("short")
+
+    for body in (both, short):
+        changed.run("a,1")(body)
+    pipeline = changed.pipeline(lambda stream: short(stream, "sum(v)"))
+    pipeline.decide("operator per", "restart")
+    assert states(changed) == {"per_key.partials"}
+    changed.run("a,1")(lambda stream: short(stream, "sum(v)"))
+    pipeline = changed.pipeline(lambda stream: both(stream, "sum(v)"))
+    pipeline.decide("operator per_key", "keep")
+    pipeline.decide("table totals", "keep")
+    changed.arrive("a,1")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "totals") == Counter({("a", 2): 1})
+
+
+def test_an_operator_without_state_has_none_of_an_operator_whose_name_begins_alike(changed: Changed) -> None:
+    def above(number: int) -> Callable[[Any], object]:
+        return lambda stream: stream.filter(f"v > {number}", name="per").to_table("clean")
+
+    changed.run("a,1")(lambda stream: (above(0)(stream), totals(stream)))
+    changed.run("a,1")(above(0))
+    assert sum(rows(changed.run("a,1", "a,2")(above(1)), "clean").values()) == 3
+
+
+def test_a_restart_leaves_the_state_that_has_the_operator_s_made_up_name(changed: Changed) -> None:
+    """The gains are aggregate_k, then aggregate_k_2, which the losses were that are taken out: their states stay apart."""
+
+    def both(stream: Any) -> None:
+        gains(stream)
+        losses(stream)
+
+    def behind(expression: str) -> Callable[[Any], object]:
+        def body(stream: Any) -> None:
+            stream.filter("v > 9").key_by("k").aggregate(n="count(*)").to_table("large")
+            stream.filter("v > 0").key_by("k").aggregate(n=expression).to_table("gains")
+
+        return body
+
+    changed.run("a,1", "a,-1")(both)
+    changed.run("a,1", "a,10")(behind("count(*)"))
+    before = states(changed)
+    assert {"aggregate_k.partials", "aggregate_k_2.partials"} < before
+    pipeline = changed.pipeline(behind("sum(v)"))
+    pipeline.decide("operator aggregate_k_2", "restart")
+    assert states(changed) == before - {"aggregate_k.partials"}
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

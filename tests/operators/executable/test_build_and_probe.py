@@ -187,3 +187,16 @@ def test_it_goes_on_after_being_killed_anywhere(sail, tmp_path):
 
 if __name__ == "__main__":
     build(sys.argv[1], SAIL).run_until_caught_up()
+
+
+def test_the_state_of_a_part_is_dropped_with_its_operator(tmp_path, sail):
+    build(tmp_path, SAIL).run_until_caught_up()
+
+    def without():
+        pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        pipeline.source("more", do.MemorySource(EPOCHS, schema="k string, v long")).to_table("other")
+        return pipeline
+
+    without().run_until_caught_up()
+    without().run_until_caught_up()
+    assert without().drop("counted") == ["state/counted_build.totals"]

@@ -171,7 +171,10 @@ class ChangedKeys:
         return self._find(batch.select(list(self.names)))[1]
 
     def _find(self, batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-        """For each row whether the hash of its key is among the hashes, and whether its key itself is found there."""
+        """For each row whether its key may be among the keys, and whether it is found there.
+
+        As long as their hashes tell the keys apart, that is the same; else a key that has the hash of another may be missed.
+        """
         import numpy as np
 
         if self._sorted is None:
@@ -184,7 +187,8 @@ class ChangedKeys:
         # Equal hashes may be of different keys, and a row must not be lost for that.
         if not hit.any():
             return hit, hit
-        return hit, hit & _equal(rows, self._sorted.columns, places)
+        same = hit & _equal(rows, self._sorted.columns, places)
+        return (same if self._sorted.exact else hit), same
 
 
 @dataclass(frozen=True)

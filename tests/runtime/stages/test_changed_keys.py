@@ -86,6 +86,7 @@ def plainly(changed: Keys, keys: Keys) -> Held:
 @example((("long",), [(None,)], [[(None,)], [(1,)], [(1,), (None,)]]))
 @example((("long",), [(None,), (7,), (8,), (9,)], [[(None,), (0,)], [(0,), (1,)]]))  # null lies within no bounds
 @example((("double", "string"), [(-0.0, None), (math.nan, "a")], [[(0.0, None)], [(math.nan, "a")], [(0.0, "a")]]))
+@example((("binary", "binary"), [(b"", None)], [[(None, b"")]]))  # their hashes are equal
 @given(cases())
 def test_files_hold_what_a_comparison_finds(case: tuple[tuple[str, ...], Keys, list[Keys]]) -> None:
     types, changed, files = case
@@ -167,10 +168,12 @@ def test_equal_hashes_of_different_keys(tmp_path: Path, monkeypatch: pytest.Monk
     keys = keys_of(tmp_path, [changed])
     assert keys.are_exact
     held = keys.held_by("tables/t", [same, others, unbounded])
-    assert list(held.values()) == [Held.ALL, Held.SOME, Held.SOME]
+    assert list(held.values()) == [Held.ALL, Held.SOME, Held.NONE]
     batch = pa.record_batch([pa.array([10, 11, 12])], names=["k0"])
     assert keys.among(batch).tolist() == [True, False, False]
-    assert not keys_of(tmp_path, numbers(tmp_path, range(40, 50))).are_exact
+    several = keys_of(tmp_path, numbers(tmp_path, range(40, 50)))
+    assert not several.are_exact
+    assert list(several.held_by("tables/t", [unbounded]).values()) == [Held.SOME]
 
 
 def test_what_cannot_be_hashed_here(tmp_path: Path) -> None:

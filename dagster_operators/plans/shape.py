@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
+from dagster_operators.functions.references import ObjectReference, Reference
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.values import canonical_fields
 from dagster_operators.plans.logical_plan import LogicalPlan, PlanNode
@@ -69,6 +72,12 @@ class PlanShape:
         settings = {name: value for name, value in node.operator.encode().items() if name not in ("name", "chain")}
         return _hashed(node.operator.kind, canonical_fields(settings))
 
+    def settings(self, name: str) -> str:
+        """The same without code, by which a mended mistake makes no other operator."""
+        node = self.nodes[name]
+        fields = {one: _without_code(value) for one, value in node.operator.encode().items() if one not in ("name", "chain")}
+        return _hashed(node.operator.kind, canonical_fields(fields))
+
     @cached_property
     def up(self) -> Mapping[str, str]:
         """What an operator computes, with all that it is made from."""
@@ -102,6 +111,19 @@ class PlanShape:
         if stream.is_main and (node.operator.row_wise or node.operator.kind == "union") and node.inputs:
             return _hashed(self.own[stream.operator], *map(self.path, node.inputs))
         return stream.port
+
+
+def _without_code(value: Any) -> Any:
+    if isinstance(value, Reference):
+        return replace(value, digest="")
+    if isinstance(value, ObjectReference):
+        attributes = tuple((name, _without_code(one)) for name, one in value.attributes)
+        return replace(value, type=_without_code(value.type), attributes=attributes)
+    if isinstance(value, tuple | list):
+        return type(value)(map(_without_code, value))
+    if isinstance(value, Mapping):
+        return {name: _without_code(one) for name, one in value.items()}
+    return value
 
 
 def _hashed(*parts: str) -> str:

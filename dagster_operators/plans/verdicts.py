@@ -69,6 +69,8 @@ class Stored:
         stateful: The operators of that plan that have state.
         in_tables: Those of them whose state is a table, with it.
         back: The operators that are not in that plan, but in one before, with what they left state under.
+        elsewhere: The operators that cannot go on with the state that they have, and why: it would be somewhere else.
+        restarted: The operators of which it was decided that they begin anew.
         left: What operators that are no longer in that plan have left state under.
         tables: All tables there are, of the pipeline now and of earlier ones.
         updating: Those of them whose rows replace each other.
@@ -84,6 +86,8 @@ class Stored:
     sources: Mapping[str, str] = field(default_factory=dict)
     in_tables: Mapping[str, str] = field(default_factory=dict)
     back: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    restarted: Collection[str] = ()
 
 
 def judge(before: LogicalPlan, after: LogicalPlan, stored: Stored, sources: Mapping[str, str] | None = None) -> list[Verdict]:
@@ -106,6 +110,7 @@ class _Judge:
         self._stored = stored
         self._sources = sources
         self._is = {old: new for new, old in matching.operators.items()}
+        self._names = {name: self._was.get(name, f"new {name}") for name in self._new.nodes}
 
     def verdicts(self) -> Iterator[Verdict]:
         yield from self._of_sources()
@@ -213,7 +218,8 @@ class _Judge:
         instead = [other for other in self._matching.added if self._new.nodes[other].operator.kind == kind]
         instead = [other for other in instead if self._new.ends[other] & self._old.ends[name]]
         if (table := self._stored.in_tables.get(name)) and f"table {table}" in ends:
-            text, renamed = f"{name!r} is gone, whose state it is", name if len(instead) == 1 else ""
+            text = f"{name!r} is {'another kind of operator now' if name in self._new.nodes else 'gone'}, whose state it is"
+            renamed = name if len(instead) == 1 and name not in self._new.nodes else ""
             return Verdict(Level.DECISION, f"table {table}", text, {"restart": "empty it"}, renamed, (table,))
         text = f"it is gone, and its state would be left behind, while {_listed(ends)} would go on"
         if instead:
@@ -223,6 +229,11 @@ class _Judge:
 
     def _kept_operator(self, name: str, was: str) -> Iterator[Verdict]:
         subject = f"operator {name}"
+        if text := self._stored.elsewhere.get(name):
+            home = {table.name for table in self._new.plan.tables if table.stream == StreamRef(name) and self._was_updating(name)}
+            emptied = tuple(sorted({*self._images(name), *(home & set(self._stored.tables))}))
+            yield Verdict(Level.DECISION, subject, text, {"restart": "begin without state"}, empties=emptied, was=was)
+            return
         problem = self._changed_keys(name, was) or self._other_input(name, was) or self._mixed(name, was)
         if problem:
             choices: Mapping[Choice, str] = {
@@ -242,8 +253,9 @@ class _Judge:
             if columns != then:
                 return ""  # its own settings changed, which is told as such
             for column in () if self._replaced(stream) else columns:
-                made = provenance(self._new, stream, column, self._was)
-                if made != provenance(self._old, earlier, column, {}):
+                made = provenance(self._new, stream, column, self._names, self._matching.added)
+                before = provenance(self._old, earlier, column, {}, self._matching.removed)
+                if made and before and made != before:
                     return f"the column {column!r}, by which it keeps its state, is computed in another way before it"
         return ""
 
@@ -278,6 +290,8 @@ class _Judge:
         for name, stream in new.items():
             if name in old:
                 yield from self._kept_table(name, stream, old[name])
+            elif self._begins_anew(stream) and StreamRef(stream.operator) == stream:
+                yield Verdict(Level.FROM_HERE_ON, f"table {name}", "it has the rows from here on")
             elif name in self._stored.tables:
                 text = "it was taken out and is put back: what came since then is not in it"
                 choices: Mapping[Choice, str] = {"keep": "go on with the rows there are", "restart": "empty it"}
@@ -288,7 +302,7 @@ class _Judge:
             yield Verdict(Level.FROM_HERE_ON, f"table {name}", "it is no longer written; what is in it stays")
 
     def _kept_table(self, name: str, stream: StreamRef, earlier: StreamRef) -> Iterator[Verdict]:
-        if name not in self._stored.updating:
+        if name not in self._stored.updating or self._begins_anew(stream):
             return
         made = sorted(_shown(anchor, self._was) for anchor in self._new.anchors(stream))
         then = sorted(_shown(anchor, {}) for anchor in self._old.anchors(earlier))
@@ -305,20 +319,18 @@ class _Judge:
         behind = [
             anchor.operator for anchor in self._new.anchors(stream) if self._was.get(anchor.operator) in self._stored.stateful
         ]
-        updating = [one for one in behind if self._was_updating(one)]
+        updating = [one for one in behind if self._was_updating(one) and not self._begins_anew(StreamRef(one))]
         if not updating:
             return Verdict(Level.FROM_HERE_ON, subject, "it is new, and has the rows from here on")
-        moved = [one for one in updating if self._was[one] in self._stored.in_tables]
-        if moved and StreamRef(moved[0]) == stream:
-            old = self._stored.in_tables[self._was[moved[0]]]
-            text = f"its state is the table {old!r}, and would be the table {name!r}, which is new"
-            return Verdict(
-                Level.DECISION, f"operator {moved[0]}", text, {"restart": "begin without state"}, was=self._was[moved[0]]
-            )
         text = f"it is new, behind {_listed(updating)}, which has state: it would have only rows that change from here on"
         if gone:
             text += f"; {_listed(gone)} is no longer written"
         return Verdict(Level.DECISION, subject, text, {"keep": "let it have the rows that change from here on"})
+
+    def _begins_anew(self, stream: StreamRef) -> bool:
+        """Whether rows come from an operator that was there and begins without state, which empties its updating tables."""
+        anew = {*self._stored.elsewhere, *self._stored.restarted} & self._was.keys()
+        return any(anchor.operator in anew for anchor in self._new.anchors(stream))
 
     def _was_updating(self, name: str) -> bool:
         """Whether the rows that an operator puts out replace each other."""

@@ -12,6 +12,7 @@ from dagster_operators.errors import PipelineError, PlanError, UndecidedChangeEr
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.physical_plan import PhysicalPlan
+from dagster_operators.runtime.homes import elsewhere
 from dagster_operators.runtime.identities import Binding, Ledgered, bind
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.stored_changes import ASKED
@@ -34,6 +35,7 @@ class Comparison:
         after: What the pipeline is now.
         was: What each operator was called then.
         back: The operators that were not there then, and before, with what their state is addressed by.
+        elsewhere: The operators that cannot go on with the state that they have, and why.
         verdicts: What follows from each change.
         undecided: Those about which somebody has to decide, and nobody did.
     """
@@ -45,6 +47,7 @@ class Comparison:
     verdicts: tuple[Verdict, ...] = ()
     undecided: tuple[Verdict, ...] = ()
     back: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
 
 class Comparing:
@@ -85,7 +88,7 @@ class Comparing:
             self._ask(found, logical, view)
             raise _undecided(self._dataflow.name, self._coordinator.root.uri, found)
         ledgered = Ledgered(view, last, self._operators(found.before))
-        return bind(self._dataflow, physical, ledgered, found.was, found.back, restarted=self._restarted(view))
+        return bind(self._dataflow, physical, ledgered, found.was, found.back, restarted=ledgered.restarted)
 
     def compare(self, view: LedgerView) -> Comparison:
         """What changed since the last completed epoch, and what follows from it."""
@@ -101,12 +104,13 @@ class Comparing:
             return Comparison(last.epoch, before, after, same)
         ledgered, was = Ledgered(view, last, self._operators(before)), match(before, after).operators
         back = self._back(after, [name for name in self._dataflow.nodes if name not in was], ledgered)
-        stored = replace(ledgered.stored(self._former_fingerprints()), back=back)
+        left = elsewhere(self._dataflow, was, ledgered)
+        stored = replace(ledgered.stored(self._former_fingerprints()), back=back, elsewhere=left)
         verdicts = tuple(judge(before, after, stored, self._fingerprints()))
         decided = {(made.subject, made.question) for made in view.decisions}
         open_ones = [one for one in verdicts if one.level is Level.DECISION]
         undecided = tuple(one for one in open_ones if (one.subject, one.question) not in decided)
-        return Comparison(last.epoch, before, after, was, verdicts, undecided, back)
+        return Comparison(last.epoch, before, after, was, verdicts, undecided, back, left)
 
     def identity_in(self, complete: Complete, operator: str, logical: str) -> str:
         """What the state of a physical operator was addressed by in an epoch, whatever it was called then."""
@@ -187,10 +191,6 @@ class Comparing:
     def _operators(self, plan: LogicalPlan | None) -> list[str]:
         return list(self._dataflow.nodes) if plan is None else [node.name for node in plan.nodes]
 
-    def _restarted(self, view: LedgerView) -> set[str]:
-        told = [made.subject.partition(" ") for made in view.decisions if made.choice == "restart"]
-        return {name for kind, _, name in told if kind in ("operator", "source")}
-
     def _fingerprints(self) -> dict[str, str]:
         sources = {node.name: node.operator for node in self._dataflow if isinstance(node.operator, Source)}
         return {name: source.connector.fingerprint() for name, source in sources.items()}
@@ -202,7 +202,7 @@ class Comparing:
 
     def _ask(self, found: Comparison, logical: str, view: LedgerView) -> None:
         questions = [{**_question(verdict), "states": self._states(verdict, found, view)} for verdict in found.undecided]
-        asked = {"plan": logical, "epoch": found.epoch, "questions": questions}
+        asked = {"plan": logical, "epoch": found.epoch, "questions": questions, "elsewhere": dict(found.elsewhere)}
         self._coordinator.root.write(ASKED, json.dumps(asked).encode())
 
 

@@ -87,6 +87,25 @@ class Ledgered:
     def _parts(self, operator: str) -> set[str]:
         return self._owners(self.identity(operator)) & self._filled
 
+    def table_of(self, operator: str) -> str | None:
+        """The table that is an operator's state."""
+        return self._in_tables.get(self.identity(operator))
+
+    def states(self, operator: str) -> dict[str, set[str]]:
+        """The state tables of an operator that something was written to, by the end of the name of the part that has them."""
+        found: dict[str, set[str]] = {}
+        for dataset, version in self._view.versions.items():
+            if _is_state(dataset) and version > 0 and _owner(dataset) in self._parts(operator):
+                part = _owner(dataset).removeprefix(self.identity(operator))
+                found.setdefault(part, set()).add(dataset.rpartition(".")[2])
+        return found
+
+    @cached_property
+    def restarted(self) -> frozenset[str]:
+        """The operators and sources of which it was decided since that they begin anew."""
+        told = [made.subject.partition(" ") for made in self._view.decisions if made.choice == "restart"]
+        return frozenset(name for kind, _, name in told if kind in ("operator", "source"))
+
     @cached_property
     def left(self) -> frozenset[str]:
         """What state there is of operators that the last epoch did not have."""
@@ -134,6 +153,7 @@ class Ledgered:
             frozenset(name for name, position in self._last.offsets.items() if position is not None),
             {name: told for name, told in self._last.sources.items() if told not in former},
             {one: self._in_tables[self.identity(one)] for one in self._operators if self._is_in_table(one)},
+            restarted=self.restarted,
         )
 
 

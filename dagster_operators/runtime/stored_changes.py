@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import LedgerError, PipelineError
@@ -45,11 +46,13 @@ class StoredChanges:
         from dagster_operators.plans.verdicts import Level, judge
 
         view, last, before = self._last(self._coordinator.view())
-        after = plan or self._kept.read(self._asked(last)["plan"])
+        asked = {} if plan else self._asked(last)
+        after = plan or self._kept.read(asked["plan"])
         yield f"since epoch {last.epoch} of {self._coordinator.pipeline}:"
         changes = str(diff(before, named_as_before(after, match(before, after))))
         yield changes or "nothing changed"
-        verdicts = judge(before, after, Ledgered(view, last, [node.name for node in before.nodes]).stored())
+        stored = Ledgered(view, last, [node.name for node in before.nodes]).stored()
+        verdicts = judge(before, after, replace(stored, elsewhere=asked.get("elsewhere", {})))
         decided = {(made.subject, made.question): made.choice for made in view.decisions}
         for verdict in verdicts:
             answer = decided.get((verdict.subject, verdict.question))

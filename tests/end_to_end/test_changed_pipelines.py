@@ -294,6 +294,53 @@ def test_state_that_is_a_table_has_its_table_renamed(changed: Changed) -> None:
     assert rows(again, "winners") == Counter({("a", 1, 7): 1, ("b", 1, 1): 1})
 
 
+def test_state_that_is_a_table_and_is_to_be_apart_from_it(changed: Changed) -> None:
+    def apart(stream: Any) -> None:
+        stream.key_by("k").top(1, by="v DESC", name="best").filter("v > 2").to_table("leaders")
+
+    changed.run("a,3", "b,9")(leaders)
+    changed.arrive("a,1", "c,4")
+    assert refused(changed.pipeline(apart)).operator == "best"
+    shown = command("diff", changed.root)
+    assert "operator best: its state is the table 'leaders', and would be in state tables (needs a decision)" in shown
+    assert "keep" not in shown
+    command("decide", changed.root, "operator", "best", "restart")
+    assert "decided: restart" in command("diff", changed.root)
+    pipeline = changed.pipeline(apart)
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "leaders") == Counter({("c", 1, 4): 1})
+
+
+class Counting(do.ArrowOperator):
+    """Hands rows on, and may count those of each key."""
+
+    def process_batch(self, batch: pa.RecordBatch, ctx: Any, out: Any) -> None:
+        if "seen" in self.state:
+            ctx.state["seen"].put(batch.select(["k"]))
+        out.collect(batch)
+
+    def output_schema(self, inputs: pa.Schema) -> pa.Schema:
+        return inputs
+
+
+class Remembering(Counting):
+    state = {"seen": do.KeyedState("k string", key="k")}
+
+
+def test_an_operator_that_no_longer_has_state(changed: Changed) -> None:
+    def with_one(operator: do.ArrowOperator) -> Callable[[Any], object]:
+        return lambda stream: stream.key_by("k").apply(operator, name="seen").to_table("clean")
+
+    changed.run("a,1")(with_one(Remembering()))
+    changed.arrive("a,1")
+    pipeline = changed.pipeline(with_one(Counting()))
+    assert "operator seen: it would keep no state any more" in str(refused(pipeline))
+    pipeline.decide("operator seen", "restart")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "clean") == Counter({("a", 1): 2})
+    assert not (changed.place / "root/state/seen.seen").exists()
+
+
 def test_state_that_is_a_table_has_its_operator_renamed(changed: Changed) -> None:
     changed.run("a,3", "b,9")(leaders)
     changed.arrive("a,1")

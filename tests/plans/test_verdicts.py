@@ -64,6 +64,37 @@ class Running(do.ArrowOperator):
         return "k string, total long"
 
 
+class Bucket(do.ArrowOperator):
+    """Makes the column b, and hands on k."""
+
+    def __init__(self, size=10):
+        self.size = size
+
+    def output_schema(self, inputs):
+        return "k string, b long"
+
+
+class MendedBucket(Bucket):
+    def process_batch(self, batch, ctx, out):
+        out.collect(batch)
+
+
+# As if the code of the class had changed between two epochs.
+MendedBucket.__module__, MendedBucket.__qualname__ = Bucket.__module__, Bucket.__qualname__
+
+
+def bucketed(key, operator):
+    return upstream(lambda rows: rows.key_by("k").apply(operator, name="bucket"), key=key)
+
+
+def two(*names):
+    def body(pipeline):
+        first, *others = [source(pipeline, name, f"{name}/*.csv") for name in names]
+        totals(first.union(*others) if others else first)
+
+    return body
+
+
 def totals(rows, name="per_key", table="totals", key="k", aggregate="count(*)", **more):
     return rows.key_by(key).aggregate(n=aggregate, name=name, **more).to_table(table)
 
@@ -112,8 +143,8 @@ def behind(condition=None, expression=None, table="many"):
     return body
 
 
-def upstream(change):
-    return lambda p: totals(change(source(p)))
+def upstream(change, **more):
+    return lambda p: totals(change(source(p)), **more)
 
 
 def joined(*, swapped=False):
@@ -192,6 +223,24 @@ ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
         upstream(lambda rows: rows.with_columns(v="v + 1")),
         upstream(lambda rows: rows.with_columns(v="v + 2")),
         {("here", "operator with_columns", ())},
+    ),
+    ("code that makes a key", bucketed("b", Bucket()), bucketed("b", MendedBucket()), {("here", "operator bucket", ())}),
+    (
+        "settings of what makes a key",
+        bucketed("b", Bucket(10)),
+        bucketed("b", Bucket(20)),
+        {("decision", "operator per_key", ("keep", "restart")), ("here", "operator bucket", ())},
+    ),
+    ("settings of what hands a key on", bucketed("k", Bucket(10)), bucketed("k", Bucket(20)), {("here", "operator bucket", ())}),
+    ("a source more", two("a", "b"), two("a", "b", "c"), {("here", "source c", ())}),
+    ("a source less", two("a", "b", "c"), two("a", "b"), {("here", "source c", ())}),
+    (
+        "key that a window made",
+        lambda p: totals(source(p).key_by("k").window(do.Tumbling("1 h")).aggregate(n="count(*)", name="w"), key="window_end"),
+        lambda p: totals(
+            source(p).filter("v > 0").key_by("k").window(do.Tumbling("1 h")).aggregate(n="count(*)", name="w"), key="window_end"
+        ),
+        set(),
     ),
     ("filter", upstream(lambda r: r.filter("v > 0")), upstream(lambda r: r.filter("v > 1")), {("here", "operator filter", ())}),
     (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import dagster_operators as do
-from dagster_operators.errors import ChangedPipelineError, PipelineError, StageFailedError
+from dagster_operators.errors import PipelineError, StageFailedError, UndecidedChangeError
 from dagster_operators.graph import expressions
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from tests.engines import ENGINES
@@ -113,6 +114,12 @@ def test_other_tables_leave_it_in_the_state(tmp_path: Path) -> None:
     assert "state table state/newest.rows" in pipeline.explain()
 
 
+def refused(pipeline: do.Pipeline) -> str:
+    with pytest.raises(UndecidedChangeError) as caught:
+        pipeline.run_epoch()
+    return str(caught.value)
+
+
 def renamed(rows: do.Stream) -> None:
     rows.key_by("k").deduplicate(keep="last", name="newest").to_table("latest")
 
@@ -121,29 +128,55 @@ def behind_a_select(rows: do.Stream) -> None:
     rows.key_by("k").deduplicate(keep="last", name="newest").select("k", "v", "ts").to_table("newest_2")
 
 
+def behind_a_select_in_place(rows: do.Stream) -> None:
+    rows.key_by("k").deduplicate(keep="last", name="newest").select("k", "v", "ts").to_table("newest")
+
+
 def by_another_order(rows: do.Stream) -> None:
     rows.key_by("k").deduplicate(keep="first", name="newest").to_table("newest")
 
 
 @pytest.mark.usefixtures("sail")
 @pytest.mark.parametrize(
-    ("first", "then", "told"),
+    ("first", "then", "subject", "told"),
     [
-        (direct, renamed, "state is in tables/newest, and would be in tables/latest"),
-        (direct, behind_a_select, "state is in tables/newest, and would be in state tables"),
-        (behind_a_select, direct, "state is in state tables, and would be in tables/newest"),
-        (direct, by_another_order, "tables/newest, and would be in state tables"),
+        (direct, renamed, "operator newest", "its state is the table 'newest', and would be the table 'latest'"),
+        (direct, behind_a_select, "operator newest", "its state is the table 'newest', and would be in state tables"),
+        (direct, behind_a_select_in_place, "operator newest", "its state is the table 'newest', and would be in state tables"),
+        (behind_a_select, direct, "operator newest", "its state is in state tables, and would be the table 'newest'"),
+        (behind_a_select_in_place, direct, "operator newest", "its state is in state tables, and would be the table 'newest'"),
+        (direct, by_another_order, "table newest", "'newest' is another kind of operator now, whose state it is"),
     ],
 )
 def test_a_state_is_not_left_behind(
-    tmp_path: Path, first: Callable[[do.Stream], object], then: Callable[[do.Stream], object], told: str
+    tmp_path: Path, first: Callable[[do.Stream], object], then: Callable[[do.Stream], object], subject: str, told: str
 ) -> None:
-    pipeline_of(tmp_path, first).run_epoch()
-    with pytest.raises(ChangedPipelineError, match=told):
-        pipeline_of(tmp_path, then).run_epoch()
-    again = pipeline_of(tmp_path, first)
+    pipeline_of(tmp_path / "root", first).run_epoch()
+    changed = pipeline_of(tmp_path / "root", then)
+    message = refused(changed)
+    assert f"- {subject}: {told}\n" in message
+    assert message.count("pipeline.decide(") == message.count(f"pipeline.decide('{subject}', 'restart')") == 1
+    shutil.copytree(tmp_path / "root", tmp_path / "changed_back")
+    again = pipeline_of(tmp_path / "changed_back", first)
     again.run_until_caught_up()
     assert read(again, *again.tables) == LAST
+    changed.decide(subject, "restart")
+    changed.run_until_caught_up()
+    since = [(1, "e" if then is by_another_order else "d"), (2, "late"), (3, "c")]
+    assert read(pipeline_of(tmp_path / "root", then), *changed.tables) == since
+
+
+@pytest.mark.usefixtures("sail")
+def test_a_table_that_is_a_state_again_begins_empty(tmp_path: Path) -> None:
+    """There and back: the table that was the state has rows of then, which the operator's state since then does not know."""
+    pipeline_of(tmp_path, direct).run_epoch()
+    for body in (behind_a_select, direct):
+        pipeline = pipeline_of(tmp_path, body)
+        refused(pipeline)
+        pipeline.decide("operator newest", "restart")
+        pipeline.run_epoch()
+    assert read(pipeline) == [(1, "d"), (2, "late")]
+    assert pipeline_of(tmp_path, direct).run_epoch().empty
 
 
 @pytest.mark.usefixtures("sail")
@@ -157,8 +190,13 @@ def test_rows_that_wait_are_not_forgotten(tmp_path: Path) -> None:
         stream.window().aggregate(n="sum(n)", name="sums").to_table("sums")
 
     pipeline_of(tmp_path, lambda rows: counts(rows, both=True)).run_epoch()
-    with pytest.raises(ChangedPipelineError, match=r"would keep no state any more, and has some in state/sums\.panes"):
-        pipeline_of(tmp_path, lambda rows: counts(rows, both=False)).run_epoch()
+    pipeline = pipeline_of(tmp_path, lambda rows: counts(rows, both=False))
+    message = refused(pipeline)
+    assert "- operator sums: it would keep no state any more, and what waits in the state that it has would not come" in message
+    assert message.count("pipeline.decide(") == message.count("pipeline.decide('operator sums', 'restart')") == 1
+    pipeline.decide("operator sums", "restart")
+    pipeline.run_until_caught_up()
+    assert [(row.window_start.second, row.n) for row in pipeline.read("sums").collect()] == [(5, 1)]
 
 
 @pytest.mark.usefixtures("sail")
@@ -167,8 +205,11 @@ def test_what_the_table_depends_on_may_not_change(tmp_path: Path) -> None:
         return lambda rows: rows.key_by("k").top(n, by="v", name="first").to_table("first")
 
     pipeline_of(tmp_path, top(1)).run_epoch()
-    with pytest.raises(ChangedPipelineError, match=r"state\.n was 1 and is 2"):
-        pipeline_of(tmp_path, top(2)).run_epoch()
+    pipeline = pipeline_of(tmp_path, top(2))
+    assert "operator first: what its state depends on changed: n was 1, and is 2\n" in refused(pipeline)
+    pipeline.decide("operator first", "restart")
+    pipeline.run_until_caught_up()
+    assert read(pipeline, "first") == [(1, "d"), (1, "e"), (2, "late"), (3, "c")]
 
 
 @pytest.fixture

@@ -213,6 +213,41 @@ def test_a_renamed_operator(changed: Changed) -> None:
     assert rows(without, "totals") == Counter({("a", 3): 1})
 
 
+def both(first: tuple[str, str | None], second: tuple[str, str | None]) -> Callable[[Any], None]:
+    """The gains in one table and the losses in another, by operators of these names that were called otherwise before."""
+
+    def lines(stream: Any) -> None:
+        for condition, table, (name, before) in (("v > 0", "gains", first), ("v < 0", "losses", second)):
+            stream.filter(condition).key_by("k").aggregate(n="sum(v)", name=name, renamed_from=before).to_table(table)
+
+    return lines
+
+
+def test_two_names_are_not_exchanged(changed: Changed) -> None:
+    """Each would go on with the state of the other, or with its own: nobody can say which was meant."""
+    changed.run("a,1", "a,-5")(both(("up", None), ("down", None)))
+    with pytest.raises(PipelineError, match=r"renamed from 'up', and in the last epoch there was 'down' beside 'up'.*a name that"):
+        changed.pipeline(both(("down", "up"), ("up", "down"))).run_epoch()
+    with pytest.raises(PipelineError, match="there was 'down' beside 'up'"):
+        changed.pipeline(both(("down", "up"), ("low", "down"))).run_epoch()
+    after = changed.run("a,2", "a,-1")(both(("high", "up"), ("low", "down")))
+    assert (rows(after, "gains"), rows(after, "losses")) == (Counter({("a", 3): 1}), Counter({("a", -6): 1}))
+    again = changed.run("a,2", "a,-1")(both(("up", "high"), ("down", "low")))
+    assert (rows(again, "gains"), rows(again, "losses")) == (Counter({("a", 5): 1}), Counter({("a", -7): 1}))
+
+
+def test_what_is_still_there_was_not_renamed(changed: Changed) -> None:
+    changed.run("a,1")(both(("up", None), ("down", None)))
+
+    def third(stream: Any, **more: Any) -> None:
+        both(("up", None), ("down", None))(stream)
+        stream.key_by("k").aggregate(n="sum(v)", name="all", **more).to_table("all")
+
+    with pytest.raises(PipelineError, match=r"renamed from 'up', which is still there.*leave renamed_from out"):
+        changed.pipeline(lambda stream: third(stream, renamed_from="up")).run_epoch()
+    assert rows(changed.run("a,2")(third), "gains") == Counter({("a", 3): 1})
+
+
 def test_a_name_that_nothing_had(changed: Changed) -> None:
     """What would be lost by a slip of the pen is asked about."""
     changed.run("a,1")(totals)

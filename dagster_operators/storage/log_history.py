@@ -52,6 +52,12 @@ def added_since(root: Root, dataset: str, after: int) -> set[str]:
     return found
 
 
+def writers_of(root: Root, dataset: str, version: int) -> set[str]:
+    """The applications that a version's log entry names as those whose transaction it is."""
+    lines = (root.read(f"{dataset}/{entry_path(version)}") or b"").splitlines()
+    return {action["txn"]["appId"] for action in map(json.loads, lines) if "txn" in action}
+
+
 def marked_files(root: Root, dataset: str) -> set[str]:
     """The active files of a table of which rows are marked as deleted (deletion vectors), as far as its log's entries tell."""
     marked: set[str] = set()

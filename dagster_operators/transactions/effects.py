@@ -185,7 +185,10 @@ class RestoreTable:
 
 @dataclass(frozen=True)
 class EmptyTable:
-    """Take all files out of a table at version ``found``, in a commit that carries ``epoch``. Result: its status, or Conflict."""
+    """Take all files out of a table at version ``found``, in a commit that carries ``epoch``. Result: its status, or Conflict.
+
+    Nothing is to be done where that was the table's last commit.
+    """
 
     dataset: str
     found: int

@@ -15,7 +15,7 @@ from dagster_operators.errors import DamagedTableError, StorageError
 from dagster_operators.storage.delta_commit import GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.log_damage import damage, has_empty_entry, mend, settle
-from dagster_operators.storage.log_history import added_since
+from dagster_operators.storage.log_history import added_since, writers_of
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.effects import (
     CommitTable,
@@ -158,6 +158,16 @@ class Tables:
                 return Conflict()
             settle(self._root, effect.dataset)
             return self._load(effect.dataset, effect.pipeline).status
+
+    def empty(self, effect: EmptyTable) -> TableStatus | Conflict:
+        """Take all files out of the table, in a commit of ours, unless that is what was done to it last, by a run that died."""
+        with self._turn(effect.dataset):
+            status, after = self.status(effect.dataset, effect.pipeline), effect.found + 1
+            if status.version == after and not self.files(effect.dataset, after):
+                if effect.pipeline in writers_of(self._root, effect.dataset, after):
+                    return status
+                return Conflict()
+            return self.restore(effect, {})
 
     def _restored_by_version(self, effect: RestoreTable | EmptyTable, content: Mapping[str, FileEntry]) -> bool:
         """By Delta's RESTORE, with the columns as they were, if a version shortly before has these files."""

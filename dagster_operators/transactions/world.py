@@ -149,9 +149,10 @@ class World:
                 return self._tables.create(effect)
             case fx.CommitTable():
                 return self._tables.commit(effect)
-            case fx.RestoreTable() | fx.EmptyTable():
-                emptied = isinstance(effect, fx.EmptyTable)
-                return self._tables.restore(effect, {} if emptied else content_of(self._ledger, self._tables, effect.dataset))
+            case fx.EmptyTable():
+                return self._tables.empty(effect)
+            case fx.RestoreTable():
+                return self._tables.restore(effect, content_of(self._ledger, self._tables, effect.dataset))
             case fx.MendLog(dataset):
                 return self._tables.mend(dataset)
         raise TypeError(f"an effect that cannot be performed here: {effect}")

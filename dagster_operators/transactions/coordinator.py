@@ -255,13 +255,21 @@ class Coordinator:
         return self._opened(lambda context: self._run(repair_table(context, table, keep)))
 
     def repair_all(self, keep: Keep) -> list[Repair]:
-        """Settle every table that is not as the ledger says; what was recorded."""
+        """Settle every table that is not as the ledger says, also behind one where that fails; what was recorded."""
 
         def repair(context: RunContext) -> list[Repair]:
             view = self.view()
             names = {*view.versions, *(view.plan.datasets if view.plan else ()), *self._datasets_there()}
             wrong = [dataset for dataset in sorted(names) if self._is_wrong(view, dataset)]
-            done = [self._run(repair_table(context, dataset, keep)) for dataset in wrong]
+            done, failed = list[Repair | None](), list[OperatorsError]()
+            for dataset in wrong:
+                try:
+                    done.append(self._run(repair_table(context, dataset, keep)))
+                except OperatorsError as error:
+                    failed.append(error)
+            if failed:
+                failed[0].problem += f" (and {len(failed) - 1} more tables cannot be settled)" if failed[1:] else ""
+                raise failed[0]
             return [record for record in done if record]
 
         return self._opened(repair)

@@ -16,7 +16,18 @@ from dagster_operators.errors import LedgerError, StorageError
 from dagster_operators.storage.delta_commit import LogEntry, TableLog
 from dagster_operators.storage.log_damage import mend, named_files, settle
 from dagster_operators.transactions.ledger_files import SCHEMA_JSON, active_files, rows_of, to_entries, to_row, write_rows
-from dagster_operators.transactions.records import Begin, Clean, Complete, Decision, Entry, Format, Generation, Prepared, Record
+from dagster_operators.transactions.records import (
+    Begin,
+    Clean,
+    Complete,
+    Decision,
+    Drop,
+    Entry,
+    Format,
+    Generation,
+    Prepared,
+    Record,
+)
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
@@ -52,7 +63,7 @@ def repair_ledger(root: Root, name: str, owner: Owner, last_epoch: int | None = 
         last_epoch: End it behind this epoch; None for as much as there is.
 
     Raises:
-        LedgerError: Its beginning is lost, or what it would need was cleaned away.
+        LedgerError: Its beginning is lost, or what it would need was cleaned away or dropped.
     """
     named, others = _collect(root)
     everything = [*named.values(), *(entry for entries in others.values() for entry in entries)]
@@ -64,6 +75,7 @@ def repair_ledger(root: Root, name: str, owner: Owner, last_epoch: int | None = 
             remedy="put the folder back from a backup, or choose another storage root",
         )  # fmt: skip
     kept = _cut(chain.entries, last_epoch, everything, name)
+    _require_nothing_deleted(kept, {entry.seq: entry for entry in (*named.values(), *chain.entries)}, name)
     known = [entry.record.generation for entry in everything] + [_generation(owner) for owner in root.children("owners")]
     generation = max(known) + 1
     last = kept[-1].seq
@@ -143,6 +155,24 @@ def _cut(entries: list[Entry], last_epoch: int | None, everything: Iterable[Entr
             pipeline=name, epoch=end, remedy="put the storage root back from a backup",
         )  # fmt: skip
     return entries
+
+
+def _require_nothing_deleted(kept: Sequence[Entry], known: Mapping[int, Entry], name: str) -> None:
+    """What was deleted behind the end cannot be put back to what it was at the end."""
+    ends = [entry.record for entry in kept if isinstance(entry.record, Complete)]
+    there = set(ends[-1].versions) if ends else set()
+    drops = [entry.record for seq, entry in sorted(known.items()) if seq > kept[-1].seq and isinstance(entry.record, Drop)]
+    deleted = [(drop.epoch, dataset) for drop in drops for dataset in drop.datasets if dataset in there]
+    if not deleted:
+        return
+    last, (epoch, dataset) = deleted[-1][0] + 1, deleted[0]
+    later = any(isinstance(entry.record, Complete) and entry.record.epoch == last for entry in known.values())
+    way = f"last_epoch={last}) goes back as far as can be" if later else ") without an epoch leaves out nothing that is whole"
+    raise LedgerError(
+        f"the ledger would end with epoch {ends[-1].epoch}, which needs what was dropped after epoch {epoch}",
+        pipeline=name, table=dataset, epoch=ends[-1].epoch,
+        remedy=f"put the storage root back from a backup; or pipeline.repair_ledger({way}",
+    )  # fmt: skip
 
 
 def _last_epoch(entries: Iterable[Entry]) -> int:

@@ -107,6 +107,28 @@ def test_the_files_that_a_lost_fold_was_made_of_are_found_again(tmp_path: Path) 
     check(tmp_path, 5)
 
 
+@pytest.mark.parametrize(("more", "way"), [(0, "repair_ledger()"), (2, "repair_ledger(last_epoch=4)")])
+def test_what_was_dropped_is_not_gone_back_behind(tmp_path: Path, more: int, way: str) -> None:
+    """Its files are deleted: the ledger stays as it is, and goes back as far as is said."""
+    epochs(tmp_path, 3)
+    with coordinator(tmp_path) as run:
+        run.open(Owner.of_process())
+        run.drop(["state/sums.totals"])
+    epochs(tmp_path, 3 + more)
+    before = coordinator(tmp_path).view()
+    for last_epoch in (1, 3):
+        with pytest.raises(
+            LedgerError, match=rf"would end with epoch {last_epoch}, which needs what was dropped after epoch 3"
+        ) as caught:
+            coordinator(tmp_path).repair_ledger(last_epoch)
+        assert f"pipeline.{way} " in caught.value.remedy
+    assert coordinator(tmp_path).view() == before
+    assert coordinator(tmp_path).repair_ledger(4 if more else None).last_epoch == (4 if more else 3)
+    epochs(tmp_path, 6)
+    assert coordinator(tmp_path).view().last_epoch == 6
+    assert coordinator(tmp_path).repair_ledger(0).last_epoch == 0, "nothing that was there then is dropped"
+
+
 @pytest.mark.parametrize("table", ["tables/clean", "tables/sums", "state/sums.totals"])
 @pytest.mark.parametrize("place", ["end", "after:append_decision", "after:commit_table:2"])
 def test_back_to_before_a_file_was_lost(tmp_path: Path, table: str, place: str) -> None:

@@ -248,3 +248,14 @@ def test_rows_that_are_only_marked_as_deleted_are_purged_first(tmp_path: Path, k
     assert repair(tmp_path, CLEAN, keep) is not None
     epochs(tmp_path, 3)
     check(tmp_path, 3)
+
+
+def test_tables_behind_one_that_cannot_be_settled_are_settled(tmp_path: Path) -> None:
+    epochs(tmp_path, 2)
+    for table in TABLES:
+        write(tmp_path / table, 4)
+    next((tmp_path / CLEAN).glob("e1-*/*.parquet")).unlink()
+    with pytest.raises(LostFileError, match="a file that was written is missing") as caught:
+        Coordinator("numbers", str(tmp_path)).repair_all("ours")
+    assert caught.value.table == CLEAN
+    assert {record.dataset for record in Coordinator("numbers", str(tmp_path)).view().repairs()} == {*TABLES} - {CLEAN}

@@ -5,14 +5,13 @@ Readers take an empty entry for a commit that did nothing, and refuse the whole 
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 from dagster_operators.errors import StorageError
 from dagster_operators.storage.delta_log import LOG, entry_path
+from dagster_operators.storage.log_entries import checkpoints_of, path_of, read_actions, summed_adds, versions_of
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
@@ -36,10 +35,10 @@ def damage(root: Root, dataset: str) -> str:
     ...     damage(root, "t"), damage(root, "u")
     ('entry 1 of its log is missing', '')
     """
-    checkpoints, broken = _checkpoints(root, dataset)
+    checkpoints, broken = checkpoints_of(root, dataset)
     if broken:
         return f"the checkpoint {broken[0]} of its log cannot be read"
-    versions = _versions(root, dataset)
+    versions = versions_of(root, dataset)
     first = _first_damaged(root, dataset, versions, checkpoints)
     if first is None:
         return ""
@@ -63,8 +62,8 @@ def mend(root: Root, dataset: str) -> bool:
     Returns:
         Whether something was moved, now or at an earlier try.
     """
-    checkpoints, broken = _checkpoints(root, dataset)
-    versions = _versions(root, dataset)
+    checkpoints, broken = checkpoints_of(root, dataset)
+    versions = versions_of(root, dataset)
     first = _first_damaged(root, dataset, versions, checkpoints)
     names = root.children(f"{dataset}/{LOG}")
     gone = [name for name in names if name in broken or _is_from(name, first)]
@@ -85,22 +84,22 @@ def settle(root: Root, dataset: str) -> None:
 
 def named_files(root: Root, dataset: str) -> set[str]:
     """The files that the log names as active, as far as it can be read; entries out of the way count as well."""
-    checkpoints, _ = _checkpoints(root, dataset)
-    entries = _versions(root, dataset)
+    checkpoints, _ = checkpoints_of(root, dataset)
+    entries = versions_of(root, dataset)
     start = max(checkpoints, default=-1) if min(entries, default=0) > 0 else -1
-    active = _summed(root, dataset, start) if start >= 0 else set()
+    active = {path_of(add) for add in summed_adds(root, dataset, start)} if start >= 0 else set()
     paths = [(version, f"{dataset}/{entry_path(version)}") for version in entries]
     paths += [(int(name[:20]), f"{dataset}/{ASIDE}/{name}") for name in root.children(f"{dataset}/{ASIDE}") if ".json" in name]
     for version, path in sorted(paths):
         for action in (_actions(root, path) or []) if version > start else []:
             if "add" in action:
-                active.add(unquote(action["add"]["path"]))
+                active.add(path_of(action["add"]))
             elif "remove" in action:
-                active.discard(unquote(action["remove"]["path"]))
+                active.discard(path_of(action["remove"]))
     return active
 
 
-def _first_damaged(root: Root, dataset: str, versions: set[int], checkpoints: set[int]) -> int | None:
+def _first_damaged(root: Root, dataset: str, versions: Sequence[int], checkpoints: Sequence[int]) -> int | None:
     lowest = min(versions, default=0)
     if lowest > 0 and not any(checkpoint >= lowest - 1 for checkpoint in checkpoints):
         return 0
@@ -111,47 +110,12 @@ def _first_damaged(root: Root, dataset: str, versions: set[int], checkpoints: se
     return None
 
 
-def _versions(root: Root, dataset: str) -> set[int]:
-    names = root.children(f"{dataset}/{LOG}")
-    return {int(name[:20]) for name in names if name.endswith(".json") and name[:-5].isdigit()}
-
-
-def _checkpoints(root: Root, dataset: str) -> tuple[set[int], list[str]]:
-    """The versions that have a checkpoint, and the names of those that cannot be read."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    whole, broken = set(), []
-    for name in root.children(f"{dataset}/{LOG}"):
-        if name.endswith(".checkpoint.parquet"):
-            try:
-                pq.read_metadata(root.path(dataset, LOG, name), filesystem=root.files)
-                whole.add(int(name[:20]))
-            except (pa.ArrowInvalid, OSError):
-                broken.append(name)
-    return whole, broken
-
-
-def _summed(root: Root, dataset: str, version: int) -> set[str]:
-    import pyarrow.parquet as pq
-
-    path = root.path(dataset, LOG, f"{version:020d}.checkpoint.parquet")
-    adds = pq.read_table(path, columns=["add"], filesystem=root.files)["add"].to_pylist()
-    return {unquote(add["path"]) for add in adds if add}
-
-
 def _actions(root: Root, path: str) -> list[dict[str, Any]] | None:
     """An entry's lines; None if it cannot be read."""
     try:
-        return list(_parsed(root.read(path) or b""))
+        return read_actions(root, path)
     except (ValueError, StorageError):
         return None
-
-
-def _parsed(text: bytes) -> Iterator[dict[str, Any]]:
-    for line in text.splitlines():
-        if line.strip():
-            yield json.loads(line)
 
 
 def _move(root: Root, path: str, target: str) -> None:

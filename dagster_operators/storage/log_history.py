@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 from dagster_operators.errors import StorageError
-from dagster_operators.storage.delta_log import LOG, entry_path
+from dagster_operators.storage.delta_log import entry_path
+from dagster_operators.storage.log_entries import checkpoints_of, path_of, read_actions, summed_adds, versions_of
 from dagster_operators.time.watermark import format_timestamp
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def tell_versions(root: Root, dataset: str, after: int) -> str:
         dataset: The table's folder.
         after: The last version that is known.
     """
-    versions = _versions(root, dataset)
+    versions = versions_of(root, dataset)
     behind = [version for version in versions if version > after]
     if not behind:
         return f"its last is {_told(root, dataset, versions[-1])}" if versions else ""
@@ -38,48 +37,51 @@ def added_since(root: Root, dataset: str, after: int) -> set[str]:
     Raises:
         StorageError: An entry of its log cannot be read, so that nobody knows.
     """
-    found: set[str] = set()
-    for version in _versions(root, dataset):
-        if version > after:
-            try:
-                actions = [json.loads(line) for line in (root.read(f"{dataset}/{entry_path(version)}") or b"").splitlines()]
-            except ValueError:
-                raise StorageError(
-                    f"entry {version} of a table's log cannot be read", table=dataset,
-                    remedy="run an epoch, which says how the table is settled, then clean again",
-                ) from None  # fmt: skip
-            found |= {unquote(action["add"]["path"]) for action in actions if "add" in action}
-    return found
+    behind = [version for version in versions_of(root, dataset) if version > after]
+    return {path_of(action["add"]) for version in behind for action in _actions(root, dataset, version) if "add" in action}
 
 
 def writers_of(root: Root, dataset: str, version: int) -> set[str]:
-    """The applications that a version's log entry names as those whose transaction it is."""
-    lines = (root.read(f"{dataset}/{entry_path(version)}") or b"").splitlines()
-    return {action["txn"]["appId"] for action in map(json.loads, lines) if "txn" in action}
+    """The applications that a version's log entry names as those whose transaction it is.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    return {action["txn"]["appId"] for action in _actions(root, dataset, version) if "txn" in action}
 
 
 def marked_files(root: Root, dataset: str) -> set[str]:
-    """The active files of a table of which rows are marked as deleted (deletion vectors), as far as its log's entries tell."""
-    marked: set[str] = set()
-    for version in _versions(root, dataset):
-        text = root.read(f"{dataset}/{entry_path(version)}") or b""
-        if marked or b"deletionVector" in text:
-            actions = [json.loads(line) for line in text.splitlines()]
-            marked -= {unquote(action["remove"]["path"]) for action in actions if "remove" in action}
-            adds = [action["add"] for action in actions if "add" in action]
-            marked |= {unquote(add["path"]) for add in adds if add.get("deletionVector")}
+    """The active files of a table of which rows are marked as deleted (deletion vectors).
+
+    Raises:
+        StorageError: An entry of its log cannot be read, so that nobody knows.
+    """
+    checkpoints, _ = checkpoints_of(root, dataset)
+    start = max(checkpoints, default=-1)
+    summed = summed_adds(root, dataset, start) if start >= 0 else []
+    marked = {path_of(add) for add in summed if add.get("deletionVector")}
+    for version in versions_of(root, dataset):
+        actions = _actions(root, dataset, version) if version > start else []
+        marked -= {path_of(action["remove"]) for action in actions if "remove" in action}
+        adds = [action["add"] for action in actions if "add" in action]
+        marked |= {path_of(add) for add in adds if add.get("deletionVector")}
     return marked
 
 
-def _versions(root: Root, dataset: str) -> list[int]:
-    return sorted(int(name[:20]) for name in root.children(f"{dataset}/{LOG}") if _is_entry(name))
+def _actions(root: Root, dataset: str, version: int) -> list[dict[str, Any]]:
+    try:
+        return read_actions(root, f"{dataset}/{entry_path(version)}")
+    except ValueError:
+        raise StorageError(
+            f"entry {version} of a table's log cannot be read", table=dataset,
+            remedy="run an epoch, which says how the table is settled; then do this again",
+        ) from None  # fmt: skip
 
 
 def _told(root: Root, dataset: str, version: int) -> str:
-    lines = (root.read(f"{dataset}/{entry_path(version)}") or b"").splitlines()
     try:
-        actions = [json.loads(line) for line in lines]
-    except ValueError:
+        actions = _actions(root, dataset, version)
+    except StorageError:
         return f"version {version}, whose log entry is damaged"
     info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     if not actions:
@@ -89,12 +91,3 @@ def _told(root: Root, dataset: str, version: int) -> str:
     who = info.get("engineInfo") or info.get("clientVersion") or "an unknown writer"
     moment = f" at {format_timestamp(int(info['timestamp']) * 1000)}" if "timestamp" in info else ""
     return f"version {version} is {info.get('operation', 'a commit')}{ours} by {who}{moment}"
-
-
-def _is_entry(name: str) -> bool:
-    """Whether a file in a log's folder is an entry.
-
-    >>> _is_entry("00000000000000000007.json"), _is_entry("00000000000000000007.checkpoint.parquet")
-    (True, False)
-    """
-    return name.endswith(".json") and name[:-5].isdigit()

@@ -9,10 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from dagster_operators.errors import ForeignWriteError, LedgerError, LostFileError, RestoredTableError, UnknownEpochError
+from dagster_operators.errors import (
+    ForeignWriteError,
+    LedgerError,
+    LostFileError,
+    RestoredTableError,
+    StorageError,
+    UnknownEpochError,
+)
+from dagster_operators.storage.log_history import marked_files
+from dagster_operators.storage.root import Root
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.failpoints import watch
 from tests.transactions.flow import TABLES, Flow, read_numbers
@@ -248,6 +258,27 @@ def test_rows_that_are_only_marked_as_deleted_are_purged_first(tmp_path: Path, k
     assert repair(tmp_path, CLEAN, keep) is not None
     epochs(tmp_path, 3)
     check(tmp_path, 3)
+
+
+def test_marks_that_only_a_checkpoint_tells_are_seen(tmp_path: Path) -> None:
+    """Delta deletes entries of the log that a checkpoint sums up."""
+    epochs(tmp_path, 2)
+    log = tmp_path / CLEAN / "_delta_log"
+    DeltaTable(str(tmp_path / CLEAN)).create_checkpoint()
+    (path,) = log.glob("*.checkpoint.parquet")
+    rows = pq.read_table(path).to_pylist()
+    for add in (row["add"] for row in rows if row["add"]):
+        add["deletionVector"] = {"storageType": "i", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1}
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    for entry in log.glob("*.json"):
+        entry.unlink()
+    assert len(marked_files(Root(str(tmp_path)), CLEAN)) == 2
+    remove = {"path": next(row["add"]["path"] for row in rows if row["add"]), "deletionTimestamp": 1, "dataChange": True}
+    (log / f"{3:020d}.json").write_text(json.dumps({"remove": remove}))
+    assert len(marked_files(Root(str(tmp_path)), CLEAN)) == 1
+    (log / f"{4:020d}.json").write_text('{"remo')
+    with pytest.raises(StorageError, match="entry 4 of a table's log cannot be read"):
+        marked_files(Root(str(tmp_path)), CLEAN)
 
 
 def test_tables_behind_one_that_cannot_be_settled_are_settled(tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+"""The entries and checkpoints of a table's Delta log as they are in their files, whoever wrote them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from dagster_operators.storage.delta_log import LOG
+
+if TYPE_CHECKING:
+    from dagster_operators.storage.root import Root
+
+
+def versions_of(root: Root, dataset: str) -> list[int]:
+    """The versions whose entries there are, in order."""
+    return sorted(int(name[:-5]) for name in root.children(f"{dataset}/{LOG}") if name.endswith(".json") and name[:-5].isdigit())
+
+
+def checkpoints_of(root: Root, dataset: str) -> tuple[list[int], list[str]]:
+    """The versions that have a checkpoint, in order, and the names of those that cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    whole, broken = list[int](), list[str]()
+    for name in root.children(f"{dataset}/{LOG}"):
+        if name.endswith(".checkpoint.parquet"):
+            try:
+                pq.read_metadata(root.path(dataset, LOG, name), filesystem=root.files)
+                whole.append(int(name[:20]))
+            except (pa.ArrowInvalid, OSError):
+                broken.append(name)
+    return sorted(whole), broken
+
+
+def read_actions(root: Root, path: str) -> list[dict[str, Any]]:
+    """The actions of an entry; none if its file is empty or missing.
+
+    Raises:
+        ValueError: It is cut short, or no entry.
+    """
+    return [json.loads(line) for line in (root.read(path) or b"").splitlines() if line.strip()]
+
+
+def summed_adds(root: Root, dataset: str, version: int) -> list[dict[str, Any]]:
+    """What a checkpoint has of each file that is active at its version."""
+    import pyarrow.parquet as pq
+
+    path = root.path(dataset, LOG, f"{version:020d}.checkpoint.parquet")
+    return [add for add in pq.read_table(path, columns=["add"], filesystem=root.files)["add"].to_pylist() if add]
+
+
+def path_of(action: dict[str, Any]) -> str:
+    """The file that an add or remove is about, by its path in the table.
+
+    >>> path_of({"path": "day=a%20b/part-0.parquet"})
+    'day=a b/part-0.parquet'
+    """
+    return unquote(action["path"])

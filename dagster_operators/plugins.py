@@ -1,4 +1,4 @@
-"""What packages that bring operators import: all that logical operators, lowering rules and physical operators need.
+"""What packages that bring operators import: all that operators and rules need.
 
 These names stay where they are. ``docs/plugins.md`` is the recipe; ``dagster_operators.testing`` is what such packages test with.
 """
@@ -33,7 +33,10 @@ from dagster_operators.operators.physical import (
     Stateless,
     StateRuns,
 )
+from dagster_operators.operators.relational.filter import Filter
+from dagster_operators.operators.relational.projection import Drop, Rename, Select, WithColumns
 from dagster_operators.operators.relational.ranking import NUMBER, first_rows
+from dagster_operators.operators.relational.union import Union
 from dagster_operators.operators.worker_program import Isolation, ProgramContext, ProgramOutput, WorkerProgram
 from dagster_operators.types.data_type import DataType
 from dagster_operators.types.names import quoted
@@ -53,9 +56,11 @@ __all__ = [
     "Cost",
     "DataType",
     "Dataflow",
+    "Drop",
     "Exchange",
     "ExecutableOperator",
     "ExecutionContext",
+    "Filter",
     "Forward",
     "Gather",
     "GlobalState",
@@ -77,6 +82,7 @@ __all__ = [
     "ProgramContext",
     "ProgramOutput",
     "RelationalOperator",
+    "Rename",
     "Rewriting",
     "Rewritten",
     "Rows",
@@ -85,6 +91,7 @@ __all__ = [
     "RunFile",
     "Schema",
     "SchemaError",
+    "Select",
     "StageContext",
     "StateRuns",
     "StateTable",
@@ -93,6 +100,8 @@ __all__ = [
     "StreamType",
     "Termination",
     "TimeState",
+    "Union",
+    "WithColumns",
     "WorkerProgram",
     "by_keys",
     "first_rows",

@@ -10,14 +10,10 @@ import pytest
 import dagster_operators as do
 from dagster_operators.catalog import loading
 from dagster_operators.catalog.catalog import Catalog
-from dagster_operators.errors import PipelineError
-from dagster_operators.graph.rewriting import Rewriting
-from dagster_operators.graph.rule import Rewritten, Rule
 from dagster_operators.operators.arrow.registry import ENTRY_POINTS
-from dagster_operators.operators.relational.filter import Filter
-from dagster_operators.operators.relational.projection import Select
 from dagster_operators.planner.rules.merge_filters import MergeFilters
 from dagster_operators.planner.rules.rule_set import RuleSet, optimised
+from dagster_operators.plugins import Filter, PipelineError, Rewriting, Rewritten, Rule, Select
 from tests.engines import SAIL
 
 

@@ -21,7 +21,7 @@ from dagster_operators.transactions.effects import (
     ReadTables,
 )
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
-from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, lost_error, sizes_of
+from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, how_to_repair, lost_error, sizes_of
 from dagster_operators.transactions.manifest import Change, Manifest
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord
 from dagster_operators.transactions.records import Begin, Complete, Decision, Prepared
@@ -30,7 +30,6 @@ from dagster_operators.transactions.recovery import (
     check_tables,
     decided_datasets,
     generation_of,
-    how_to_repair,
     version_after_commit,
 )
 from dagster_operators.transactions.stage_keys import pieces

@@ -1,4 +1,4 @@
-"""Files of the pipeline's own that are gone: what is told, and what can be done."""
+"""Files of the pipeline's own that are gone, and tables that others wrote: what is told, and what can be done."""
 
 from __future__ import annotations
 
@@ -51,6 +51,17 @@ def _or_go_back(lost: Iterable[str]) -> str:
         return ""
     last = min(epochs) - 1
     return f"; or pipeline.repair_ledger(last_epoch={last}) goes back to epoch {last}, and the epochs after it are run again"
+
+
+def how_to_repair(dataset: str, *keep: str) -> str:
+    """The calls that settle a table.
+
+    >>> how_to_repair("tables/clean", "ours")
+    'pipeline.repair("clean", keep="ours") puts the content of the last epoch back'
+    """
+    name = dataset.removeprefix("tables/")
+    does = {"ours": "puts the content of the last epoch back", "theirs": "accepts what is there"}
+    return ", ".join(f'pipeline.repair("{name}", keep="{one}") {does[one]}' for one in keep or does)
 
 
 def sizes_of(changes: Iterable[Change]) -> dict[str, int]:

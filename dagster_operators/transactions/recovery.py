@@ -10,21 +10,11 @@ from typing import Any, TypeAlias
 from dagster_operators.errors import ChangedPipelineError, ForeignWriteError, LedgerError, RestoredTableError
 from dagster_operators.transactions.effects import TableStatus
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
+from dagster_operators.transactions.lost import how_to_repair
 from dagster_operators.transactions.plan import STATE_OF, PlanRecord, Slices
 from dagster_operators.transactions.records import Begin, Prepared
 from dagster_operators.transactions.tables import columns_of
 from dagster_operators.transactions.view import LedgerView
-
-
-def how_to_repair(dataset: str, *keep: str) -> str:
-    """The calls that settle a table.
-
-    >>> how_to_repair("tables/clean", "ours")
-    'pipeline.repair("clean", keep="ours") puts the content of the last epoch back'
-    """
-    name = dataset.removeprefix("tables/")
-    does = {"ours": "puts the content of the last epoch back", "theirs": "accepts what is there"}
-    return ", ".join(f'pipeline.repair("{name}", keep="{one}") {does[one]}' for one in keep or does)
 
 
 @dataclass(frozen=True)

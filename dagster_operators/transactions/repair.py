@@ -24,9 +24,9 @@ from dagster_operators.transactions.effects import (
     TableStatus,
 )
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
-from dagster_operators.transactions.lost import PUT_BACK, lost_error
+from dagster_operators.transactions.lost import PUT_BACK, how_to_repair, lost_error
 from dagster_operators.transactions.records import Clean, Repair
-from dagster_operators.transactions.recovery import base_for_commit, check_table, decided_datasets, how_to_repair, newest_epoch
+from dagster_operators.transactions.recovery import base_for_commit, check_table, decided_datasets, newest_epoch
 from dagster_operators.transactions.steps import RunContext, Steps, append, fence
 from dagster_operators.transactions.view import LedgerView
 

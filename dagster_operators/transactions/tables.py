@@ -26,7 +26,7 @@ from dagster_operators.transactions.effects import (
     RestoreTable,
     TableStatus,
 )
-from dagster_operators.transactions.lost import PUT_BACK, lost_error
+from dagster_operators.transactions.lost import PUT_BACK, how_to_repair, lost_error
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.types.data_type import WHOLE_NUMBERS_IN_JSON
 from dagster_operators.types.schema import Schema
@@ -274,11 +274,9 @@ class Tables:
                 yield
         except StorageError:
             if found := damage(self._root, dataset):
-                name = dataset.removeprefix("tables/")
                 raise DamagedTableError(
                     f"{problem}: {found}", table=dataset, file=self._root.join(dataset),
-                    remedy=f'put its folder back from a backup; or pipeline.repair("{name}", keep="ours") gives it the content '
-                    "of the last epoch again, from the files that are there",
+                    remedy=f"put its folder back from a backup; or {how_to_repair(dataset, 'ours')}, from its files",
                 ) from None  # fmt: skip
             raise
 

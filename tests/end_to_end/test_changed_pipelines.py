@@ -226,7 +226,9 @@ def both(first: tuple[str, str | None], second: tuple[str, str | None]) -> Calla
 def test_two_names_are_not_exchanged(changed: Changed) -> None:
     """Each would go on with the state of the other, or with its own: nobody can say which was meant."""
     changed.run("a,1", "a,-5")(both(("up", None), ("down", None)))
-    with pytest.raises(PipelineError, match=r"renamed from 'up', and in the last epoch there was 'down' beside 'up'.*a name that"):
+    with pytest.raises(
+        PipelineError, match=r"renamed from 'up', and in the last epoch there was 'down' beside 'up'.*a name that"
+    ):
         changed.pipeline(both(("down", "up"), ("up", "down"))).run_epoch()
     with pytest.raises(PipelineError, match="there was 'down' beside 'up'"):
         changed.pipeline(both(("down", "up"), ("low", "down"))).run_epoch()

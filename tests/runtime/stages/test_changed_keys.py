@@ -87,6 +87,7 @@ def plainly(changed: Keys, keys: Keys) -> Held:
 @example((("long",), [(None,), (7,), (8,), (9,)], [[(None,), (0,)], [(0,), (1,)]]))  # null lies within no bounds
 @example((("double", "string"), [(-0.0, None), (math.nan, "a")], [[(0.0, None)], [(math.nan, "a")], [(0.0, "a")]]))
 @example((("binary", "binary"), [(b"", None)], [[(None, b"")]]))  # their hashes are equal
+@example((("binary", "binary"), [(b"", None), (None, b"")], [[(b"", b"")], [(b"", None)]]))
 @given(cases())
 def test_files_hold_what_a_comparison_finds(case: tuple[tuple[str, ...], Keys, list[Keys]]) -> None:
     types, changed, files = case
@@ -101,9 +102,12 @@ def test_files_hold_what_a_comparison_finds(case: tuple[tuple[str, ...], Keys, l
         stored = [write(Path(folder), f"old-{n}", keys, schema) for n, keys in enumerate(files)]
         keys = ChangedKeys(root, "tables/t", entries, schema_json, names)
         held = keys.held_by("tables/t", stored)
-        assert [held[file.path] for file in stored] == [plainly(changed, keys) for keys in files]
+        exactly = [plainly(changed, keys) for keys in files]
+        if changed and not keys.are_exact:  # two of them have one hash: files may be taken to hold some that hold none, or all
+            assert all(held[file.path] in (found, Held.SOME) for file, found in zip(stored, exactly, strict=True))
+            return
+        assert [held[file.path] for file in stored] == exactly
         if changed:
-            assert keys.are_exact
             for file, rows in zip(stored, files, strict=True):
                 batch = pq.read_table(Path(folder, "tables/t", file.path), schema=schema).to_batches()[0]
                 assert keys.among(batch).tolist() == [plainly(changed, [row]) is Held.ALL for row in rows]

@@ -93,7 +93,8 @@ class Choosing:
     def has_news(self) -> dict[str, Any]:
         """Whether a source offers rows, without an engine: for sensors. Maps sources with news to what they offer."""
         view = self._coordinator.view()
-        positions = view.last_complete.offsets if view.last_complete else {}
+        origins = self._planning.comparing.origins(view)
+        positions = carried(view.last_complete.offsets, origins) if view.last_complete else {}
         found: dict[str, Any] = {}
         for stage in cut_stages(self._dataflow):
             for name in stage.operators:
@@ -102,7 +103,9 @@ class Choosing:
                     with located(pipeline=self._dataflow.name, source=name):
                         told = connector.news(
                             positions.get(name),
-                            lambda name=name: (piece.items for _, piece in self._coordinator.slices(name)),  # type: ignore[misc]
+                            lambda name=name: (  # type: ignore[misc]
+                                piece.items for _, piece in self._coordinator.slices(origins.get(name, name))
+                            ),
                         )
                     if told is not None:
                         found[name] = told

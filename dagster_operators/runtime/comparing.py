@@ -13,7 +13,7 @@ from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.physical_plan import PhysicalPlan
 from dagster_operators.runtime.homes import elsewhere
-from dagster_operators.runtime.identities import Binding, Ledgered, bind
+from dagster_operators.runtime.identities import Binding, Ledgered, bind, source_origins
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.stored_changes import ASKED
 from dagster_operators.transactions.coordinator import Coordinator
@@ -89,6 +89,15 @@ class Comparing:
             raise _undecided(self._dataflow.name, self._coordinator.root.uri, found)
         ledgered = Ledgered(view, last, self._operators(found.before))
         return bind(self._dataflow, physical, ledgered, found.was, found.back, restarted=ledgered.restarted)
+
+    def origins(self, view: LedgerView) -> Mapping[str, str]:
+        """What the last completed epoch called each source, as :meth:`bound` says; without an engine, and nothing is stored."""
+        last = view.last_complete
+        if last is None or (not view.decisions and last.logical_plan == (self._kept.name_of(self._dataflow) or None)):
+            return {}
+        found = self.compare(view)
+        ledgered = Ledgered(view, last, self._operators(found.before))
+        return source_origins(self._dataflow, ledgered, found.was, ledgered.restarted)
 
     def compare(self, view: LedgerView) -> Comparison:
         """What changed since the last completed epoch, and what follows from it."""

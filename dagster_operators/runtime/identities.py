@@ -196,6 +196,12 @@ def bind(
     return Binding(identities, dict(_origins(dataflow, parts, ledgered.named, was, restarted)))
 
 
+def source_origins(dataflow: Dataflow, ledgered: Ledgered, was: Mapping[str, str], restarted: Collection[str]) -> dict[str, str]:
+    """What :func:`bind` says of the sources, which is known before the pipeline is lowered to anything."""
+    sources = {node.name: [""] if isinstance(node.operator, Source) else [] for node in dataflow}
+    return dict(_origins(dataflow, sources, ledgered.named, was, restarted))
+
+
 def _names(name: str, dataflow: Dataflow) -> Iterator[str]:
     yield name
     number = 2

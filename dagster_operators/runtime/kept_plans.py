@@ -33,17 +33,23 @@ class KeptPlans:
         Returns:
             What it is called; nothing if an operator is not registered, so that no plan can hold the pipeline.
         """
-        from dagster_operators.plans.codec import packed, to_bytes
-        from dagster_operators.plans.logical_plan import LogicalPlan, digest
+        from dagster_operators.plans.codec import packed
+        from dagster_operators.plans.logical_plan import digest
 
-        try:
-            data = to_bytes(LogicalPlan.of(dataflow).without_rows())
-        except PlanError:
+        data = _written(dataflow)
+        if data is None:
             return ""
         name = digest(data)
         if self._content(name) != data:  # not there, or left by a run that ended while it wrote
             self._root.write(f"{_FOLDER}/{name}.plan", packed(data))
         return name
+
+    def name_of(self, dataflow: Dataflow) -> str:
+        """What :meth:`keep` would call a pipeline's plan; stores nothing."""
+        from dagster_operators.plans.logical_plan import digest
+
+        data = _written(dataflow)
+        return "" if data is None else digest(data)
 
     def read(self, name: str) -> LogicalPlan:
         """The plan of that name.
@@ -70,3 +76,13 @@ class KeptPlans:
             return None if content is None else unpacked(content)
         except PlanError:
             return b""
+
+
+def _written(dataflow: Dataflow) -> bytes | None:
+    from dagster_operators.plans.codec import to_bytes
+    from dagster_operators.plans.logical_plan import LogicalPlan
+
+    try:
+        return to_bytes(LogicalPlan.of(dataflow).without_rows())
+    except PlanError:
+        return None

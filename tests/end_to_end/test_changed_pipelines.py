@@ -142,6 +142,31 @@ def test_a_folder_that_was_moved(changed: Changed) -> None:
     assert rows(changed.pipeline(clean, path="moved/*.csv"), "clean") == Counter({("a", 1): 1, ("b", 2): 1})
 
 
+def test_news_of_a_source_that_is_read_again_by_decision(changed: Changed) -> None:
+    changed.run("a,1")(clean)
+    changed.files = 0
+    changed.arrive("b,2", folder="other")
+    pipeline = changed.pipeline(clean, path="other/*.csv")
+    pipeline.decide("source rows", "restart")
+    assert changed.pipeline(clean, path="other/*.csv").epochs.has_news().keys() == {"rows"}
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "clean") == Counter({("a", 1): 1, ("b", 2): 1})
+
+
+def test_there_are_no_news_of_a_source_because_it_was_renamed(changed: Changed) -> None:
+    changed.run("a,1")(clean)
+    assert changed.pipeline(clean, name="landed", renamed_from="rows").epochs.has_news() == {}
+    changed.arrive("b,2")
+    assert changed.pipeline(clean, name="landed", renamed_from="rows").epochs.has_news().keys() == {"landed"}
+
+
+def test_news_without_new_files_of_a_source_that_begins_anew(changed: Changed) -> None:
+    changed.run("a,1")(clean)
+    pipeline = changed.pipeline(clean, path="*/*.csv")
+    pipeline.decide("source rows", "restart")
+    assert changed.pipeline(clean, path="*/*.csv").epochs.has_news().keys() == {"rows"}
+
+
 class Topic(do.SourceOperator):
     """Rows of a topic; a position counts the rows of one."""
 

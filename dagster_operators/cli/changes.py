@@ -41,7 +41,7 @@ def diff(root: str, file: Any, storage_options: Any) -> None:
 
 @click.command()
 @click.argument("root")
-@click.argument("kind", type=click.Choice(["source", "operator", "table", "sink"]))
+@click.argument("kind", type=click.Choice(["source", "operator", "table"]))
 @click.argument("name")
 @click.argument("choice", type=click.Choice(["keep", "restart", "drop"]))
 @_OPTIONS

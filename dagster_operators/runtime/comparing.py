@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -181,7 +182,8 @@ class Comparing:
         found: dict[str, str] = {}
         known = {} if not added or not ledgered.left else {one.logical_plan: one for one in self._coordinator.history()}
         for digest, complete in sorted(known.items(), key=lambda pair: -pair[1].epoch):
-            then = match(self._kept.read(digest), after).operators if digest else {}
+            plan = self._kept.find(digest) if digest else None  # of old epochs it may be gone, or a package of theirs
+            then = match(plan, after).operators if plan else {}
             for name in added:
                 earlier = then.get(name, "")
                 identity = complete.identities.get(earlier, earlier)
@@ -233,9 +235,14 @@ def _undecided(pipeline: str, root: str, found: Comparison) -> UndecidedChangeEr
         lines += [
             f"    pipeline.decide({verdict.subject!r}, {choice!r}): {meaning}" for choice, meaning in verdict.choices.items()
         ]
+    commands = [_command(root, verdict.subject, choice) for verdict in found.undecided for choice in verdict.choices]
     first = found.undecided[0].subject.split(" ", 1)
     return UndecidedChangeError(
         "\n".join(lines), pipeline=pipeline, **{first[0]: first[1]}, epoch=found.epoch,
-        remedy=f"change the pipeline back, or decide, in Python as above or by: dagster-operators decide {root} SUBJECT CHOICE "
-        f"(what changed: dagster-operators diff {root})",
+        remedy=f"change the pipeline back, or decide, in Python as above or by: {'; or '.join(commands)} "
+        f"(what changed: {shlex.join(['dagster-operators', 'diff', root])})",
     )  # fmt: skip
+
+
+def _command(root: str, subject: str, choice: str) -> str:
+    return shlex.join(["dagster-operators", "decide", root, *subject.split(" ", 1), choice])

@@ -56,6 +56,7 @@ class KeptPlans:
 
         Raises:
             LedgerError: It is no longer there, or damaged.
+            PlanError: No installed package knows something in it.
         """
         from dagster_operators.plans.codec import from_bytes
         from dagster_operators.plans.logical_plan import digest
@@ -64,9 +65,16 @@ class KeptPlans:
         if data is None or digest(data) != name:
             raise LedgerError(
                 f"the plan is {'no longer there' if data is None else 'damaged'}", file=self._root.join(_FOLDER, f"{name}.plan"),
-                remedy="restore the file from a backup; only what the pipeline was then is unknown without it",
+                remedy="restore the file from a backup; or run an epoch of the pipeline as it was then, which writes it again",
             )  # fmt: skip
         return from_bytes(data)
+
+    def find(self, name: str) -> LogicalPlan | None:
+        """The plan of that name, if it is there and the packages that are installed know all that is in it."""
+        try:
+            return self.read(name)
+        except (LedgerError, PlanError):
+            return None
 
     def _content(self, name: str) -> bytes | None:
         from dagster_operators.plans.codec import unpacked

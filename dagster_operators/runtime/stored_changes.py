@@ -69,15 +69,17 @@ class StoredChanges:
             PipelineError: It did not ask that, or it does not allow that answer.
             LedgerError: No run was refused since the last completed epoch.
         """
-        _, last, _ = self._last(self._coordinator.settle())
-        everything = self._asked(last)["questions"]
+        view, last, _ = self._last(self._coordinator.settle())
+        decided = {(made.subject, made.question) for made in view.decisions}
+        questions = self._asked(last)["questions"]
+        everything = [question for question in questions if (question["subject"], question["question"]) not in decided]
         asked = [question for question in everything if question["subject"] == subject]
         fitting = [question for question in asked if choice in question["choices"]]
         if not fitting:
             told = [f"{question['subject']} ({', '.join(question['choices'])})" for question in asked or everything]
             raise PipelineError(
                 f"{choice!r} is no answer to what was asked about {subject!r}", pipeline=self._coordinator.pipeline,
-                remedy=f"what may be decided: {', '.join(told)}",
+                remedy=f"what may be decided: {', '.join(told)}" if told else "all is decided: run an epoch",
             )  # fmt: skip
         if choice == "drop":
             self.drop(subject.partition(" ")[2], asked=True)

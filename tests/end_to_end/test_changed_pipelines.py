@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import dagster_operators as do
 from dagster_operators.cli.main import main
-from dagster_operators.errors import PipelineError, RestoredTableError, UndecidedChangeError
+from dagster_operators.errors import LedgerError, PipelineError, RestoredTableError, UndecidedChangeError
 from dagster_operators.plans.verdicts import Level
 from tests.end_to_end.landing import put
 from tests.engines import SAIL
@@ -158,13 +158,6 @@ def test_there_are_no_news_of_a_source_because_it_was_renamed(changed: Changed) 
     assert changed.pipeline(clean, name="landed", renamed_from="rows").epochs.has_news() == {}
     changed.arrive("b,2")
     assert changed.pipeline(clean, name="landed", renamed_from="rows").epochs.has_news().keys() == {"landed"}
-
-
-def test_news_without_new_files_of_a_source_that_begins_anew(changed: Changed) -> None:
-    changed.run("a,1")(clean)
-    pipeline = changed.pipeline(clean, path="*/*.csv")
-    pipeline.decide("source rows", "restart")
-    assert changed.pipeline(clean, path="*/*.csv").epochs.has_news().keys() == {"rows"}
 
 
 class Topic(do.SourceOperator):
@@ -658,3 +651,59 @@ def test_dropping_on_the_command_line(changed: Changed) -> None:
     assert command("drop", changed.root, "per_key") == "deleted state/per_key.partials\n"
     assert "there is no pipeline" in command("drop", str(changed.place / "nowhere"), "totals", code=1)
     assert not (changed.place / "nowhere").exists()
+
+
+def test_the_command_line_that_an_error_tells_works(changed: Changed) -> None:
+    changed.run("a,1")(totals)
+    pipeline = changed.pipeline(lambda stream: stream.key_by("v").aggregate(n="count(*)", name="per_key").to_table("totals"))
+    found = re.findall(r"dagster-operators (decide \S+ operator per_key (?:keep|restart))(?=;| )", str(refused(pipeline)))
+    assert [line.rpartition(" ")[2] for line in found] == ["restart"]
+    assert command(*found[0].split()) == "operator per_key: restart\n"
+    assert "all is decided" in command(*found[0].split(), code=1)
+
+
+def test_what_is_decided_is_not_decided_again(changed: Changed) -> None:
+    for body in (totals, clean):
+        changed.run("a,1")(body)
+    refused(changed.pipeline(totals))
+    command("decide", changed.root, "operator", "per_key", "restart")
+    assert "what may be decided: table totals (keep, restart)" in command(
+        "decide", changed.root, "operator", "per_key", "keep", code=1
+    )
+
+
+def test_a_plan_that_is_lost_is_written_again_by_the_program_of_then(changed: Changed) -> None:
+    changed.run("a,1")(totals)
+    (plan,) = (changed.place / "root/plans").glob("*.plan")
+
+    def more(stream: Any) -> None:
+        totals(stream)
+        clean(stream)
+
+    for damaged in (None, b"no plan"):
+        plan.unlink() if damaged is None else plan.write_bytes(damaged)
+        with pytest.raises(LedgerError, match="run an epoch of the pipeline as it was then"):
+            changed.pipeline(more).changes()
+        changed.run()(totals)  # has nothing new to read
+        assert changed.pipeline(more).changes()
+    assert rows(changed.run("a,2")(more), "clean") == Counter({("a", 2): 1})
+
+
+def test_plans_of_old_epochs_may_be_lost(changed: Changed) -> None:
+    """What was taken out is then told by the name that it was given."""
+    changed.run("a,1")(totals)
+    (plan,) = (changed.place / "root/plans").glob("*.plan")
+    changed.run("a,1")(clean)
+    plan.unlink()
+
+    def both(stream: Any) -> None:
+        clean(stream)
+        totals(stream)
+
+    pipeline = changed.pipeline(both)
+    assert refused(pipeline).operator == "per_key"
+    pipeline.decide("operator per_key", "keep")
+    pipeline.decide("table totals", "keep")
+    changed.arrive("a,1")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "totals") == Counter({("a", 2): 1})

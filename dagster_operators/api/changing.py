@@ -11,7 +11,7 @@ from dagster_operators.errors import PipelineError
 
 if TYPE_CHECKING:
     from dagster_operators.graph.dataflow import Dataflow
-    from dagster_operators.plans.verdicts import Choice, Verdict
+    from dagster_operators.plans.verdict import Choice, Verdict
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.records import Decide
@@ -62,7 +62,7 @@ class Changing:
             PipelineError: There is no such change, or it does not allow that.
             PipelineBusyError: A run is at work.
         """
-        from dagster_operators.plans.verdicts import Choice
+        from dagster_operators.plans.verdict import Choice
 
         if choice not in get_args(Choice):
             raise PipelineError(

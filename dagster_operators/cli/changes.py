@@ -35,7 +35,7 @@ def diff(root: str, file: Any, storage_options: Any) -> None:
 
     with told():
         found = StoredChanges(_coordinator(root, storage_options))
-        for line in found.told(from_bytes(file.read()).without_rows() if file else None):
+        for line in found.told(from_bytes(file.read(), to_run=False).without_rows() if file else None):
             click.echo(line)
 
 

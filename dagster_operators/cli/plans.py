@@ -33,7 +33,7 @@ def _read(file: BinaryIO) -> LogicalPlan:
     from dagster_operators.plans.codec import from_bytes
 
     with told():
-        return _pipeline(file, "").logical_plan() if _has_queries(file) else from_bytes(file.read())
+        return _pipeline(file, "").logical_plan() if _has_queries(file) else from_bytes(file.read(), to_run=False)
 
 
 def _has_queries(file: BinaryIO) -> bool:

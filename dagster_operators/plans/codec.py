@@ -17,6 +17,7 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans import plan_pb2, values_pb2
 from dagster_operators.plans.logical_plan import LogicalPlan, PlanLoop, PlanNode, PlanSink
 from dagster_operators.plans.messages import parse, read_settings, write_settings
+from dagster_operators.plans.unknown import UnknownOperator, UnknownSink
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -44,8 +45,7 @@ def to_bytes(plan: LogicalPlan) -> bytes:
     for table in plan.tables:
         _write_table(message.tables.add(), table)
     for sink in plan.sinks:
-        written = message.sinks.add(name=sink.name, stream=_stream(sink.stream), description=sink.description)
-        write_settings(written, {"target": sink.sink})
+        _write_sink(message.sinks.add(), sink)
     for loop in plan.loops:
         written_loop = message.loops.add(name=loop.name, limit=loop.limit, within_subtask=loop.within_subtask)
         for variable, stream in loop.feedback:
@@ -59,8 +59,13 @@ def to_bytes(plan: LogicalPlan) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def from_bytes(data: bytes) -> LogicalPlan:
+def from_bytes(data: bytes, *, to_run: bool = True) -> LogicalPlan:
     """The plan that ``to_bytes`` wrote, compressed or not. Nothing of the user's is imported or run.
+
+    Args:
+        data: What was written.
+        to_run: Whether a pipeline is to be made of it. If not, operators and sinks that no installed package knows are
+            an :class:`UnknownOperator` or :class:`UnknownSink`, which can be shown and compared.
 
     Raises:
         PlanError: The bytes are no plan, of a newer format, or hold an operator or a field that no installed package knows.
@@ -71,10 +76,10 @@ def from_bytes(data: bytes) -> LogicalPlan:
     packages = {package.name: package.version for package in message.packages}
     plan = LogicalPlan(
         message.pipeline,
-        tuple(_read_node(node, packages) for node in message.nodes),
+        tuple(_read_node(node, packages, to_run=to_run) for node in message.nodes),
         tuple((_ref(side.stream), side.name) for side in message.side_streams),
         tuple(map(_read_table, message.tables)),
-        tuple(map(_read_sink, message.sinks)),
+        tuple(_read_sink(sink, to_run=to_run) for sink in message.sinks),
         {function.name: Reference.decode(read_settings(function.reference)) for function in message.functions},
         packages,
         tuple(
@@ -132,6 +137,9 @@ def _write_node(message: plan_pb2.Node, node: PlanNode) -> None:
     settings = {name: value for name, value in operator.encode().items() if name not in ("name", "chain")}
     message.name, message.kind, message.package, message.chain = operator.name, operator.kind, node.package, operator.chain
     message.inputs.extend(map(_stream, node.inputs))
+    if isinstance(operator, UnknownOperator):
+        message.settings = operator.data
+        return
     registration = catalog().operator(operator.kind)
     body = _message_class(registration)()
     try:
@@ -147,10 +155,23 @@ def _message_class(registration: Registration | None) -> type[Message]:
     return found
 
 
-def _read_node(message: plan_pb2.Node, packages: dict[str, str]) -> PlanNode:
-    registration = catalog().operator(message.kind)
+def _read_node(message: plan_pb2.Node, packages: dict[str, str], *, to_run: bool) -> PlanNode:
     version = packages.get(message.package, "")
     needed = f"{message.package} {version}".strip()
+    try:
+        operator = _read_operator(message, needed)
+    except OperatorsError as error:
+        if to_run:
+            raise
+        operator = UnknownOperator(
+            name=message.name, chain=message.chain, kind=message.kind, package=message.package, data=message.settings,
+            problem=error.problem, needed=needed,
+        )  # fmt: skip
+    return PlanNode(operator, tuple(map(_ref, message.inputs)), message.package)
+
+
+def _read_operator(message: plan_pb2.Node, needed: str) -> LogicalOperator:
+    registration = catalog().operator(message.kind)
     if registration is None:
         raise PlanError(
             f"the plan has an operator of the kind {message.kind!r}, which no installed package knows", operator=message.name,
@@ -159,11 +180,12 @@ def _read_node(message: plan_pb2.Node, packages: dict[str, str]) -> PlanNode:
     where = {"operator": message.name, "kind": message.kind, "package": message.package}
     try:
         body = parse(_message_class(registration), message.settings, f"the operator {message.name!r}")
-        settings = {"name": message.name, "chain": message.chain, **read_settings(body)}
-        operator: LogicalOperator = registration.operator.decode(settings)
+        operator: LogicalOperator = registration.operator.decode(
+            {"name": message.name, "chain": message.chain, **read_settings(body)}
+        )
     except OperatorsError as error:
         raise type(error)(error.problem, remedy=f"install {needed}, or a newer version", **{**where, **error.where}) from None
-    return PlanNode(operator, tuple(map(_ref, message.inputs)), message.package)
+    return operator
 
 
 def _write_table(message: plan_pb2.Table, table: Table) -> None:
@@ -182,8 +204,24 @@ def _read_table(message: plan_pb2.Table) -> Table:
     return Table(message.name, _ref(message.stream), message.description, checks, tags, tuple(message.owners))
 
 
-def _read_sink(message: plan_pb2.Sink) -> PlanSink:
-    return PlanSink(message.name, _ref(message.stream), read_settings(message)["target"], message.description)
+def _write_sink(message: plan_pb2.Sink, sink: PlanSink) -> None:
+    message.name, message.description = sink.name, sink.description
+    message.stream.CopyFrom(_stream(sink.stream))
+    if isinstance(sink.sink, UnknownSink):
+        message.target.ParseFromString(sink.sink.data)
+    else:
+        write_settings(message, {"target": sink.sink})
+
+
+def _read_sink(message: plan_pb2.Sink, *, to_run: bool) -> PlanSink:
+    try:
+        target = read_settings(message)["target"]
+    except OperatorsError as error:
+        if to_run:
+            raise error.at(sink=message.name) from None
+        kind = message.target.other.kind if message.target.HasField("other") else str(message.target.WhichOneof("kind"))
+        target = UnknownSink(kind, message.target.SerializeToString(deterministic=True))
+    return PlanSink(message.name, _ref(message.stream), target, message.description)
 
 
 def _stream(stream: StreamRef) -> plan_pb2.Stream:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Literal, TypeAlias
 
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.values import shown
@@ -16,78 +12,8 @@ from dagster_operators.plans.diff import diff
 from dagster_operators.plans.logical_plan import LogicalPlan
 from dagster_operators.plans.matching import Matching, match, named_as_before
 from dagster_operators.plans.provenance import provenance, state_columns
-
-Choice: TypeAlias = Literal["keep", "restart", "drop"]
-"""What may be decided: go on with what there is, begin from nothing, or delete what is left."""
-
-
-class Level(Enum):
-    """What a change does to what is stored."""
-
-    HARMLESS = "harmless"
-    FROM_HERE_ON = "applies from here on"
-    KEPT = "state is kept"
-    DECISION = "needs a decision"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What one change does.
-
-    Attributes:
-        level: How much it does.
-        subject: What changed: ``source landed``, ``operator per_key``, ``table totals``.
-        problem: What changed, and what follows from it.
-        choices: What may be decided, with what each means; only where a decision is needed.
-        renamed_from: What the subject may have been called before, if it may have been renamed.
-        empties: The tables that are emptied if it is restarted.
-        was: What the subject was called in the last epoch, or has state under.
-    """
-
-    level: Level
-    subject: str
-    problem: str
-    choices: Mapping[Choice, str] = field(default_factory=dict)
-    renamed_from: str = ""
-    empties: tuple[str, ...] = ()
-    was: str = ""
-
-    @property
-    def question(self) -> str:
-        """What a decision answers: another change of the same subject is another question."""
-        return hashlib.sha256(f"{self.subject}: {self.problem}".encode()).hexdigest()[:12]
-
-    def __str__(self) -> str:
-        return f"{self.subject}: {self.problem} ({self.level.value})"
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What the ledger knows beside the plan of the last epoch.
-
-    Attributes:
-        stateful: The operators of that plan that have state.
-        in_tables: Those of them whose state is a table, with it.
-        back: The operators that are not in that plan, but in one before, with what they left state under.
-        elsewhere: The operators that cannot go on with the state that they have, and why: it would be somewhere else.
-        restarted: The operators of which it was decided that they begin anew.
-        left: What operators that are no longer in that plan have left state under.
-        tables: All tables there are, of the pipeline now and of earlier ones.
-        updating: Those of them whose rows replace each other.
-        positions: The sources that have a position.
-        sources: What gave positions their meaning, by source.
-    """
-
-    stateful: Collection[str] = ()
-    left: Collection[str] = ()
-    tables: Collection[str] = ()
-    updating: Collection[str] = ()
-    positions: Collection[str] = ()
-    sources: Mapping[str, str] = field(default_factory=dict)
-    in_tables: Mapping[str, str] = field(default_factory=dict)
-    back: Mapping[str, str] = field(default_factory=dict)
-    elsewhere: Mapping[str, str] = field(default_factory=dict)
-    restarted: Collection[str] = ()
+from dagster_operators.plans.unknown import UnknownOperator
+from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 
 
 def judge(before: LogicalPlan, after: LogicalPlan, stored: Stored, sources: Mapping[str, str] | None = None) -> list[Verdict]:
@@ -122,14 +48,19 @@ class _Judge:
 
     def _of_sources(self) -> Iterator[Verdict]:
         for name, node in self._new.nodes.items():
-            if isinstance(node.operator, Source):
+            if node.operator.kind == Source.kind:
                 was = self._was.get(name)
                 yield from self._kept_source(name, was) if was else self._new_source(name)
         for name in self._matching.removed:
-            if isinstance(self._old.nodes[name].operator, Source):
+            if self._old.nodes[name].operator.kind == Source.kind:
                 yield Verdict(Level.FROM_HERE_ON, f"source {name}", "it is no longer read")
 
     def _kept_source(self, name: str, was: str) -> Iterator[Verdict]:
+        if text := self._unknown(name, was):
+            choices: Mapping[Choice, str] = {"keep": "go on from the position there is", "restart": "read it from its beginning"}
+            yield Verdict(Level.DECISION, f"source {name}", text, choices)
+        if any(isinstance(node.operator, UnknownOperator) for node in (self._new.nodes[name], self._old.nodes[was])):
+            return
         new, old = self._source(name), self._source(was, old=True)
         subject, problem = f"source {name}", _moved(old, new)
         told, given = self._stored.sources.get(was), self._sources.get(name)
@@ -148,12 +79,16 @@ class _Judge:
             yield Verdict(Level.KEPT, subject, f"it was {was!r}, and goes on from where that was")
 
     def _new_source(self, name: str) -> Iterator[Verdict]:
-        new, subject = self._source(name), f"source {name}"
+        subject = f"source {name}"
+        if isinstance(self._new.nodes[name].operator, UnknownOperator):
+            yield Verdict(Level.FROM_HERE_ON, subject, "it is new, and of a kind that is not known here")
+            return
+        new = self._source(name)
         for gone in self._matching.removed:
             old = self._old.nodes[gone].operator
-            if not isinstance(old, Source) or gone not in self._stored.positions:
+            if old.kind != Source.kind or gone not in self._stored.positions:
                 continue
-            same = not _moved(old, new)
+            same = isinstance(old, Source) and not _moved(old, new)
             if same or self._old.ends[gone] & self._new.ends[name]:
                 what = f"reads what {gone!r} read" if same else f"stands where {gone!r} stood"
                 text = f"it {what}, and has no position: it would be read from its beginning"
@@ -234,7 +169,9 @@ class _Judge:
             emptied = tuple(sorted({*self._images(name), *(home & set(self._stored.tables))}))
             yield Verdict(Level.DECISION, subject, text, {"restart": "begin without state"}, empties=emptied, was=was)
             return
-        problem = self._changed_keys(name, was) or self._other_input(name, was) or self._mixed(name, was)
+        problem = (
+            self._unknown(name, was) or self._changed_keys(name, was) or self._other_input(name, was) or self._mixed(name, was)
+        )
         if problem:
             choices: Mapping[Choice, str] = {
                 "keep": "go on with the state there is, whatever it was made of",
@@ -243,6 +180,14 @@ class _Judge:
             yield Verdict(Level.DECISION, subject, problem, choices, empties=self._images(name), was=was)
         elif name != was and (name not in self._new.plan.automatic or was not in self._old.plan.automatic):
             yield Verdict(Level.KEPT, subject, f"it was {was!r}, and goes on with its state")
+
+    def _unknown(self, name: str, was: str) -> str:
+        """What is to be told if what an operator was, or is, is not known here: nobody can say what a change of it means."""
+        new, old = self._new.nodes[name].operator, self._old.nodes[was].operator
+        unknown = next((one for one in (old, new) if isinstance(one, UnknownOperator)), None)
+        if unknown is None or self._new.settings(name) == self._old.settings(was):
+            return ""
+        return f"it changed, and what that means is known with {unknown.needed} installed: {unknown.problem}"
 
     def _changed_keys(self, name: str, was: str) -> str:
         new, old = self._new.nodes[name], self._old.nodes[was]
@@ -342,7 +287,9 @@ class _Judge:
         """Settings of operators, told one by one; what they do to state is told above or by the state itself."""
         for change in diff(self._old.plan, named_as_before(self._new.plan, self._matching)).changed:
             name, fields = self._is[change.name], {one: pair for one, pair in change.fields.items() if one != "name"}
-            if not fields or isinstance(self._new.nodes[name].operator, Source):
+            if not fields or self._new.nodes[name].operator.kind == Source.kind:
+                continue
+            if change.name in self._stored.stateful and self._unknown(name, change.name):
                 continue
             told = "; ".join(f"{one} was {shown(was)}, and is {shown(now)}" for one, (was, now) in fields.items())
             subject = f"operator {name}"

@@ -23,7 +23,7 @@ from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
     from dagster_operators.plans.logical_plan import LogicalPlan
-    from dagster_operators.plans.verdicts import Verdict
+    from dagster_operators.plans.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class Comparing:
     def compare(self, view: LedgerView) -> Comparison:
         """What changed since the last completed epoch, and what follows from it."""
         from dagster_operators.plans.matching import match
-        from dagster_operators.plans.verdicts import Level, judge
+        from dagster_operators.plans.verdict import Level
+        from dagster_operators.plans.verdicts import judge
 
         last, after = view.last_complete, self._logical()
         same = {name: name for name in self._dataflow.nodes}
@@ -182,7 +183,7 @@ class Comparing:
         found: dict[str, str] = {}
         known = {} if not added or not ledgered.left else {one.logical_plan: one for one in self._coordinator.history()}
         for digest, complete in sorted(known.items(), key=lambda pair: -pair[1].epoch):
-            plan = self._kept.find(digest) if digest else None  # of old epochs it may be gone, or a package of theirs
+            plan = self._kept.find(digest) if digest else None  # of old epochs it may be gone
             then = match(plan, after).operators if plan else {}
             for name in added:
                 earlier = then.get(name, "")

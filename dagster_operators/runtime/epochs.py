@@ -38,7 +38,7 @@ from dagster_operators.transactions.stage_keys import StageKey
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from dagster_operators.plans.verdicts import Verdict
+    from dagster_operators.plans.verdict import Verdict
 
 
 class Epochs:

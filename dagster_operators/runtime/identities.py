@@ -16,7 +16,7 @@ from dagster_operators.transactions.records import Complete
 from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
-    from dagster_operators.plans.verdicts import Stored
+    from dagster_operators.plans.verdict import Stored
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Ledgered:
         Args:
             former: What earlier versions of the package kept of sources, which tells too little to compare.
         """
-        from dagster_operators.plans.verdicts import Stored
+        from dagster_operators.plans.verdict import Stored
 
         tables = {name.removeprefix("tables/"): version for name, version in self._view.versions.items() if _is_table(name)}
         updating = [name for name in tables if _kind(self._last.fingerprints.get(f"tables/{name}", "")) == "updating"]

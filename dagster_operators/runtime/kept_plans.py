@@ -52,11 +52,11 @@ class KeptPlans:
         return "" if data is None else digest(data)
 
     def read(self, name: str) -> LogicalPlan:
-        """The plan of that name.
+        """The plan of that name, to show and to compare: of packages that are not installed it has :class:`UnknownOperator`.
 
         Raises:
             LedgerError: It is no longer there, or damaged.
-            PlanError: No installed package knows something in it.
+            PlanError: A newer version of the package wrote it, in a way that is not known here.
         """
         from dagster_operators.plans.codec import from_bytes
         from dagster_operators.plans.logical_plan import digest
@@ -67,10 +67,10 @@ class KeptPlans:
                 f"the plan is {'no longer there' if data is None else 'damaged'}", file=self._root.join(_FOLDER, f"{name}.plan"),
                 remedy="restore the file from a backup; or run an epoch of the pipeline as it was then, which writes it again",
             )  # fmt: skip
-        return from_bytes(data)
+        return from_bytes(data, to_run=False)
 
     def find(self, name: str) -> LogicalPlan | None:
-        """The plan of that name, if it is there and the packages that are installed know all that is in it."""
+        """The plan of that name, if it is there and can be read."""
         try:
             return self.read(name)
         except (LedgerError, PlanError):

@@ -43,7 +43,8 @@ class StoredChanges:
         """
         from dagster_operators.plans.diff import diff
         from dagster_operators.plans.matching import match, named_as_before
-        from dagster_operators.plans.verdicts import Level, judge
+        from dagster_operators.plans.verdict import Level
+        from dagster_operators.plans.verdicts import judge
 
         view, last, before = self._last(self._coordinator.view())
         asked = {} if plan else self._asked(last)

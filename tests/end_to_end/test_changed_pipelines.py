@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ import pytest
 from click.testing import CliRunner
 
 import dagster_operators as do
+from dagster_operators.catalog import loading
 from dagster_operators.cli.main import main
 from dagster_operators.errors import LedgerError, PipelineError, RestoredTableError, UndecidedChangeError
-from dagster_operators.plans.verdicts import Level
+from dagster_operators.operators.arrow.registry import ENTRY_POINTS
+from dagster_operators.plans.verdict import Level
 from tests.end_to_end.landing import put
 from tests.engines import SAIL
+from tests.outside import limit_package
 
 pytestmark = pytest.mark.usefixtures("sail")
 
@@ -707,3 +711,24 @@ def test_plans_of_old_epochs_may_be_lost(changed: Changed) -> None:
     changed.arrive("a,1")
     pipeline.run_until_caught_up()
     assert rows(pipeline, "totals") == Counter({("a", 2): 1})
+
+
+def test_a_package_that_is_gone_with_its_operators_is_not_needed(changed: Changed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither to look, nor to decide, nor to go on."""
+    names = [f"dagster_operators_limit.{name}:register" for name in limit_package.MODULES]
+    points = [EntryPoint(name, name, ENTRY_POINTS) for name in names]
+    monkeypatch.setattr(loading, "_default", [])
+    monkeypatch.setattr(loading, "entry_points", lambda group: points if group == ENTRY_POINTS else [])
+    changed.run("a,1", "a,2")(lambda stream: stream.limit(1, name="few").to_table("out"))
+    monkeypatch.setattr(loading, "_default", [])
+    monkeypatch.setattr(loading, "entry_points", lambda group: [])
+
+    pipeline = changed.pipeline(lambda stream: stream.filter("v > 1").to_table("out"))
+    assert "operator few" in {verdict.subject for verdict in pipeline.changes()}
+    assert refused(pipeline).operator == "few"
+    assert "operator few: it is gone" in command("diff", changed.root)
+    assert command("decide", changed.root, "operator", "few", "drop") == "operator few: drop\n"
+    changed.arrive("a,3")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "out") == Counter({("a", 1): 1, ("a", 3): 1})
+    assert "- few <- rows: limit(n=1) [not known here: install" in str(pipeline.history().changes()[2])

@@ -10,7 +10,8 @@ import dagster_operators as do
 from dagster_operators.api.stream import Stream
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans.logical_plan import LogicalPlan
-from dagster_operators.plans.verdicts import Level, Stored, Verdict, judge
+from dagster_operators.plans.verdict import Level, Stored, Verdict
+from dagster_operators.plans.verdicts import judge
 
 SCHEMA = "k string, v long, at timestamp, at2 timestamp"
 STATEFUL = {"keyed_aggregate", "window_aggregate", "session_aggregate", "deduplicate_first", "deduplicate_last", "top_per_key"}

@@ -1,0 +1,81 @@
+"""What a change of a pipeline does to what is stored, and what there is stored: the values that judging takes and gives."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, TypeAlias
+
+Choice: TypeAlias = Literal["keep", "restart", "drop"]
+"""What may be decided: go on with what there is, begin from nothing, or delete what is left."""
+
+
+class Level(Enum):
+    """What a change does to what is stored."""
+
+    HARMLESS = "harmless"
+    FROM_HERE_ON = "applies from here on"
+    KEPT = "state is kept"
+    DECISION = "needs a decision"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one change does.
+
+    Attributes:
+        level: How much it does.
+        subject: What changed: ``source landed``, ``operator per_key``, ``table totals``.
+        problem: What changed, and what follows from it.
+        choices: What may be decided, with what each means; only where a decision is needed.
+        renamed_from: What the subject may have been called before, if it may have been renamed.
+        empties: The tables that are emptied if it is restarted.
+        was: What the subject was called in the last epoch, or has state under.
+    """
+
+    level: Level
+    subject: str
+    problem: str
+    choices: Mapping[Choice, str] = field(default_factory=dict)
+    renamed_from: str = ""
+    empties: tuple[str, ...] = ()
+    was: str = ""
+
+    @property
+    def question(self) -> str:
+        """What a decision answers: another change of the same subject is another question."""
+        return hashlib.sha256(f"{self.subject}: {self.problem}".encode()).hexdigest()[:12]
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.problem} ({self.level.value})"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the ledger knows beside the plan of the last epoch.
+
+    Attributes:
+        stateful: The operators of that plan that have state.
+        in_tables: Those of them whose state is a table, with it.
+        back: The operators that are not in that plan, but in one before, with what they left state under.
+        elsewhere: The operators that cannot go on with the state that they have, and why: it would be somewhere else.
+        restarted: The operators of which it was decided that they begin anew.
+        left: What operators that are no longer in that plan have left state under.
+        tables: All tables there are, of the pipeline now and of earlier ones.
+        updating: Those of them whose rows replace each other.
+        positions: The sources that have a position.
+        sources: What gave positions their meaning, by source.
+    """
+
+    stateful: Collection[str] = ()
+    left: Collection[str] = ()
+    tables: Collection[str] = ()
+    updating: Collection[str] = ()
+    positions: Collection[str] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    in_tables: Mapping[str, str] = field(default_factory=dict)
+    back: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    restarted: Collection[str] = ()

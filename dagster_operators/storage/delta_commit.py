@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from dagster_operators.errors import StorageError
 from dagster_operators.storage.delta_log import LOG, entry_path
+from dagster_operators.storage.log_damage import without_checkpoints
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -98,13 +99,21 @@ class TableLog:
             return info.mtime_ns or 0, info.size or 0
 
     def load(self, version: int | None = None) -> DeltaTable:
-        """The table as deltalake reads it, at a version or as it is now."""
+        """The table as deltalake reads it, at a version or as it is now; without checkpoints that only stand in the way."""
+        from deltalake.exceptions import DeltaError
+
+        try:
+            self._table = self._load(version)
+        except DeltaError:
+            if not without_checkpoints(self._root, self._dataset):
+                raise
+            self._table = self._load(version)
+        return self._table
+
+    def _load(self, version: int | None) -> DeltaTable:
         from deltalake import DeltaTable
 
-        self._table = DeltaTable(
-            self._root.join(self._dataset), version=version, storage_options=self._root.access.for_deltalake()
-        )
-        return self._table
+        return DeltaTable(self._root.join(self._dataset), version=version, storage_options=self._root.access.for_deltalake())
 
     def at(self, version: int) -> DeltaTable:
         """The table at a version: as it was loaded last, brought forward if that is enough."""

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import StorageError
 from dagster_operators.storage.delta_log import LOG, entry_path
-from dagster_operators.storage.log_entries import checkpoints_of, path_of, read_actions, summed_adds, versions_of
+from dagster_operators.storage.log_entries import (
+    HINT,
+    checkpoints_of,
+    hinted_checkpoint,
+    path_of,
+    read_actions,
+    summed_adds,
+    versions_of,
+)
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
@@ -40,6 +48,8 @@ def damage(root: Root, dataset: str) -> str:
         return f"the checkpoint {broken[0]} of its log cannot be read"
     versions = versions_of(root, dataset)
     first = _first_damaged(root, dataset, versions, checkpoints)
+    if _names_none(root, dataset, checkpoints):
+        return f"the checkpoint of version {hinted_checkpoint(root, dataset)} of its log is missing"
     if first is None:
         return ""
     return f"entry {first} of its log is {'empty or cut short' if first in versions else 'missing'}"
@@ -67,9 +77,33 @@ def mend(root: Root, dataset: str) -> bool:
     first = _first_damaged(root, dataset, versions, checkpoints)
     names = root.children(f"{dataset}/{LOG}")
     gone = [name for name in names if name in broken or _is_from(name, first)]
-    for name in [*gone, *(name for name in names if gone and name == "_last_checkpoint")]:
+    if gone or _names_none(root, dataset, checkpoints):
+        gone += [name for name in names if name == HINT]
+    for name in gone:
         _move(root, f"{dataset}/{LOG}/{name}", f"{dataset}/{ASIDE}/{name}")
     return bool(gone or root.children(f"{dataset}/{ASIDE}"))
+
+
+def without_checkpoints(root: Root, dataset: str) -> bool:
+    """Move checkpoints that cannot be read, and what names one that is not there, out of the way, if the entries tell the same.
+
+    Returns:
+        Whether something was moved.
+    """
+    checkpoints, broken = checkpoints_of(root, dataset)
+    wrong = broken or _names_none(root, dataset, checkpoints)
+    versions = versions_of(root, dataset)
+    if not wrong or not versions or _first_damaged(root, dataset, versions, checkpoints) is not None:
+        return False
+    for name in [name for name in root.children(f"{dataset}/{LOG}") if name in broken or name == HINT]:
+        _move(root, f"{dataset}/{LOG}/{name}", f"{dataset}/{ASIDE}-{uuid.uuid4().hex[:8]}/{name}")
+    return True
+
+
+def _names_none(root: Root, dataset: str, checkpoints: Sequence[int]) -> bool:
+    """Whether readers are told to begin with a checkpoint that is not there."""
+    hinted = hinted_checkpoint(root, dataset)
+    return hinted is not None and hinted not in checkpoints
 
 
 def _is_from(name: str, first: int | None) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from dagster_operators.storage.delta_log import LOG
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
+
+HINT: Final = "_last_checkpoint"
+"""The file of a log that names its last checkpoint."""
 
 
 def versions_of(root: Root, dataset: str) -> list[int]:
@@ -18,7 +21,7 @@ def versions_of(root: Root, dataset: str) -> list[int]:
 
 
 def checkpoints_of(root: Root, dataset: str) -> tuple[list[int], list[str]]:
-    """The versions that have a checkpoint, in order, and the names of those that cannot be read."""
+    """The versions that have a checkpoint, in order, and the names of those that cannot be read; of each all is looked at."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -26,11 +29,19 @@ def checkpoints_of(root: Root, dataset: str) -> tuple[list[int], list[str]]:
     for name in root.children(f"{dataset}/{LOG}"):
         if name.endswith(".checkpoint.parquet"):
             try:
-                pq.read_metadata(root.path(dataset, LOG, name), filesystem=root.files)
+                pq.read_table(root.path(dataset, LOG, name), filesystem=root.files)
                 whole.append(int(name[:20]))
             except (pa.ArrowInvalid, OSError):
                 broken.append(name)
     return sorted(whole), broken
+
+
+def hinted_checkpoint(root: Root, dataset: str) -> int | None:
+    """The version of the checkpoint that readers are told to begin with; None when that cannot be read, which does no harm."""
+    try:
+        return int(json.loads(root.read(f"{dataset}/{LOG}/{HINT}") or b"")["version"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def read_actions(root: Root, path: str) -> list[dict[str, Any]]:

@@ -176,7 +176,7 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
         status = tables[dataset]
         if status.exists and not record.evolves and status.columns != (wanted := columns_of(record.schema_json)):
             raise ChangedPipelineError(
-                f"the columns changed: {_difference(status.columns, wanted)}",
+                f"the columns changed: {difference(status.columns, wanted)}",
                 operator=_operator(dataset),
                 remedy="change them back, write to a table of another name, or use another storage root",
                 **place,
@@ -250,7 +250,12 @@ def _flat(value: Any, path: str = "") -> dict[str, str]:
     return {name: text for key, inner in value.items() for name, text in _flat(inner, f"{path}.{key}" if path else key).items()}
 
 
-def _difference(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> str:
+def difference(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> str:
+    """In what columns, as names and types, two tables differ.
+
+    >>> difference((("n", "long"), ("k", "string")), (("n", "integer"), ("m", "long")))
+    'k (string) is gone; m (long) is new; n was long and is integer'
+    """
     before, after = dict(stored), dict(wanted)
     parts = [f"{name} ({before[name]}) is gone" for name in before if name not in after]
     parts += [f"{name} ({after[name]}) is new" for name in after if name not in before]

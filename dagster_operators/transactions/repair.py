@@ -26,8 +26,9 @@ from dagster_operators.transactions.effects import (
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.lost import PUT_BACK, how_to_repair, lost_error
 from dagster_operators.transactions.records import Clean, Repair
-from dagster_operators.transactions.recovery import base_for_commit, check_table, decided_datasets, newest_epoch
+from dagster_operators.transactions.recovery import base_for_commit, check_table, decided_datasets, difference, newest_epoch
 from dagster_operators.transactions.steps import RunContext, Steps, append, fence
+from dagster_operators.transactions.tables import columns_of
 from dagster_operators.transactions.view import LedgerView
 
 Keep = Literal["ours", "theirs"]
@@ -54,6 +55,8 @@ def repair_table(run: RunContext, dataset: str, keep: Keep) -> Steps[Repair | No
     expected = view.versions.get(dataset, 0)
     same = status.version >= expected and (yield CompareTable(dataset, expected))
     if _is_as_expected(view, dataset, status) and same:
+        if lost := (yield FindLostContent(dataset)):
+            raise lost_error(lost, "the table is as the ledger says, and not all of its files are", PUT_BACK, pipeline=view.name)
         return None
     if marked := (yield FindMarked(dataset)):
         raise _has_marked_rows(run, dataset, len(marked))
@@ -152,6 +155,11 @@ def _check_acceptable(view: LedgerView, dataset: str, status: TableStatus, run: 
             f"epoch {status.applied_epoch} is in the table and not in the ledger, which ends with epoch {newest_epoch(view)}: "
             "accepted, its rows would be there twice",
             **place,
+        )
+    record = view.plan.datasets.get(dataset) if view.plan else None
+    if record and not record.evolves and status.columns != (wanted := columns_of(record.schema_json)):
+        raise LedgerError(
+            f"what is in the table has other columns than the pipeline writes: {difference(wanted, status.columns)}", **place
         )
     if view.decision is None or status.applied_epoch >= view.decision.epoch:
         return

@@ -200,3 +200,45 @@ def test_a_damaged_log_of_a_table(tmp_path: Path, version: int, how: str) -> Non
     assert coordinator(tmp_path).repair("tables/clean", "ours") is not None
     epochs(tmp_path, 5)
     check(tmp_path, 5)
+
+
+def spoil(log: Path, how: str) -> None:
+    """Something happens to the last checkpoint."""
+    checkpoint = max(log.glob("*.checkpoint.parquet"))
+    content = checkpoint.read_bytes()
+    checkpoint.unlink()
+    if how != "gone":
+        middle = len(content) // 2
+        checkpoint.write_bytes({"empty": b"", "garbage within": content[:4] + bytes(middle) + content[4 + middle :]}[how])
+
+
+@pytest.fixture(scope="module")
+def long_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The logs of the ledger and of a table have checkpoints."""
+    root = tmp_path_factory.mktemp("long") / "root"
+    epochs(root, 21)
+    return root
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "garbage within"])
+@pytest.mark.parametrize("table", ["ledger", "tables/clean"])
+@pytest.mark.parametrize("entries", ["all", "those since"])
+def test_a_checkpoint_of_a_log(tmp_path: Path, long_root: Path, table: str, how: str, entries: str) -> None:
+    """While the entries tell the same nobody needs it; without them the log is made anew from files."""
+    root = tmp_path / "root"
+    shutil.copytree(long_root, root)
+    log = root / table / "_delta_log"
+    last = int(max(log.glob("*.checkpoint.parquet")).name[:20])
+    spoil(log, how)
+    if entries != "all":
+        for path in [*log.glob("*.json"), *log.glob("*.checkpoint.parquet")]:
+            if int(path.name[:20]) < last:
+                path.unlink()
+        with pytest.raises((DamagedLedgerError, DamagedTableError), match=r"checkpoint|entry 0 of its log is") as caught:
+            epochs(root, 22)
+        remedy = "pipeline.repair_ledger()" if table == "ledger" else 'pipeline.repair("clean", keep="ours")'
+        assert remedy in caught.value.remedy
+        run = coordinator(root)
+        assert run.repair_ledger().last_epoch == 21 if table == "ledger" else run.repair(table, "ours")
+    epochs(root, 22)
+    check(root, 22)

@@ -290,3 +290,33 @@ def test_tables_behind_one_that_cannot_be_settled_are_settled(tmp_path: Path) ->
         Coordinator("numbers", str(tmp_path)).repair_all("ours")
     assert caught.value.table == CLEAN
     assert {record.dataset for record in Coordinator("numbers", str(tmp_path)).view().repairs()} == {*TABLES} - {CLEAN}
+
+
+def test_other_columns_are_not_accepted(tmp_path: Path) -> None:
+    """The next epoch could not write to such a table, and the ledger would know our content no more."""
+    epochs(tmp_path, 2)
+    write_deltalake(str(tmp_path / CLEAN), pa.table({"m": ["x"]}), mode="overwrite", schema_mode="overwrite")
+    refused(tmp_path, ForeignWriteError, "written by someone else")
+    with pytest.raises(
+        LedgerError, match=r"other columns than the pipeline writes: n \(long\) is gone; m \(string\) is new"
+    ) as caught:
+        repair(tmp_path, CLEAN, "theirs")
+    assert caught.value.remedy == 'pipeline.repair("clean", keep="ours") puts the content of the last epoch back'
+    assert repair(tmp_path, CLEAN, "ours") is not None
+    epochs(tmp_path, 3)
+    check(tmp_path, 3)
+
+
+@pytest.mark.parametrize(("table", "keep"), zip(TABLES, ("ours", "theirs", "ours"), strict=True))
+def test_a_table_that_only_lacks_a_file_is_not_called_fine(tmp_path: Path, table: str, keep: str) -> None:
+    """Nobody wrote to it; the way out that is told works."""
+    epochs(tmp_path, 3)
+    file = next((tmp_path / table).glob("e3-*/*.parquet"))
+    file.rename(tmp_path / "away")
+    with pytest.raises(LostFileError, match="as the ledger says, and not all of its files are") as caught:
+        repair(tmp_path, table, keep)
+    assert (caught.value.table, caught.value.lost) == (table, 1)
+    assert "pipeline.repair_ledger(last_epoch=2)" in caught.value.remedy
+    Coordinator("numbers", str(tmp_path)).repair_ledger(last_epoch=2)
+    epochs(tmp_path, 4)
+    check(tmp_path, 4)

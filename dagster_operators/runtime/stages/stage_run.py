@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dagster_operators.errors import OperatorsError, StageFailedError, StorageError
+from dagster_operators.errors import LostFileError, OperatorsError, StageFailedError, StorageError
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.batch_operator import BatchOperator
 from dagster_operators.operators.physical import RelationalOperator, Rows, TableOperator, constant
@@ -21,6 +21,7 @@ from dagster_operators.runtime.stages.stage_outputs import StageOutputs
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.stages.state_runs import StagedState
+from dagster_operators.runtime.stages.unreadable import unreadable_file
 from dagster_operators.runtime.workers.batch_result import BatchResult
 from dagster_operators.runtime.workers.committing import commit_data_of
 from dagster_operators.runtime.workers.driver import ProgramTimes, run_programs
@@ -114,6 +115,9 @@ class StageRun:
         started = time.monotonic()
         try:
             return self._run(started)
+        except StorageError as error:
+            told = error if isinstance(error, LostFileError) else unreadable_file(self._work) or error
+            raise told.at(**self._work.where()) from error
         except OperatorsError as error:
             raise error.at(**self._work.where()) from error
         except Exception as error:
@@ -254,4 +258,6 @@ class StageRun:
                 remedy="check that the storage root and the engine's temporary folder can be written and have free space",
                 **work.where(),
             )
+        if lost := unreadable_file(work):
+            return lost.at(**work.where())
         return StageFailedError(f"the stage failed: {reason}", remedy="see the cause", **work.where())

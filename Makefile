@@ -6,11 +6,12 @@ WITH_ENGINE := scripts/with-engine
 # Where the runs of `make run` and `make ui` are kept, so that one sees the other's.
 DAGSTER := DAGSTER_HOME="$(CURDIR)/.dagster" DAGSTER_DISABLE_TELEMETRY=yes
 
-# What can be given: make run DAYS=7; make test ARGS="-k windows"; make ui PORT=3001; make soak KILLS=1000
+# What can be given: make run DAYS=7; make test ARGS="-k windows"; make ui PORT=3001; make soak KILLS=1000; make test WORKERS=4
 DAYS := 31
 ARGS :=
 PORT := 3000
 KILLS := 300
+export WORKERS := 2
 
 .DELETE_ON_ERROR:
 .PHONY: help env run test slow ui lint types lock proto soak bench clean
@@ -29,10 +30,10 @@ run: env ## Run the flights job over a month in daily epochs through Dagster, an
 	$(DAGSTER) $(WITH_ENGINE) $(PYTHON) -m jobs.run --days $(DAYS)
 
 test: env ## Run the tests, but for the slow ones
-	$(WITH_ENGINE) $(PYTHON) -m pytest -m "not slow" $(ARGS)
+	$(WITH_ENGINE) scripts/run-tests $(PYTHON) "not slow" $(ARGS)
 
 slow: env ## Run the slow tests: real kills, random input against a plain computation, small memory, a cluster, a browser
-	$(WITH_ENGINE) $(PYTHON) -m pytest -m slow $(ARGS)
+	$(WITH_ENGINE) scripts/run-tests $(PYTHON) slow $(ARGS)
 
 ui: env ## Open Dagster's UI on the same definitions and runs
 	@mkdir -p .dagster

@@ -227,7 +227,7 @@ def test_any_change_is_right_or_refused(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None, suppress_health_check=_CHECKS)
+@settings(max_examples=80, deadline=None, suppress_health_check=_CHECKS)
 @given(st.data())
 def test_any_of_many_changes_is_right_or_refused(data: st.DataObject) -> None:
     program = data.draw(programs())

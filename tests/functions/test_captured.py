@@ -58,7 +58,7 @@ def test_plain_values_come_back_equal_and_of_their_types(value):
 @pytest.mark.parametrize(
     "value",
     [Path("a/b"), re.compile("a:b", re.IGNORECASE), Colour.RED, Colour, restore, decimal.Decimal("1.50"), pa.int64()],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_further_values_come_back(value):
     assert restore(capture(value)) == value
@@ -94,7 +94,11 @@ def test_state_tables_come_back(table):
     assert type(restore(capture(table))) is type(table)
 
 
-@pytest.mark.parametrize("value", [Slotted(), iter(()), dt.datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [Slotted(), iter(()), dt.datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))],
+    ids=lambda value: type(value).__name__,
+)
 def test_what_cannot_be_taken_apart_is_opaque(value):
     assert opaque_in(capture([{"a": value}])) is not None
 

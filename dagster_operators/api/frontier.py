@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.frontier_builder import OperatorBuilder
+from dagster_operators.api.frontier_capture import barrier, capture, replay
 from dagster_operators.api.frontier_library import (
     branch,
     branch_when,
@@ -19,8 +20,10 @@ from dagster_operators.api.frontier_library import (
     ok_err,
     partition,
 )
+from dagster_operators.api.frontier_probe import ProbeHandle, probe
 from dagster_operators.api.frontier_scope import LoopHandle, Scope, ScopedStream
 from dagster_operators.api.frontier_source import empty, source
+from dagster_operators.api.frontier_unordered import unordered_input
 from dagster_operators.api.frontier_waiting import (
     accumulate,
     aggregate,
@@ -37,31 +40,44 @@ from dagster_operators.operators.frontier.declared import CapabilityState, Notif
 from dagster_operators.operators.frontier.definition import Definition, State
 from dagster_operators.operators.frontier.notificator import FrontierNotificator, Notificator
 from dagster_operators.operators.frontier.pacts import Exchange, Pact, Pipeline
+from dagster_operators.time.antichain import Antichain
+from dagster_operators.time.change_batch import ChangeBatch
+from dagster_operators.time.frontier import Frontier
+from dagster_operators.time.mutable_antichain import MutableAntichain
+from dagster_operators.time.product import Product
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "Antichain",
     "Capability",
     "CapabilitySet",
     "CapabilityState",
+    "ChangeBatch",
     "Exchange",
+    "Frontier",
     "FrontierNotificator",
     "InputCapability",
     "LoopHandle",
+    "MutableAntichain",
     "Notificator",
     "NotifyState",
     "OperatorBuilder",
     "Outlet",
     "Pipeline",
+    "ProbeHandle",
+    "Product",
     "Scope",
     "ScopedStream",
     "StashState",
     "ValueState",
     "accumulate",
     "aggregate",
+    "barrier",
     "branch",
     "branch_when",
+    "capture",
     "concat",
     "concatenate",
     "count",
@@ -77,9 +93,12 @@ __all__ = [
     "map",
     "ok_err",
     "partition",
+    "probe",
     "reclock",
+    "replay",
     "source",
     "state_machine",
+    "unordered_input",
 ]
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from dagster_operators.api.base_stream import BaseStream
+from dagster_operators.connectors.no_rows import NoRows
+from dagster_operators.graph.dataflow import SinkOutput
 from dagster_operators.operators.frontier.definition import Definition, State
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
 from dagster_operators.operators.frontier.pacts import Exchange, Pact
@@ -137,6 +139,50 @@ class FrontierStream(BaseStream):
         """
         more = {"schema": schema, "state": state, "initial": init}
         return self._frontier("unary_notify", [(self, pact)], name, logic, chain=chain, **more)
+
+    def sink(
+        self,
+        pact: Pact,
+        name: str,
+        constructor: Callable[..., Any],
+        *,
+        state: State | None = None,
+        chain: bool = True,
+    ) -> Self:
+        """An operator that puts nothing out, for what it does elsewhere; it is told about frontiers.
+
+        An epoch that fails is worked on again, so the logic may see rows more than once: what it does elsewhere must bear that.
+        What is to be written exactly once belongs into a table, or a :class:`~dagster_operators.Sink`.
+
+        Args:
+            pact: Which rows meet.
+            name: The operator's name.
+            constructor: ``constructor(info)`` gives ``logic(input)``.
+            state: What lives on between epochs.
+            chain: Whether it may share a stage with the operators before it.
+
+        Returns:
+            A stream without rows, whose time is that of the operator.
+
+        Raises:
+            PipelineError: Something of it does not fit, or the name is that of another sink.
+            SchemaError: The stream has no event time, or lacks a column.
+
+        >>> from dagster_operators import FileSource, Pipeline, frontier
+        >>> def shown(info):
+        ...     def logic(input):
+        ...         for time, batch in input:
+        ...             print(time.time, batch.num_rows, input.frontier)
+        ...     return logic
+        >>> source, pipeline = FileSource("in", schema="word string, t timestamp"), Pipeline("p", root="data")
+        >>> words = pipeline.source("words", source, event_time="t")
+        >>> words.sink(frontier.Pipeline(), "shown", shown).name, list(pipeline.dataflow.sinks)
+        ('shown', ['shown'])
+        """
+        found = self._frontier("sink", [(self, pact)], name, constructor, chain=chain, state=state)
+        target = NoRows()
+        found._dataflow.add_sink(SinkOutput(name, found._ref, target, target.config(), ""))  # noqa: SLF001 - its own
+        return found
 
     def binary(
         self,

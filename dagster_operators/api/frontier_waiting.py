@@ -158,9 +158,9 @@ def aggregate(
     """
     from dagster_operators.operators.frontier.library.folds import Aggregate
 
-    keyed, pact = _keyed(stream, by)
+    given, pact = keyed(stream, by)
     made = Aggregate(pact.by, fold, emit)
-    return keyed.unary_frontier(pact, fresh_or_given(stream, name, "aggregate"), made, schema=schema, state=STASH)
+    return given.unary_frontier(pact, fresh_or_given(stream, name, "aggregate"), made, schema=schema, state=STASH)
 
 
 def state_machine(
@@ -195,12 +195,14 @@ def state_machine(
     from dagster_operators.operators.frontier.library.folds import StateMachine
 
     state: State = {**STASH, "values": ValueState(value)}
-    keyed, pact = _keyed(stream, by)
+    given, pact = keyed(stream, by)
     machine = StateMachine(pact.by, fold, initial)
-    return keyed.unary_frontier(pact, fresh_or_given(stream, name, "state_machine"), machine, schema=schema, state=state)
+    return given.unary_frontier(pact, fresh_or_given(stream, name, "state_machine"), machine, schema=schema, state=state)
 
 
-def _keyed(stream: Stream, by: Exchange) -> tuple[Stream, Exchange]:
-    """A stream that has the columns it is exchanged by, and the exchange by these."""
-    keyed = stream.key_by(*by.by)
-    return keyed._stream, Exchange(*keyed.keys)  # noqa: SLF001
+def keyed(stream: Stream, by: Pact) -> tuple[Stream, Pact]:
+    """A stream that has the columns it is exchanged by, and the pact by these."""
+    if not isinstance(by, Exchange):
+        return stream, by
+    found = stream.key_by(*by.by)
+    return found._stream, Exchange(*found.keys)  # noqa: SLF001

@@ -24,7 +24,10 @@ _OPERATORS = {
     "frontier": (
         "frontier.frontier_operator:FrontierOperator",
         "frontier_operators",
-        "stream.unary stream.unary_frontier stream.unary_notify stream.binary stream.binary_frontier stream.binary_notify",
+        (
+            "stream.unary stream.unary_frontier stream.unary_notify stream.sink "
+            "stream.binary stream.binary_frontier stream.binary_notify"
+        ),
     ),
     "input_window_aggregate": ("windows.input_window_aggregate:InputWindowAggregate", "windows", ""),
     "interval_join": ("joins.interval_join:IntervalJoin", "joins", "keyed_stream.interval_join"),

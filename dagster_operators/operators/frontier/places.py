@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.errors import PipelineError
 from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.operators.frontier.capability import Capability, Outlet
 from dagster_operators.operators.frontier.capability_set import CapabilitySet
@@ -16,6 +17,22 @@ from dagster_operators.operators.frontier.stash import Stash
 
 if TYPE_CHECKING:
     from dagster_operators.operators.frontier.definition import State
+
+
+class Found(dict[str, Any]):
+    """What an operator declared, by name; asked for anything else, it says what there is.
+
+    >>> Found({"stash": 1})["stahs"]
+    Traceback (most recent call last):
+    dagster_operators.errors.PipelineError: no state 'stahs' is declared. To do: declare it where the operator is ...
+    """
+
+    def __missing__(self, name: str) -> Any:
+        told = ", ".join(self) or "none"
+        raise PipelineError(
+            f"no state {name!r} is declared",
+            remedy=f"declare it where the operator is built: state={{{name!r}: ...}}; declared: {told}",
+        )
 
 
 class Places:
@@ -35,7 +52,7 @@ class Places:
         self._state = state
         self._outlets = outlets
         self._kept = kept
-        self.found: Mapping[str, Any] = {name: self._made(name, what) for name, what in declared.items()}
+        self.found = Found({name: self._made(name, what) for name, what in declared.items()})
 
     def _made(self, name: str, what: Any) -> Any:
         if isinstance(what, StateTable | ValueState):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dagster_operators.operators.frontier.notificator import Notificator
 
@@ -49,10 +49,7 @@ def _plain(
     outputs: Sequence[OutputHandle],
 ) -> Run:
     """``constructor(capability, info)`` gives ``logic(input, ..., output)``."""
-    logic = definition.constructor(capabilities.pop(), info)
-    if not callable(logic):
-        raise TypeError(f"the constructor returned {logic!r}; it is to return the logic, a function")
-    return lambda: logic(*inputs, *outputs)
+    return _checked(definition.constructor(capabilities.pop(), info), lambda logic: logic(*inputs, *outputs))
 
 
 def _of_any_ports(
@@ -67,9 +64,7 @@ def _of_any_ports(
     capabilities.clear()
     logic = definition.constructor(given, info)
     del given
-    if not callable(logic):
-        raise TypeError(f"the constructor returned {logic!r}; it is to return the logic, a function")
-    return lambda: logic(inputs, outputs)
+    return _checked(logic, lambda logic: logic(inputs, outputs))
 
 
 def _with_notificator(
@@ -95,6 +90,27 @@ def _with_notificator(
     return run
 
 
+def _without_output(
+    definition: Definition,
+    capabilities: Initial,
+    info: OperatorInfo,
+    inputs: Sequence[InputHandle],
+    outputs: Sequence[OutputHandle],  # noqa: ARG001 - nothing is put out
+) -> Run:
+    """``constructor(info)`` gives ``logic(input)``."""
+    for capability in capabilities:
+        if capability is not None:
+            capability.drop()
+    return _checked(definition.constructor(info), lambda logic: logic(*inputs))
+
+
+def _checked(logic: Any, call: Callable[[Any], object]) -> Run:
+    """Calls the logic, once it is known that the constructor gave one."""
+    if not callable(logic):
+        raise TypeError(f"the constructor returned {logic!r}; it is to return the logic, a function")
+    return lambda: call(logic)
+
+
 SHAPES: Final[Mapping[str, Shape]] = {
     "unary": Shape(1, sees_frontier=False, start=_plain),
     "unary_frontier": Shape(1, sees_frontier=True, start=_plain),
@@ -102,6 +118,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "binary": Shape(2, sees_frontier=False, start=_plain),
     "binary_frontier": Shape(2, sees_frontier=True, start=_plain),
     "binary_notify": Shape(2, sees_frontier=True, start=_with_notificator, notifies=True),
+    "sink": Shape(1, sees_frontier=True, start=_without_output),
     "scope": Shape(None, sees_frontier=True, start=_of_any_ports),
     "build": Shape(None, sees_frontier=True, start=_of_any_ports),
 }

@@ -65,6 +65,7 @@ CALLS = {
     "stream.rename": lambda one, two: one.rename({"v": "the value"}, k="key", name="named", chain=False),
     "stream.select": lambda one, two: one.select("k", "plan_twice(v) AS name", "t", name="chosen", chain=False),
     "stream.side_output": lambda one, two: one.apply(Scaled()).side_output("large", name="larger"),
+    "stream.sink": lambda one, two: one.sink(BY_K, "shown", stashed, chain=False),
     "stream.start_new_stage": lambda one, two: one.start_new_stage().filter("v > 1"),
     "stream.through": lambda one, two: one.through(Drop, columns=("v",), name="plain", chain=False).through(Union, two.drop("v")),
     "stream.to_sink": lambda one, two: one.to_sink(do.PostgresSink(**SETTINGS), name="rows_there", description="all rows"),
@@ -174,6 +175,13 @@ TEXTS = {
     "stream.side_output": """
         - apply: !python {object: 'tests.plans.random_pipelines:Scaled', arguments: {}}
         - side_output: {port: large, name: larger}
+    """,
+    "stream.sink": """
+        - sink:
+            pact: {python: {object: 'dagster_operators.api.frontier:Exchange', arguments: [k]}}
+            name: shown
+            constructor: {python: 'tests.plans.random_pipelines:stashed'}
+            chain: false
     """,
     "stream.start_new_stage": "[start_new_stage, filter: v > 1]",
     "stream.through": """

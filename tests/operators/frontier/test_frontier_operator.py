@@ -12,6 +12,7 @@ from dagster_operators import frontier
 from dagster_operators.errors import CapabilityError, OperatorFailedError, PipelineError, SchemaError
 from dagster_operators.testing import OperatorHarness
 from tests.operators.frontier.driving import CUTS, run
+from tests.operators.frontier.words import count_complete
 
 CHANGES = [(0, "flat", 1), (0, "cat", 1), (1, "cat", 1), (1, "dog", 1), (2, "flat", -1), (2, "cat", -1)]
 WORDS = [(time, {"word": word, "n": n}) for time, word, n in CHANGES]
@@ -25,19 +26,7 @@ COUNTS = {
 def count_words(capability, info):
     """The word count of timely's book, with its running state applied in the order of time."""
     stash, counts = info.state["stash"], info.state["counts"]
-
-    def logic(incoming, output):
-        for time, batches in incoming.by_time():
-            stash.add(time, batches)
-        for time, rows in stash.complete(incoming.frontier):
-            sums = rows.group_by("word").aggregate([("n", "sum")])
-            before = counts.get(sums)["n"].to_pylist()
-            now = [change + (old or 0) for change, old in zip(sums["n_sum"].to_pylist(), before, strict=True)]
-            counted = pa.table({"word": sums["word"], "n": pa.array(now, pa.int64())})
-            counts.put(counted)
-            output.session(time).give_batch(counted)
-
-    return logic
+    return lambda incoming, output: count_complete(incoming, output, stash, counts)
 
 
 WORD_COUNT = frontier.define(
@@ -197,6 +186,27 @@ def test_batches_of_many_times_are_cut_together():
     running.end_epoch()
     running.process([{"v": 6, "t": 7}])
     assert called == [[(1, [1, 3, 5]), (2, [2, 4])], [(7, [6])]]
+
+
+def test_a_sink_sees_rows_and_frontiers():
+    seen = []
+
+    def shown(info):
+        def logic(incoming):
+            for time, batch in incoming:
+                info.state["stash"].add(time, batch)
+            seen.extend(
+                (time.time, sorted(rows["v"].to_pylist())) for time, rows in info.state["stash"].complete(incoming.frontier)
+            )
+
+        return logic
+
+    operator = frontier.define("sink", frontier.Pipeline(), logic=shown, state={"stash": frontier.StashState()})
+    rows = [(time, {"v": v}) for time, v in ((0, 1), (0, 2), (1, 3))]
+    for size in (None, 1, 2):
+        seen.clear()
+        assert run(operator, "v long", rows, size=size, restart=1) == {}
+        assert seen == [(0, [1, 2]), (1, [3])]
 
 
 # --- what holds time ---------------------------------------------------------------------------------------------------
@@ -360,6 +370,15 @@ def test_the_time_of_rows_is_gone_with_them():
 def test_what_is_wrong_with_the_logic_is_said(logic, shape, error, message):
     with pytest.raises(error, match=message):
         refused(logic, shape)
+
+
+def test_state_that_is_not_declared_is_named_with_what_is():
+    def misspelt(capability, info):
+        return info.state["stahs"]
+
+    with pytest.raises(PipelineError, match=r"no state 'stahs' is declared.*declared: kept, stash") as told:
+        refused(misspelt, state={"kept": frontier.CapabilityState(), "stash": frontier.StashState()})
+    assert told.value.operator == "operator"
 
 
 def test_an_input_does_not_move_back():

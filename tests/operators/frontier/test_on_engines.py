@@ -20,6 +20,7 @@ from dagster_operators.orchestration.materialisation import materialisations
 from dagster_operators.orchestration.tables import table_assets
 from dagster_operators.transactions.failpoints import VARIABLE
 from tests.engines import EMBEDDED, SAIL
+from tests.operators.frontier.words import count_complete
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TEXT = ["flat cat", "cat dog", "flat cat", "dog", "cat cat"]
@@ -37,15 +38,7 @@ def count_words(capability, info):
         capability.drop()
 
     def logic(incoming, output):
-        for time, batches in incoming.by_time():
-            stash.add(time, batches)
-        for time, rows in stash.complete(incoming.frontier):
-            sums = rows.group_by("word").aggregate([("n", "sum")])
-            before = counts.get(sums)["n"].to_pylist()
-            now = [change + (old or 0) for change, old in zip(sums["n_sum"].to_pylist(), before, strict=True)]
-            counted = pa.table({"word": sums["word"], "n": pa.array(now, pa.int64())})
-            counts.put(counted)
-            output.session(time).give_batch(counted)
+        count_complete(incoming, output, stash, counts)
         if incoming.frontier.finished or min(incoming.frontier) >= micros(30):
             kept.clear()
 

@@ -1,0 +1,79 @@
+"""``do.frontier.probe``: how far the time of a stream has come, for the program that runs the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
+from dagster_operators.time.frontier import Frontier
+from dagster_operators.time.timestamp import Time
+from dagster_operators.time.watermark import MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from dagster_operators.api.pipeline import Pipeline
+    from dagster_operators.api.stream import Stream
+
+Found = TypeVar("Found")
+
+
+def probe(pipeline: Pipeline, stream: Stream) -> ProbeHandle:
+    """A handle that tells which times a stream may still bring, as of the last completed epoch.
+
+    Args:
+        pipeline: The pipeline.
+        stream: One of its streams.
+
+    Raises:
+        PipelineError: The stream is of another pipeline.
+
+    >>> import dagster_operators as do
+    >>> pipeline = do.Pipeline("p", root="data")
+    >>> source = do.FileSource("in", schema="k string, v long, t timestamp")
+    >>> rows = pipeline.source("rows", source, event_time="t")
+    >>> isinstance(do.frontier.probe(pipeline, rows), do.frontier.ProbeHandle)
+    True
+    """
+    if stream._dataflow is not pipeline.dataflow:  # noqa: SLF001
+        raise PipelineError(
+            f"the stream {stream.name!r} is of another pipeline", pipeline=pipeline.name,
+            remedy="probe it with the pipeline that it belongs to",
+        )  # fmt: skip
+    return ProbeHandle(pipeline, stream)
+
+
+class ProbeHandle:
+    """How far a stream's time has come; read from the ledger whenever it is asked, so any process may ask.
+
+    Before the first epoch every time may still come.
+    """
+
+    def __init__(self, pipeline: Pipeline, stream: Stream) -> None:
+        self._pipeline = pipeline
+        self._stream = stream
+
+    @property
+    def frontier(self) -> Frontier:
+        """The least of the times that may still come."""
+        last = next(iter(self._pipeline.history()[-1:]), None)
+        if last is None:
+            return Frontier([MIN_WATERMARK])
+        found = Frontiers(self._pipeline.dataflow, at_beginning(last.watermarks), held_in(last.held))
+        return found.of(self._stream._ref)  # noqa: SLF001
+
+    def less_than(self, time: Time) -> bool:
+        """Whether a time before this one may still come: ``while probe.less_than(time): pipeline.run_epoch()``."""
+        return self.frontier.less_than(time)
+
+    def less_equal(self, time: Time) -> bool:
+        """Whether this time, or one before it, may still come."""
+        return self.frontier.less_equal(time)
+
+    def done(self) -> bool:
+        """Whether nothing will ever come again."""
+        return self.frontier.finished
+
+    def with_frontier(self, function: Callable[[Frontier], Found]) -> Found:
+        """What a function makes of the frontier."""
+        return function(self.frontier)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -10,42 +11,97 @@ from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.relational.projection import Rename, Select, WithColumns, named
+from dagster_operators.plans.logical_plan import PlanNode
 from dagster_operators.plans.shape import PlanShape
 
 _HANDED_ON = ("filter", "drop", "union", "latest", "as_changes", "enter", "leave")
 """Kinds of operators that change no column."""
 
+_LONGEST = 1000
+"""A longer text is told by its digest: what uses a column twice, again and again, would make it twice as long each time."""
 
-def provenance(shape: PlanShape, stream: StreamRef, column: str, names: Mapping[str, str], ignored: Collection[str] = ()) -> str:
-    """What a column is made of.
+
+class Provenance:
+    """What the columns of a plan are made of.
 
     Args:
         shape: The plan.
-        stream: The stream that has the column.
-        column: The column's name; as Spark compares names, without regard to case.
-        names: What operators are called in the text, where that is not their name.
+        names: What operators are called in the texts, where that is not their name.
         ignored: Sources that play no part, as those that a union has besides.
-
-    Returns:
-        Its expression, with that of each column in it, down to columns of sources and of operators that make some of their own:
-        of these it tells the settings, and not the code. Nothing if it comes from ignored sources alone.
     """
-    node = shape.nodes[stream.operator]
-    operator, wanted = node.operator, column.lower()
-    if not node.inputs:
-        return "" if node.name in ignored else f"{names.get(node.name, node.name)}.{wanted}"
-    if operator.kind in _HANDED_ON or _is_key_of_all(operator, wanted):
-        parts = sorted({provenance(shape, before, wanted, names, ignored) for before in node.inputs} - {""})
-        return parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]" if parts else ""
-    if isinstance(operator, Rename):
-        back = {new.lower(): old for old, new in operator.names}
-        return provenance(shape, node.inputs[0], back.get(wanted, wanted), names, ignored)
-    expression = _expression(operator, wanted)
-    if expression is not None:
-        return _expanded(shape, node.inputs[0], expression, names, ignored)
-    if isinstance(operator, WithColumns) or wanted in {key.lower() for key in grouping(operator)}:
-        return provenance(shape, node.inputs[0], wanted, names, ignored)
-    return f"{names.get(node.name, node.name)}({shape.settings(node.name)}).{stream.port}.{wanted}"
+
+    def __init__(self, shape: PlanShape, names: Mapping[str, str], ignored: Collection[str] = ()) -> None:
+        self._shape = shape
+        self._names = names
+        self._ignored = ignored
+        self._known: dict[tuple[StreamRef, str], str] = {}
+
+    def of(self, stream: StreamRef, column: str) -> str:
+        """What a column of a stream is made of; as Spark compares names, without regard to case.
+
+        Returns:
+            Its expression, with that of each column in it, down to columns of sources and of operators that make some of their
+            own: of these it tells the settings, and not the code. Nothing if it comes from ignored sources alone.
+        """
+        key = stream, column.lower()
+        if key not in self._known:
+            text = self._of(*self._handed_on(*key))
+            self._known[key] = text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()
+        return self._known[key]
+
+    def _handed_on(self, stream: StreamRef, wanted: str) -> tuple[StreamRef, str]:
+        """Where a column comes from that operators of one input hand on as it is."""
+        while True:
+            node = self._shape.nodes[stream.operator]
+            before = self._before(node, wanted) if len(node.inputs) == 1 else None
+            if before is None:
+                return stream, wanted
+            stream, wanted = node.inputs[0], before
+
+    def _before(self, node: PlanNode, wanted: str) -> str | None:
+        """What a column is called in an operator's only input; None if it is not handed on."""
+        operator = node.operator
+        if operator.kind in _HANDED_ON or _is_key_of_all(operator, wanted):
+            return wanted
+        if isinstance(operator, Rename):
+            return {new.lower(): old.lower() for old, new in operator.names}.get(wanted, wanted)
+        expression = _expression(operator, wanted)
+        if expression is not None:
+            plain = expression.strip().strip("`").lower()
+            return plain if _columns(expression) == [plain] else None
+        return wanted if isinstance(operator, WithColumns) or wanted in {key.lower() for key in grouping(operator)} else None
+
+    def _of(self, stream: StreamRef, wanted: str) -> str:
+        node = self._shape.nodes[stream.operator]
+        name = self._names.get(node.name, node.name)
+        if not node.inputs:
+            return "" if node.name in self._ignored else f"{name}.{wanted}"
+        if node.operator.kind in _HANDED_ON or _is_key_of_all(node.operator, wanted):
+            parts = sorted({self.of(before, wanted) for before in node.inputs} - {""})
+            return parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]" if parts else ""
+        expression = _expression(node.operator, wanted)
+        if expression is not None:
+            return self._expanded(node.inputs[0], expression)
+        if wanted in {key.lower() for key in grouping(node.operator)}:
+            return self.of(node.inputs[0], wanted)
+        return f"{name}({self._shape.settings(node.name)}).{stream.port}.{wanted}"
+
+    def _expanded(self, stream: StreamRef, expression: str) -> str:
+        used = _columns(expression)
+        if used is None:
+            return f"{expression} over {self._shape.up[stream.operator]}"
+        parts = {column: self.of(stream, column) for column in used}
+        if parts and not any(parts.values()):
+            return ""
+        return f"({' '.join(expression.split())} | {'; '.join(f'{column}={part}' for column, part in parts.items())})"
+
+
+def _columns(expression: str) -> list[str] | None:
+    """The columns that an expression uses, in the order of their names; None if it cannot be read."""
+    try:
+        return sorted({column.lower() for column in columns_of(expression)})
+    except OperatorsError:
+        return None
 
 
 def grouping(operator: LogicalOperator) -> tuple[str, ...]:
@@ -81,16 +137,3 @@ def _expression(operator: LogicalOperator, column: str) -> str | None:
     else:
         return None
     return next((text for name, text in pairs if name.lower() == column), None)
-
-
-def _expanded(shape: PlanShape, stream: StreamRef, expression: str, names: Mapping[str, str], ignored: Collection[str]) -> str:
-    try:
-        used = sorted({column.lower() for column in columns_of(expression)})
-    except OperatorsError:
-        return f"{expression} over {shape.up[stream.operator]}"
-    if used == [expression.strip().strip("`").lower()]:
-        return provenance(shape, stream, used[0], names, ignored)
-    parts = {column: provenance(shape, stream, column, names, ignored) for column in used}
-    if parts and not any(parts.values()):
-        return ""
-    return f"({' '.join(expression.split())} | {'; '.join(f'{column}={part}' for column, part in parts.items())})"

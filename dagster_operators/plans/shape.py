@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -35,10 +35,11 @@ class PlanShape:
 
     @cached_property
     def consumers(self) -> Mapping[str, tuple[tuple[str, int, str], ...]]:
-        """Who reads an operator: the port that is read, the reader's input, and the reader."""
+        """Who reads an operator: the port that is read, the reader's input (0 if its inputs are alike), and the reader."""
         found: dict[str, tuple[tuple[str, int, str], ...]] = {}
         for node in self.plan.nodes:
-            for place, stream in enumerate(node.inputs):
+            for number, stream in enumerate(node.inputs):
+                place = 0 if _commutes(node) else number
                 found[stream.operator] = (*found.get(stream.operator, ()), (stream.port, place, node.name))
         return found
 
@@ -83,7 +84,8 @@ class PlanShape:
         """What an operator computes, with all that it is made from."""
         found: dict[str, str] = {}
         for name, node in self.nodes.items():
-            found[name] = _hashed(self.own[name], *(f"{found[stream.operator]}.{stream.port}" for stream in node.inputs))
+            made = [f"{found[stream.operator]}.{stream.port}" for stream in node.inputs]
+            found[name] = _hashed(self.own[name], *(sorted(made) if _commutes(node) else made))
         return found
 
     @cached_property
@@ -96,21 +98,40 @@ class PlanShape:
             found[name] = _hashed(*sorted((*ends, *read)))
         return found
 
-    def anchors(self, stream: StreamRef) -> Iterator[StreamRef]:
+    def anchors(self, stream: StreamRef) -> tuple[StreamRef, ...]:
         """The streams that a stream is made from row by row: of sources, and of operators that look at more than one row."""
-        node = self.nodes[stream.operator]
-        if stream.is_main and (node.operator.row_wise or node.operator.kind == "union") and node.inputs:
-            for before in node.inputs:
-                yield from self.anchors(before)
-        else:
-            yield stream
+        return self._anchors[stream.operator] if self._row_by_row(stream) else (stream,)
 
     def path(self, stream: StreamRef) -> str:
         """What is done to rows between the anchors of a stream and the stream."""
+        return self._paths[stream.operator] if self._row_by_row(stream) else stream.port
+
+    @cached_property
+    def _anchors(self) -> Mapping[str, tuple[StreamRef, ...]]:
+        found: dict[str, tuple[StreamRef, ...]] = {}
+        for name in self.nodes:
+            streams = self._row_by_row(StreamRef(name))
+            before = [found[one.operator] if self._row_by_row(one) else (one,) for one in streams]
+            found[name] = tuple(dict.fromkeys(anchor for anchors in before for anchor in anchors))
+        return found
+
+    @cached_property
+    def _paths(self) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for name, node in self.nodes.items():
+            before = [found[one.operator] if self._row_by_row(one) else one.port for one in self._row_by_row(StreamRef(name))]
+            found[name] = _hashed(self.own[name], *(sorted(before) if _commutes(node) else before))
+        return found
+
+    def _row_by_row(self, stream: StreamRef) -> tuple[StreamRef, ...]:
+        """What an operator reads whose rows are each made of one; nothing of others."""
         node = self.nodes[stream.operator]
-        if stream.is_main and (node.operator.row_wise or node.operator.kind == "union") and node.inputs:
-            return _hashed(self.own[stream.operator], *map(self.path, node.inputs))
-        return stream.port
+        return node.inputs if stream.is_main and (node.operator.row_wise or _commutes(node)) else ()
+
+
+def _commutes(node: PlanNode) -> bool:
+    """Whether the order of its inputs plays no part."""
+    return node.operator.kind == "union"
 
 
 def _without_code(value: Any) -> Any:

@@ -11,7 +11,7 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.plans.diff import diff
 from dagster_operators.plans.logical_plan import LogicalPlan
 from dagster_operators.plans.matching import Matching, match, named_as_before
-from dagster_operators.plans.provenance import provenance, state_columns
+from dagster_operators.plans.provenance import Provenance, state_columns
 from dagster_operators.plans.unknown import UnknownOperator
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 
@@ -36,7 +36,9 @@ class _Judge:
         self._stored = stored
         self._sources = sources
         self._is = {old: new for new, old in matching.operators.items()}
-        self._names = {name: self._was.get(name, f"new {name}") for name in self._new.nodes}
+        names = {name: self._was.get(name, f"new {name}") for name in self._new.nodes}
+        self._made_now = Provenance(self._new, names, matching.added)
+        self._made_before = Provenance(self._old, {}, matching.removed)
 
     def verdicts(self) -> Iterator[Verdict]:
         yield from self._of_sources()
@@ -111,13 +113,11 @@ class _Judge:
 
     def _leads_to_state(self, name: str) -> bool:
         """Whether an operator with state is behind one of the earlier plan."""
-        waiting = [name]
-        while waiting:
-            for _, _, reader in self._old.consumers.get(waiting.pop(), ()):
-                if reader in self._stored.stateful:
-                    return True
-                waiting.append(reader)
-        return False
+        behind = {name}
+        for other, node in self._old.nodes.items():  # each comes after what it reads
+            if any(stream.operator in behind for stream in node.inputs):
+                behind.add(other)
+        return not behind.isdisjoint({*self._stored.stateful} - {name})
 
     # --- operators ---------------------------------------------------------------------------------------------------
 
@@ -198,8 +198,8 @@ class _Judge:
             if columns != then:
                 return ""  # its own settings changed, which is told as such
             for column in () if self._replaced(stream) else columns:
-                made = provenance(self._new, stream, column, self._names, self._matching.added)
-                before = provenance(self._old, earlier, column, {}, self._matching.removed)
+                made = self._made_now.of(stream, column)
+                before = self._made_before.of(earlier, column)
                 if made and before and made != before:
                     return f"the column {column!r}, by which it keeps its state, is computed in another way before it"
         return ""

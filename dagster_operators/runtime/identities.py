@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from dagster_operators.graph.dataflow import Dataflow
@@ -49,6 +50,25 @@ class Ledgered:
     def identity(self, operator: str) -> str:
         """What an operator's state was addressed by."""
         return self._last.identities.get(operator, operator)
+
+    def part(self, operator: str, part: str) -> str | None:
+        """What the state of a part of an operator was addressed by; None if nobody knows that there was such a part."""
+        identity = self.identity(operator)
+        if not part:
+            return identity
+        name = f"{operator}{part}"
+        found = f"{identity}{part}" if name in self._operators else self._last.identities.get(name, f"{identity}{part}")
+        known = self._last.parts.get(found) == identity or not self._tells_parts
+        return found if known else None
+
+    @property
+    def _tells_parts(self) -> bool:
+        """Whether the last epoch's record says whose parts there are; those from before plans were kept do not."""
+        return bool(self._last.logical_plan)
+
+    def may_have(self, whole: str, part: str) -> bool:
+        """Whether what there is under the name of a part, if anything, is the operator's that is addressed by ``whole``."""
+        return part not in self.used or part in self._owners(whole) or not self._tells_parts
 
     @cached_property
     def used(self) -> frozenset[str]:
@@ -96,9 +116,14 @@ class Ledgered:
         found: dict[str, set[str]] = {}
         for dataset, version in self._view.versions.items():
             if _is_state(dataset) and version > 0 and _owner(dataset) in self._parts(operator):
-                part = _owner(dataset).removeprefix(self.identity(operator))
+                part = self._end_of(operator, _owner(dataset))
                 found.setdefault(part, set()).add(dataset.rpartition(".")[2])
         return found
+
+    def _end_of(self, operator: str, part: str) -> str:
+        """The end of the name of the part of an operator whose state is addressed so."""
+        names = [name for name, identity in self._last.identities.items() if identity == part and name.startswith(operator)]
+        return names[0].removeprefix(operator) if names else part.removeprefix(self.identity(operator))
 
     @cached_property
     def restarted(self) -> frozenset[str]:
@@ -179,21 +204,63 @@ def bind(
     parts: dict[str, list[str]] = {name: [] for name in dataflow.nodes}
     for node in physical:
         parts.setdefault(node.logical, []).append(node.name.removeprefix(node.logical))
-    chosen = {name: ledgered.identity(was[name]) for name in parts if name in was and name not in restarted}
-    taken = {f"{identity}{part}" for name, identity in chosen.items() for part in parts[name]}
-    new = [name for name in parts if name not in chosen]
+    found = _Addresses(parts, ledgered)
+    kept = [name for name in parts if name in was and name not in restarted]
+    found.go_on({name: was[name] for name in kept})
+    new = [name for name in parts if name not in kept]
     for name in sorted(new, key=lambda one: one in dataflow.automatic):  # who has a name of their own choose first
         owner = ledgered.owner(physical.own_table(name)) if name in physical.nodes and name not in restarted else None
         owner = back.get(name, owner) if name not in restarted else None
-        if owner is not None and owner not in taken:  # it was taken out, and it was decided that it goes on
-            chosen[name] = owner
-            taken |= {f"{owner}{part}" for part in parts[name]}
+        if owner is not None and owner not in found.taken:  # it was taken out, and it was decided that it goes on
+            found.begin(name, owner)
             continue
-        avoid = taken | ledgered.used if name in restarted or name in dataflow.automatic else taken
-        chosen[name] = next(free for free in _names(name, dataflow) if not avoid & {f"{free}{part}" for part in parts[name]})
-        taken |= {f"{chosen[name]}{part}" for part in parts[name]}
-    identities = {f"{name}{part}": f"{chosen[name]}{part}" for name in parts for part in parts[name] if chosen[name] != name}
+        afresh = name in restarted or name in dataflow.automatic
+        avoid = found.taken | ledgered.used if afresh else found.taken
+        found.begin(name, next(one for one in _names(name, dataflow) if not avoid & found.wanted(name, one, afresh=afresh)))
+    identities = {name: identity for name, identity in found.identities.items() if name != identity}
     return Binding(identities, dict(_origins(dataflow, parts, ledgered.named, was, restarted)))
+
+
+class _Addresses:
+    """What the state of operators and of their further parts is addressed by: each by something of its own.
+
+    Args:
+        parts: The ends of the names of what each operator is lowered to; that of its last part is empty.
+        ledgered: What there is.
+    """
+
+    def __init__(self, parts: Mapping[str, list[str]], ledgered: Ledgered) -> None:
+        self._parts = parts
+        self._ledgered = ledgered
+        self.identities: dict[str, str] = {}
+        self.taken: set[str] = set()
+
+    def wanted(self, name: str, identity: str, *, afresh: bool) -> set[str]:
+        """What an operator under an identity would use; its further parts can do with others, unless it is to begin afresh."""
+        return {f"{identity}{part}" for part in self._parts[name] if afresh or not part}
+
+    def go_on(self, was: Mapping[str, str]) -> None:
+        """Give operators of the last epoch what they had, then what their new parts need."""
+        for name, earlier in was.items():
+            had = {part: self._ledgered.part(earlier, part) for part in self._parts[name]}
+            self._take({f"{name}{part}": identity for part, identity in had.items() if identity is not None})
+        for name, earlier in was.items():
+            self.begin(name, self._ledgered.identity(earlier))
+
+    def begin(self, name: str, identity: str) -> None:
+        """Let an operator use an identity, and its parts those that are made of it, unless these are another operator's."""
+        for part in self._parts[name]:
+            if f"{name}{part}" not in self.identities:
+                own = f"{identity}{part}"
+                free = (one for one in chain((own,), (f"{own}_{number}" for number in count(2))) if self._is_free(one, identity))
+                self._take({f"{name}{part}": next(free) if part else identity})
+
+    def _is_free(self, part: str, whole: str) -> bool:
+        return part not in self.taken and self._ledgered.may_have(whole, part)
+
+    def _take(self, found: Mapping[str, str]) -> None:
+        self.identities.update(found)
+        self.taken.update(found.values())
 
 
 def source_origins(dataflow: Dataflow, ledgered: Ledgered, was: Mapping[str, str], restarted: Collection[str]) -> dict[str, str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import dagster as dg
+
 import dagster_operators as do
 from jobs.flights import build
 
@@ -17,4 +19,7 @@ if nexmark := os.environ.get("NEXMARK_DATA"):
     from jobs.nexmark.job import build as build_nexmark
 
     pipelines.append(build_nexmark(Path(nexmark)))
-defs = do.build_definitions(*pipelines, schedule="*/10 * * * *", sensor=True)
+defs = dg.Definitions.merge(
+    do.build_definitions(*pipelines, schedule="*/10 * * * *", sensor=True),
+    dg.Definitions(executor=dg.in_process_executor),  # also of what is launched from the asset graph: one Spark session for it
+)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import dagster as dg
@@ -17,7 +16,7 @@ from dagster_operators.orchestration.keys import PIPELINE_TAG, AssetKeys
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.schedule import epoch_schedule
 from dagster_operators.orchestration.sensor import news_sensor
-from dagster_operators.orchestration.steps import ENGINE, PipelineSteps
+from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.runtime.engine import Engine
 
 
@@ -44,7 +43,8 @@ def build_definitions(
     Each pipeline becomes one graph of ops (``begin``, its stages, ``commit``) whose tables are assets ``[pipeline, table]``,
     behind its sources as external assets ``[pipeline, source]``. The job ``<pipeline>_epoch`` runs one epoch,
     ``<pipeline>_catch_up`` runs epochs until the sources hold nothing new. A source that reads a table of another pipeline given
-    here is that table's asset.
+    here is that table's asset. All that is in the result has the pipeline's name in its own, so that ``dg.Definitions.merge``
+    takes the results of several calls, and a user's definitions of any kind.
 
     Args:
         pipelines: What to deploy.
@@ -54,8 +54,9 @@ def build_definitions(
         minimum_interval_seconds: How often the sensor looks.
         default_status: Whether schedule and sensor are on as soon as they are deployed.
         catch_up: Let schedule and sensor start ``<pipeline>_catch_up``.
-        engine: Where stages run, for all the pipelines; else each pipeline's own, else embedded Spark. The resource ``engine``.
-        executor: How the ops of a run are executed; all in one process, with one Spark session, by default. With
+        engine: Where stages run, for all the pipelines; else each pipeline's own, else embedded Spark. In Dagster it is the
+            resource ``<pipeline>_engine``.
+        executor: How ``<pipeline>_epoch`` executes its ops; all in one process, with one Spark session, by default. With
             ``dg.multiprocess_executor`` every op starts its own session, unless the engine is remote.
         retry_policy: Of every op, instead of the defaults.
         automation_condition: Of every table's asset.
@@ -79,8 +80,7 @@ def build_definitions(
     """
     _check(pipelines)
     options = Options(group_name, tuple(owners), tags or {}, retry_policy, automation_condition, wait_seconds, preview_rows)
-    chosen = executor or dg.in_process_executor
-    deployed = [PipelineSteps(each, AssetKeys(each, pipelines), options, _engine_key(each, engine)) for each in pipelines]
+    deployed = [PipelineSteps(each, AssetKeys(each, pipelines), options) for each in pipelines]
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     jobs: list[Any] = []
     schedules: list[dg.ScheduleDefinition] = []
@@ -92,7 +92,7 @@ def build_definitions(
             selection=dg.AssetSelection.assets(*tables.keys),
             description=f"Runs one epoch of {steps.name}",
             tags={PIPELINE_TAG: steps.name},
-            executor_def=chosen,
+            executor_def=executor or dg.in_process_executor,
         )
         all_epochs = catch_up_job(steps)
         target = all_epochs if catch_up else epoch_job
@@ -108,8 +108,7 @@ def build_definitions(
         jobs=jobs,
         schedules=schedules,
         sensors=sensors,
-        executor=chosen,
-        resources=dict(_engines(pipelines, engine)),
+        resources={steps.engine_key: _engine(steps.pipeline, engine) for steps in deployed},
     )
 
 
@@ -122,19 +121,6 @@ def _check(pipelines: Sequence[Pipeline]) -> None:
             raise PipelineError(f"two pipelines are named {name!r}", pipeline=name, remedy="give one of them another name")
 
 
-def _engine_key(pipeline: Pipeline, engine: Engine | None) -> str:
-    return f"{pipeline.name}_{ENGINE}" if engine is None and pipeline.engine is not None else ENGINE
-
-
-def _engines(pipelines: Sequence[Pipeline], engine: Engine | None) -> Iterator[tuple[str, Engine]]:
-    """The resources: ``engine``, and ``<pipeline>_engine`` for a pipeline that brings its own."""
-    yield ENGINE, engine or _default_engine()
-    for pipeline in pipelines:
-        if engine is None and pipeline.engine is not None:
-            yield _engine_key(pipeline, engine), pipeline.engine
-
-
-@cache
-def _default_engine() -> SparkEngine:
-    """One object for all calls, so that their definitions can be merged."""
-    return SparkEngine()
+def _engine(pipeline: Pipeline, engine: Engine | None) -> Engine:
+    """What runs the pipeline: the engine of the call, else its own, else one that its address or the environment chooses."""
+    return engine or pipeline.engine or SparkEngine()

@@ -1,4 +1,4 @@
-"""The ops of a pipeline: begin, one for each stage, commit. Between them goes a handle on the epoch, as JSON; never rows."""
+"""The ops of a pipeline: begin, one for each stage, commit. Nothing goes from one to the next; the ledger knows the epoch."""
 
 # No postponed annotations here: Dagster reads those of ``context`` as they are.
 
@@ -13,13 +13,12 @@ from dagster_operators.orchestration.failures import as_failure
 from dagster_operators.orchestration.keys import op_name
 from dagster_operators.orchestration.options import COMMIT_RETRIES, STAGE_RETRIES
 from dagster_operators.orchestration.reporting import results, unreported
-from dagster_operators.orchestration.steps import PipelineSteps, owner_of
+from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.planner.stages import Stage
 from dagster_operators.runtime.results import result_of
-from dagster_operators.transactions.plan import EpochHandle
 
-HANDLE = dg.Out(str, description="The epoch, as JSON")
-BEGUN = dg.Out(str, description="The epoch that has begun, as JSON; none when the sources hold nothing new", is_required=False)
+BEGUN = dg.Out(dg.Nothing, description="An epoch has begun; there is none when the sources hold nothing new", is_required=False)
+PREPARED = dg.Out(dg.Nothing, description="The stage is prepared")
 
 
 def definition_name(steps: PipelineSteps, op: str) -> str:
@@ -50,7 +49,7 @@ def begin_op(steps: PipelineSteps, sources: Sequence[str]) -> dg.OpDefinition:
         yield from missed
         if handle is not None:
             context.log.info("Epoch %d has begun.", handle.epoch)
-            yield dg.Output(handle.to_json(), metadata={"epoch": handle.epoch})
+            yield dg.Output(None, metadata={"epoch": handle.epoch})
 
     return begin
 
@@ -61,15 +60,15 @@ def stage_op(steps: PipelineSteps, stage: Stage) -> dg.OpDefinition:
     @dg.op(
         name=definition_name(steps, op_name(stage.name)),
         description=" -> ".join(stage.operators),
-        ins={"epoch": dg.In(list[str])},
-        out=HANDLE,
+        ins={"epoch": dg.In(dg.Nothing)},
+        out=PREPARED,
         required_resource_keys={steps.engine_key},
         retry_policy=steps.options.retry_policy or STAGE_RETRIES,
         code_version=stage.fingerprint,
     )
-    def run_stage(context: dg.OpExecutionContext, epoch: list[str]) -> Iterator[Any]:
+    def run_stage(context: dg.OpExecutionContext) -> Iterator[Any]:
         with steps.epochs(context) as epochs:
-            handle = epochs.coordinator.resume(EpochHandle.from_json(epoch[0]), owner_of(context))
+            handle = steps.resume(context, epochs)
             stages = steps.side_by_side(context, epochs, handle)
             ran_beside = stages is not None and stages.has_begun(stage.name)
             known = None if ran_beside else epochs.coordinator.valid_manifest(handle, stage.name)
@@ -81,7 +80,7 @@ def stage_op(steps: PipelineSteps, stage: Stage) -> dg.OpDefinition:
                 "Stage %s of epoch %d has a valid attempt, %s: not run again.", stage.name, handle.epoch, known.attempt
             )
         counts = {f"rows in {name}": rows for name, rows in manifest.rows.items()}
-        yield dg.Output(handle.to_json(), metadata={"epoch": handle.epoch, "seconds": manifest.seconds, **counts})
+        yield dg.Output(None, metadata={"epoch": handle.epoch, "seconds": manifest.seconds, **counts})
 
     return run_stage
 
@@ -97,15 +96,15 @@ def commit_op(steps: PipelineSteps, outputs: Sequence[str]) -> dg.OpDefinition:
     @dg.op(
         name=definition_name(steps, "commit"),
         description="Decides the epoch, commits all tables together and reports the assets",
-        ins={"epoch": dg.In(list[str])},
+        ins={"epoch": dg.In(dg.Nothing)},
         out={name: dg.Out(dg.Nothing, is_required=False) for name in outputs},
         required_resource_keys={steps.engine_key},
         retry_policy=steps.options.retry_policy or COMMIT_RETRIES,
     )
-    def commit(context: dg.OpExecutionContext, epoch: list[str]) -> Iterator[Any]:
+    def commit(context: dg.OpExecutionContext) -> Iterator[Any]:
         failed: CheckFailedError | None = None
         with steps.epochs(context) as epochs:
-            handle = epochs.coordinator.resume(EpochHandle.from_json(epoch[0]), owner_of(context))
+            handle = steps.resume(context, epochs)
             try:
                 complete = epochs.commit(handle)
             except CheckFailedError as error:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 import dagster as dg
 
 from dagster_operators.api.pipeline import Pipeline
+from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember
 from dagster_operators.orchestration.failures import as_failures, terminated
-from dagster_operators.orchestration.keys import EPOCH_TAG, AssetKeys, op_name
+from dagster_operators.orchestration.keys import AssetKeys, op_name
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.tables import table_assets
 from dagster_operators.runtime.engine import Engine, default_engine
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from dagster_operators.runtime.side_by_side import SideBySide
     from dagster_operators.transactions.manifest import Manifest
     from dagster_operators.transactions.plan import EpochHandle
-
-ENGINE: Final = "engine"
-"""The key of the resource that says where stages run."""
 
 _IN_PROCESS: Final = frozenset({"in_process", "execute_in_process_executor", "multi_or_in_process_executor"})
 """Executors that (may) run all ops of a run in one process, one after another."""
@@ -36,14 +34,12 @@ class PipelineSteps:
         pipeline: The pipeline.
         keys: Its asset keys.
         options: The user's choices.
-        engine_key: The key of the resource with its engine.
     """
 
-    def __init__(self, pipeline: Pipeline, keys: AssetKeys, options: Options, engine_key: str = ENGINE) -> None:
+    def __init__(self, pipeline: Pipeline, keys: AssetKeys, options: Options) -> None:
         self.pipeline = pipeline
         self.keys = keys
         self.options = options
-        self.engine_key = engine_key
         self.tables = table_assets(pipeline, keys)
         self._epochs: tuple[Engine, Epochs] | None = None
         self._observer: Epochs | None = None
@@ -58,6 +54,11 @@ class PipelineSteps:
     def name(self) -> str:
         """The pipeline's name."""
         return self.pipeline.name
+
+    @property
+    def engine_key(self) -> str:
+        """The key of the resource that says where its stages run; no other pipeline, and nothing of the user's, has it."""
+        return f"{self.name}_engine"
 
     @contextmanager
     def epochs(self, context: dg.OpExecutionContext) -> Iterator[Epochs]:
@@ -105,8 +106,12 @@ class PipelineSteps:
             sources = ", ".join(epochs.plan().sources)
             context.log.info("Nothing new after epoch %d in %s: nothing to do.", last.epoch if last else 0, sources)
             return None
-        context.instance.add_run_tags(context.run_id, {EPOCH_TAG: str(handle.epoch)})
+        remember(context, handle)
         return handle
+
+    def resume(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle:
+        """Go on with the epoch that the run, or one that it re-executes, has begun."""
+        return epochs.coordinator.resume(begin_id_of(context), owner_of(context))
 
     def observer(self, instance: dg.DagsterInstance) -> Epochs:
         """The epochs for sensors and schedules, which look and run nothing; its engine is never started."""

@@ -141,15 +141,19 @@ class Coordinator:
             self._lease.hold(self._generation)
         return handle
 
-    def resume(self, handle: EpochHandle, owner: Owner) -> EpochHandle:
-        """Join an epoch that another process or an earlier run began.
+    def resume(self, begin_id: str, owner: Owner) -> EpochHandle:
+        """Join an epoch that another process or an earlier run began: all there is to know of it is in the ledger.
+
+        Args:
+            begin_id: Of the handle that its begin gave.
+            owner: The run that goes on with it.
 
         Raises:
             PipelineBusyError: The run that began it is at work, and it is another one.
             LedgerError: The epoch was begun anew or another one was completed since.
         """
         self.open(owner)
-        return self._run(resume_epoch(self._context(self._generation), handle))
+        return self._run(resume_epoch(self._context(self._generation), begin_id))
 
     def prepare(self, handle: EpochHandle, stage: str, work: Callable[[StageAttempt], Manifest]) -> Manifest:
         """The stage's manifest: the valid one that is there, or the one ``work`` gives, which is then recorded.

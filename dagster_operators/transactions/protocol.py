@@ -232,14 +232,19 @@ def _tidy_streams(epoch: int, run: RunContext) -> Steps[None]:
         yield DeleteAttempts(epoch, dead, streams_only=True)
 
 
-def resume_epoch(run: RunContext, handle: EpochHandle) -> Steps[EpochHandle]:
+def resume_epoch(run: RunContext, begin_id: str) -> Steps[EpochHandle]:
     """Go on with an epoch that another process or run began; with a completed one, to hear its result."""
     view: LedgerView = yield ReadLedger()
     fence(view, run)
-    last = view.last_complete
-    if not (last and last.begin_id == handle.begin_id):
-        require_begin(view, handle)
-    return replace(handle, generation=run.generation, root=run.root)
+    begin = view.begun(begin_id)
+    if begin is None:
+        now = f"epoch {view.open_begin.epoch} is open" if view.open_begin else f"epoch {view.last_epoch} is complete"
+        raise LedgerError(
+            f"the run's epoch is no longer open, it was begun anew or completed by another run ({now})",
+            pipeline=run.pipeline,
+            remedy="start a new run",
+        )
+    return handle_of(run, begin)
 
 
 def valid_manifest(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Manifest | None]:

@@ -86,6 +86,11 @@ class LedgerView:
         begin = self._last(Begin)
         return begin if begin and begin.epoch > self.last_epoch else None
 
+    def begun(self, begin_id: str) -> Begin | None:
+        """The begin of that id, if its epoch is open or was completed last."""
+        begin = self._last(Begin)
+        return begin if begin and begin.begin_id == begin_id else None
+
     @property
     def plan(self) -> PlanRecord | None:
         """The plan of the epoch begun last; None before the first."""

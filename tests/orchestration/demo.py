@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import dagster as dg
 
@@ -44,9 +44,21 @@ def definitions(folder: Path, *, executor: dg.ExecutorDefinition | None = None) 
     return do.build_definitions(pipeline(folder), sensor=True, retry_policy=FAST, wait_seconds=0, executor=executor)
 
 
+class Refusing(dg.IOManager):
+    """As one that knows only tables of a warehouse: it can neither store what an op hands on nor load it."""
+
+    def handle_output(self, context: dg.OutputContext, obj: object) -> NoReturn:
+        raise TypeError(f"{type(obj).__name__} is no table")
+
+    def load_input(self, context: dg.InputContext) -> NoReturn:
+        raise TypeError("there is no such table")
+
+
 def job(folder: str, name: str, processes: int = 1) -> dg.JobDefinition:
-    """A job of the demo, for Dagster to make again wherever it runs an op."""
-    return definitions(Path(folder), executor=None if processes == 1 else dg.multiprocess_executor).resolve_job_def(name)
+    """A job of the demo, for Dagster to make again wherever it runs an op; the location has an I/O manager that is not for it."""
+    own = dg.Definitions(resources={"io_manager": Refusing()})
+    made = definitions(Path(folder), executor=None if processes == 1 else dg.multiprocess_executor)
+    return dg.Definitions.merge(own, made).resolve_job_def(name)
 
 
 def reconstructable(folder: Path, name: str, processes: int = 1) -> Any:

@@ -143,20 +143,6 @@ def test_rejected_records_are_an_asset_too(tmp_path: Path) -> None:
     assert {dep.asset_key for dep in spec.deps} == {dg.AssetKey(["p", "rows"])}
 
 
-def test_definitions_of_two_calls_can_be_merged_and_bring_their_engines(tmp_path: Path) -> None:
-    def build(name: str, engine: do.SparkEngine | None = None) -> do.Pipeline:
-        pipeline = do.Pipeline(name, root=str(tmp_path / name), engine=engine)
-        pipeline.source("rows", do.MemorySource(schema="k string")).to_table("t")
-        return pipeline
-
-    sail = do.SparkEngine(remote="sail")
-    merged = dg.Definitions.merge(do.build_definitions(build("one")), do.build_definitions(build("two", sail)))
-    dg.Definitions.validate_loadable(merged)
-    assert merged.resources == {"engine": do.SparkEngine(), "two_engine": sail}
-    given = do.SparkEngine(remote="sc://spark:15002")
-    assert do.build_definitions(build("three", sail), engine=given).resources == {"engine": given}
-
-
 def test_what_cannot_be_deployed_is_refused(folder: Path) -> None:
     with pytest.raises(PipelineError, match="no pipeline"):
         do.build_definitions()

@@ -262,7 +262,7 @@ class Exploration:
         """What a further process of a run begins with."""
         generation = yield from protocol.open_generation(owner, "model", context.participants)
         context = dataclasses.replace(context, generation=generation)
-        return context, (yield from protocol.resume_epoch(context, handle))
+        return context, (yield from protocol.resume_epoch(context, handle.begin_id))
 
     def _session_of(self, run: Run, *, side_by_side: bool) -> Generator[Any, Any, None]:
         plan = self.plans[int(run.name)] if run.name != "fresh" else self.plans[0]

@@ -81,7 +81,7 @@ def test_processes_of_one_run_prepare_stages_together_and_the_first_attempt_at_e
 
         def prepare(stage: str) -> Manifest:
             with Coordinator("p", str(tmp_path)) as run:
-                return run.prepare(run.resume(handle, owner), stage, work_of(run, meeting))
+                return run.prepare(run.resume(handle.begin_id, owner), stage, work_of(run, meeting))
 
         made = list(pool.map(prepare, [*STAGES, *STAGES]))
         assert made[: len(STAGES)] == made[len(STAGES) :], "both processes know one attempt"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from dagster_operators.api.changing import Changing
+from dagster_operators.api.going_back import GoingBack
 from dagster_operators.api.history import History
 from dagster_operators.api.pipeline_graph import PipelineGraph
 from dagster_operators.api.settling import Settling
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Pipeline(Changing, PipelineGraph, Settling):
+class Pipeline(Changing, GoingBack, PipelineGraph, Settling):
     """A named dataflow with one storage root. Building one reads nothing and starts nothing.
 
     Args:
@@ -277,17 +278,20 @@ class Pipeline(Changing, PipelineGraph, Settling):
         Returns:
             What the epoch did; ``empty`` when the sources held nothing new.
         """
+        return self._run_epoch(wait_seconds)
+
+    def _run_epoch(self, wait_seconds: float, watermarks: Mapping[str, int] | None = None) -> EpochResult:
         coordinator = self.epochs.coordinator
         try:
-            return self._run_epoch(wait_seconds)
+            return self._run_steps(wait_seconds, watermarks)
         except BaseException:
             with contextlib.suppress(StorageError):  # the error at hand says more
                 coordinator.close()  # whoever corrects what is wrong need not wait for our lease to end
             raise
 
-    def _run_epoch(self, wait_seconds: float) -> EpochResult:
+    def _run_steps(self, wait_seconds: float, watermarks: Mapping[str, int] | None) -> EpochResult:
         started = time.monotonic()
-        handle = self.epochs.begin(self._owner, wait_seconds=wait_seconds)
+        handle = self.epochs.begin(self._owner, wait_seconds=wait_seconds, watermarks=watermarks)
         begun = time.monotonic()
         if handle is None:
             last = self.epochs.coordinator.last_complete()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dagster_operators.transactions.coordinator import Coordinator
 
 _FILE = click.File("rb")
-_OPTIONS = click.option(
+OPTIONS = click.option(
     "--storage-options", type=click.File("r"), help="A JSON file with the access to the root's store, as deltalake takes it."
 )
 
@@ -24,7 +24,7 @@ _OPTIONS = click.option(
 @click.command()
 @click.argument("root")
 @click.argument("file", type=_FILE, required=False)
-@_OPTIONS
+@OPTIONS
 def diff(root: str, file: Any, storage_options: Any) -> None:
     """What changed since the last completed epoch of ROOT, and what follows from it.
 
@@ -34,7 +34,7 @@ def diff(root: str, file: Any, storage_options: Any) -> None:
     from dagster_operators.runtime.stored_changes import StoredChanges
 
     with told():
-        found = StoredChanges(_coordinator(root, storage_options))
+        found = StoredChanges(coordinator_of(root, storage_options))
         for line in found.told(from_bytes(file.read(), to_run=False).without_rows() if file else None):
             click.echo(line)
 
@@ -44,12 +44,12 @@ def diff(root: str, file: Any, storage_options: Any) -> None:
 @click.argument("kind", type=click.Choice(["source", "operator", "table"]))
 @click.argument("name")
 @click.argument("choice", type=click.Choice(["keep", "restart", "drop"]))
-@_OPTIONS
+@OPTIONS
 def decide(root: str, kind: str, name: str, choice: str, storage_options: Any) -> None:
     """Decide what becomes of a source, operator or table about which a run asked, as: decide ROOT table totals keep."""
     from dagster_operators.runtime.stored_changes import StoredChanges
 
-    with told(), _owned(_coordinator(root, storage_options)) as coordinator:
+    with told(), owned(coordinator_of(root, storage_options)) as coordinator:
         StoredChanges(coordinator).decide(f"{kind} {name}", choice)
     click.echo(f"{kind} {name}: {choice}")
 
@@ -57,17 +57,18 @@ def decide(root: str, kind: str, name: str, choice: str, storage_options: Any) -
 @click.command()
 @click.argument("root")
 @click.argument("name")
-@_OPTIONS
+@OPTIONS
 def drop(root: str, name: str, storage_options: Any) -> None:
     """Delete a table, or an operator's state, that the pipeline no longer had in its last epoch."""
     from dagster_operators.runtime.stored_changes import StoredChanges
 
-    with told(), _owned(_coordinator(root, storage_options)) as coordinator:
+    with told(), owned(coordinator_of(root, storage_options)) as coordinator:
         datasets = StoredChanges(coordinator).drop(name)
     click.echo("\n".join(f"deleted {dataset}" for dataset in datasets))
 
 
-def _coordinator(root: str, options: Any) -> Coordinator:
+def coordinator_of(root: str, options: Any) -> Coordinator:
+    """Access to the pipeline that a root belongs to."""
     from dagster_operators.storage.root import Root
     from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.whose import pipeline_of
@@ -82,7 +83,8 @@ def _coordinator(root: str, options: Any) -> Coordinator:
 
 
 @contextmanager
-def _owned(coordinator: Coordinator) -> Iterator[Coordinator]:
+def owned(coordinator: Coordinator) -> Iterator[Coordinator]:
+    """The same as the owner of the pipeline, as long as this is open."""
     from dagster_operators.transactions.owner import Owner
 
     coordinator.open(Owner.of_process())

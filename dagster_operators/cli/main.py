@@ -6,6 +6,7 @@ import click
 
 from dagster_operators import __version__
 from dagster_operators.cli.changes import decide, diff, drop
+from dagster_operators.cli.going_back import reset, rollback
 from dagster_operators.cli.new import new
 from dagster_operators.cli.operators import operators
 from dagster_operators.cli.plans import plan
@@ -23,3 +24,5 @@ main.add_command(plan)
 main.add_command(diff)
 main.add_command(decide)
 main.add_command(drop)
+main.add_command(rollback)
+main.add_command(reset)

@@ -36,7 +36,7 @@ class Choosing:
         begin, schemas = view.open_begin, self._planning.input_schemas()
         plan, last = self._planning.record(), view.last_complete
         same = begin is not None and (begin.plan.sources, begin.plan.origins) == (plan.sources, plan.origins)
-        if begin is not None and same and self._readable(begin.slices, schemas):
+        if begin is not None and begin.transition is None and same and self._readable(begin.slices, schemas):
             return begin.slices
         positions = carried(last.offsets, plan.origins) if last else {}
         watermarks = carried(last.watermarks, plan.origins) if last else {}
@@ -58,14 +58,27 @@ class Choosing:
                 news = news or (source.event_time is not None and watermarks.get(name) != MAX_WATERMARK)
         if not news:
             return None
+        return Slices({**offsets, **self._pinned(schemas)}, frozenset(finished), frozenset(idle))
+
+    def only_time(self, view: LedgerView, watermarks: Mapping[str, int]) -> Slices:
+        """Slices without rows, after which the watermarks of sources are that far."""
+        plan, last = self._planning.record(), view.last_complete
+        positions = carried(last.offsets, plan.origins) if last else {}
+        standing = {name: SourceSlice(positions.get(name), positions.get(name), None) for name in self._planning.plan().sources}
+        pinned = self._pinned(self._planning.input_schemas())
+        return Slices({**standing, **pinned}, watermarks=watermarks)
+
+    def _pinned(self, schemas: Mapping[str, str]) -> dict[str, SourceSlice]:
+        """The lookup tables as they are now."""
+        found: dict[str, SourceSlice] = {}
         for name in self._planning.plan().lookups:
             connector = self._planning.connector(name)
             if connector is not None:
                 with located(operator=name):
                     pin = connector.pin()
                     connector.verify(pin, schemas[name])
-                offsets[name] = SourceSlice(None, None, pin)
-        return Slices(offsets, frozenset(finished), frozenset(idle))
+                found[name] = SourceSlice(None, None, pin)
+        return found
 
     def _offer(self, name: str, origin: str, start: Any, schemas: Mapping[str, str]) -> SliceChoice | None:
         """What a source offers after a position, looked over; the ledger has its earlier slices under its origin."""

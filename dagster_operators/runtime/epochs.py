@@ -10,6 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.errors import EndlessLoopError, FencedError, StageFailedError, located
@@ -87,8 +88,13 @@ class Epochs:
         """
         return self._planning.plan()
 
-    def begin(self, owner: Owner, *, wait_seconds: float = 0) -> EpochHandle | None:
+    def begin(self, owner: Owner, *, wait_seconds: float = 0, watermarks: Mapping[str, int] | None = None) -> EpochHandle | None:
         """Recover what an earlier run left, then begin the next epoch; None when the sources hold nothing new.
+
+        Args:
+            owner: Who runs it.
+            wait_seconds: How long to wait for another run to end.
+            watermarks: If given, the epoch reads nothing, and the watermarks of these sources are that far behind it.
 
         Raises:
             PipelineBusyError: Another run is at work.
@@ -96,12 +102,13 @@ class Epochs:
         """
         started = time.monotonic()
         self._join()
+        choose = partial(self._choosing.only_time, watermarks=watermarks) if watermarks else self._choosing.choose
         with located(pipeline=self._dataflow.name):
             while True:
                 self.coordinator.open(owner, wait_seconds=max(0.0, started + wait_seconds - time.monotonic()))
                 try:
                     self.coordinator.settle()
-                    handle = self.coordinator.begin(self._planning.record(), self._choosing.choose)
+                    handle = self.coordinator.begin(self._planning.record(), choose)
                 except FencedError:  # between two epochs anyone may take over: nothing of ours is lost, so we queue again
                     continue
                 self.begin_seconds = time.monotonic() - started

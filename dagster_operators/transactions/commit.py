@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from dagster_operators.errors import CheckFailedError, ForeignWriteError, LedgerError
@@ -217,6 +218,18 @@ def _commit_tables(
 
 
 def _completion(view: LedgerView, decision: Decision, run: RunContext, committed_at: float) -> Complete:
+    made = _computed(view, decision, run, committed_at)
+    begin = view.open_begin
+    after = begin.transition if begin else None
+    if begin is None or after is None:
+        return made
+    return replace(
+        made, offsets=after.offsets, watermarks=after.watermarks, finished=after.finished, held=after.held,
+        transition=f"{after.kind} {after.told}",
+    )  # fmt: skip
+
+
+def _computed(view: LedgerView, decision: Decision, run: RunContext, committed_at: float) -> Complete:
     begin = view.open_begin
     if begin is None or view.owner is None:
         raise LedgerError("the decided epoch has no begin", pipeline=run.pipeline, epoch=decision.epoch)

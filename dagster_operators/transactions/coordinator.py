@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -18,19 +18,21 @@ from dagster_operators.transactions.commit import commit_epoch
 from dagster_operators.transactions.deciding import decide, drop, settle
 from dagster_operators.transactions.dropping import Dropping
 from dagster_operators.transactions.effects import StageAttempt
-from dagster_operators.transactions.history import History
+from dagster_operators.transactions.history import History, as_repaired
 from dagster_operators.transactions.lease import IsRunAlive, Lease
 from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.ledger_repair import LedgerRepair, repair_ledger
-from dagster_operators.transactions.manifest import FileEntry, Manifest
+from dagster_operators.transactions.manifest import Change, FileEntry, Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.participants import Participant
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices
 from dagster_operators.transactions.protocol import begin_epoch, open_generation, prepare_stage, resume_epoch, valid_manifest
-from dagster_operators.transactions.records import Complete, Decide, Repair
+from dagster_operators.transactions.records import Complete, Decide, Record, Repair
 from dagster_operators.transactions.repair import Keep, is_wrong, repair_table
 from dagster_operators.transactions.steps import RunContext, Steps
 from dagster_operators.transactions.tables import Tables
+from dagster_operators.transactions.transition import Transition
+from dagster_operators.transactions.transition_epoch import begin_transition, manifest_of, plan_of_transition
 from dagster_operators.transactions.view import LedgerView
 from dagster_operators.transactions.world import World
 
@@ -221,7 +223,7 @@ class Coordinator:
         """
         last = self.last_complete()
         if last and epoch in {None, last.epoch}:
-            return _as_repaired(last, self.view())
+            return as_repaired(last, self.view())
         first = min(self.view().horizon, last.epoch if last else 1)
         found = next((complete for complete in self.history() if complete.epoch == epoch and complete.epoch >= first), None)
         if found is None:
@@ -326,6 +328,26 @@ class Coordinator:
         """Forget datasets that the pipeline no longer has, and delete them with their files."""
         self._run(drop(self._context(self._generation), tuple(datasets)))
 
+    def transit(self, plan: PlanRecord, to: Transition, changes: Callable[[StageAttempt], Iterable[Change]]) -> Complete:
+        """Put tables, positions and times elsewhere, in an epoch of its own; an undecided one is forgotten.
+
+        Args:
+            plan: What the pipeline is behind it.
+            to: Where its sources and its time stand then.
+            changes: Gives what becomes of each table; of the ledger nothing may be settled since they were worked out.
+        """
+        self._lease.hold(self._generation)
+        made = plan_of_transition(plan, to)
+        handle = self._run(begin_transition(self._context(self._generation), made, to, self.view().last_epoch))
+        self._generation = handle.generation
+        self._lease.hold(self._generation)
+        self.prepare(handle, to.kind, lambda attempt: manifest_of(self.pipeline, attempt, changes(attempt)))
+        return self.commit(handle)
+
+    def records(self, *kinds: type[Record]) -> Iterator[Record]:
+        """All records of these kinds, oldest first; reads the whole ledger."""
+        return (entry.record for entry in self._ledger.scan({kind.kind for kind in kinds}))
+
     def clean(self, epoch: int) -> int:
         """Make ``epoch`` the oldest one that can be read and delete the files that only older ones needed; how many."""
         return self._run(clean_up(self._context(self._generation), self.versions(epoch)))
@@ -372,11 +394,3 @@ class Coordinator:
     def _took(self, step: str, started: float) -> None:
         with self._timing:
             self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - started
-
-
-def _as_repaired(last: Complete, view: LedgerView) -> Complete:
-    """The last epoch with the versions that have its content since a table was put back."""
-    moved = {repair.dataset: repair for repair in view.repairs()}
-    put_back = {dataset: repair.version for dataset, repair in moved.items() if repair.keep == "ours"}
-    older = {dataset: repair.version for dataset, repair in moved.items() if repair.version < last.versions.get(dataset, 0)}
-    return replace(last, versions={**last.versions, **older, **put_back}) if moved else last

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.records import Begin, Complete
 
 if TYPE_CHECKING:
-    from dagster_operators.graph.slice import SourceSlice
+    from dagster_operators.graph.slice import JSON, SourceSlice
     from dagster_operators.transactions.ledger import DeltaLedger
+    from dagster_operators.transactions.view import LedgerView
 
 
 class History:
@@ -32,7 +34,10 @@ class History:
         return list(self._completed)
 
     def slices(self, source: str) -> Iterator[tuple[int, SourceSlice]]:
-        """The slices of a source in the completed epochs, in order."""
+        """The slices of a source in the completed epochs, in order: those that lead to where it went on last.
+
+        What it read before it was put back to an earlier position is left out.
+        """
         self._catch_up()
         return iter(tuple(self._slices.get(source, ())))
 
@@ -57,4 +62,23 @@ class History:
         if begin.plan.origins:
             self._slices = carried(self._slices, begin.plan.origins)
         for source, part in begin.slices.offsets.items():
-            self._slices.setdefault(source, []).append((complete.epoch, part))
+            led = self._slices.setdefault(source, [])
+            _cut(led, part.start)
+            led.append((complete.epoch, part))
+
+
+def _cut(slices: list[tuple[int, SourceSlice]], start: JSON | None) -> None:
+    """Leave the slices out that a source had read before it was put back to ``start``."""
+    if not slices or slices[-1][1].end == start:
+        return
+    ends = [part.end for _, part in slices]
+    if start is None or start in ends:
+        del slices[len(ends) - ends[::-1].index(start) if start in ends else 0 :]
+
+
+def as_repaired(last: Complete, view: LedgerView) -> Complete:
+    """The last epoch with the versions that have its content since a table was put back."""
+    moved = {repair.dataset: repair for repair in view.repairs()}
+    put_back = {dataset: repair.version for dataset, repair in moved.items() if repair.keep == "ours"}
+    older = {dataset: repair.version for dataset, repair in moved.items() if repair.version < last.versions.get(dataset, 0)}
+    return replace(last, versions={**last.versions, **older, **put_back}) if moved else last

@@ -98,11 +98,13 @@ class Slices:
         offsets: The slice of each source that has something new.
         finished: Sources that have nothing after this epoch, ever: their watermark becomes infinite.
         idle: Sources from which nothing is to be expected for now: their watermark goes along with the others'.
+        watermarks: How far the watermarks of sources are at the end of the epoch at least, whatever was read.
     """
 
     offsets: Mapping[str, SourceSlice] = field(default_factory=dict)
     finished: frozenset[str] = frozenset()
     idle: frozenset[str] = frozenset()
+    watermarks: Mapping[str, int] = added(2, {})
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class EpochHandle:
         watermarks: Per source, as the epoch began; they stand still during it.
         base_versions: The version of each dataset that the epoch builds on.
         held: The times that operators held at their outputs as the epoch began, by stream.
+        transition: What the epoch does instead of computing something; empty for all others.
 
     >>> handle = EpochHandle("flights", "/data/flights", 1, 1, "a1b2", Slices())
     >>> EpochHandle.from_json(handle.to_json()) == handle
@@ -130,6 +133,7 @@ class EpochHandle:
     watermarks: Mapping[str, int] = field(default_factory=dict)
     base_versions: Mapping[str, int] = field(default_factory=dict)
     held: Mapping[str, Frontier] = added(2, {})
+    transition: str = added(2, "")
 
     def to_json(self) -> str:
         """The handle as JSON, to be passed between processes."""

@@ -123,7 +123,7 @@ def begin_epoch(run: RunContext, plan: PlanRecord) -> Steps[EpochHandle | None]:
             if begun is None:
                 return None
             if isinstance(begun, LedgerView):
-                return (yield from unless_fenced(run, _ready(run, begun, plan)))
+                return (yield from unless_fenced(run, ready(run, begun, plan)))
 
 
 def _carry_out(
@@ -146,7 +146,7 @@ def _carry_out(
                 for index, name in enumerate(run.participants, start=1):
                     yield CallParticipant(name, "abort", epoch, run.generation, None, index)
             case DiscardAttempts(epoch, keep):
-                yield from _discard(epoch, keep, run)
+                yield from discard(epoch, keep, run)
         if not isinstance(begun, LedgerView):
             break
     return begun
@@ -194,7 +194,7 @@ def _is_whole(view: LedgerView) -> Steps[bool]:
     return not (yield FindLost(sizes_of(changes)))
 
 
-def _ready(run: RunContext, view: LedgerView, plan: PlanRecord) -> Steps[EpochHandle]:
+def ready(run: RunContext, view: LedgerView, plan: PlanRecord) -> Steps[EpochHandle]:
     """Create the tables that are new, then hand the epoch out."""
     begin = view.open_begin
     if begin is None:
@@ -214,11 +214,12 @@ def handle_of(run: RunContext, begin: Begin) -> EpochHandle:
     """The handle on a begun epoch under the run's generation."""
     return EpochHandle(
         run.pipeline, run.root, begin.epoch, run.generation, begin.begin_id, begin.slices, begin.watermarks, begin.base_versions,
-        begin.held,
+        begin.held, begin.transition.kind if begin.transition else "",
     )  # fmt: skip
 
 
-def _discard(epoch: int, keep: frozenset[str], run: RunContext) -> Steps[None]:
+def discard(epoch: int, keep: frozenset[str], run: RunContext) -> Steps[None]:
+    """Delete what earlier owners left of an epoch, except some attempts."""
     found = yield ListAttempts(epoch)
     dead = tuple(sorted(attempt for attempt in found - keep if generation_of(attempt) < run.generation))
     if dead:
@@ -352,7 +353,7 @@ def check_manifest(manifest: Manifest, attempt: StageAttempt, run: RunContext) -
     # A round takes over what the rounds before it did to the state of its stage.
     known = {file.path for other in attempt.upstream.values() for change in other.changes for file in change.adds}
     added = (file.path for change in manifest.changes for file in change.adds)
-    strays = [path for path in added if not path.startswith(folder) and path not in known]
+    strays = [path for path in added if not path.startswith(folder) and path not in known and not attempt.handle.transition]
     if found != wanted or strays:
         raise LedgerError(
             f"the manifest is not this attempt's: {found} instead of {wanted}"

@@ -19,6 +19,7 @@ from dagster_operators.transactions.codec import added, from_json, to_json
 from dagster_operators.transactions.manifest import CheckOutcome, Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import PlanRecord, Slices
+from dagster_operators.transactions.transition import Transition
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Begin:
     Attributes:
         watermarks: Per source, and per operator that holds time, as the epoch begins.
         held: The times that operators hold at their outputs then, by stream.
+        transition: What the epoch makes of the pipeline instead of computing something; None for all others.
     """
 
     kind: ClassVar[str] = "begin"
@@ -66,6 +68,7 @@ class Begin:
     base_versions: Mapping[str, int]
     plan: PlanRecord
     held: Mapping[str, Frontier] = added(2, {})
+    transition: Transition | None = added(2, None)  # noqa: RUF009 - a field, as the others
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,7 @@ class Complete:
         identities: What the state of an operator is addressed by, of those where that is not the operator's name.
         parts: What the state of further parts of an operator is addressed by, in this epoch or one before, with what the
             operator's own is.
+        transition: What the epoch did instead of computing something, for people; empty for all others.
     """
 
     kind: ClassVar[str] = "complete"
@@ -160,6 +164,7 @@ class Complete:
     logical_plan: str = added(2, "")
     identities: Mapping[str, str] = added(2, {})
     parts: Mapping[str, str] = added(2, {})
+    transition: str = added(2, "")
 
 
 @dataclass(frozen=True)

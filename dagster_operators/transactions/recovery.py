@@ -95,6 +95,8 @@ def recover(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecor
 
 
 def _take_up(view: LedgerView, begin: Begin, plan: PlanRecord) -> tuple[Action, frozenset[str]]:
+    if begin.transition is not None:  # it computes nothing: who wanted it makes it again
+        return BeginEpoch(begin.epoch), frozenset()
     if (begin.plan.sources, begin.plan.origins) != (plan.sources, plan.origins):  # the offsets have lost their meaning
         return BeginEpoch(begin.epoch), frozenset()
     if begin.plan.identities != plan.identities:  # the state that it was begun with is another's now

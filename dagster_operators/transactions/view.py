@@ -98,6 +98,13 @@ class LedgerView:
         return begin.plan if begin else None
 
     @cached_property
+    def last_plan(self) -> PlanRecord | None:
+        """The plan of the last completed epoch; None before the first."""
+        last = self.last_complete
+        plans = (one.plan for one in self.records if isinstance(one, Begin) and last and one.begin_id == last.begin_id)
+        return next(reversed(tuple(plans)), None)
+
+    @cached_property
     def decision(self) -> Decision | None:
         """The decision of the open epoch, if it has been made."""
         decision = self._last(Decision)

@@ -21,7 +21,7 @@ from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.time.frontier import Frontier
-from dagster_operators.time.watermark import MAX_WATERMARK, advance
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, advance
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.transactions.stage_keys import StageKey
 
@@ -233,10 +233,11 @@ class StageInputs:
         handle, operator = self._work.attempt.handle, self._work.dataflow.nodes[source].operator
         if source in handle.slices.finished:
             return MAX_WATERMARK
+        said = handle.slices.watermarks.get(source, MIN_WATERMARK)
         if source in handle.slices.idle and largest is None:
-            return self._others(source)
+            return max(said, self._others(source))
         lateness = operator.lateness if isinstance(operator, Source) else 0
-        return advance(at_beginning(handle.watermarks)(source), largest, lateness)
+        return max(said, advance(at_beginning(handle.watermarks)(source), largest, lateness))
 
     def _others(self, idle: str) -> int:
         """The watermark of an idle source: where those of the sources that are not idle stood when the epoch began.

@@ -1,0 +1,136 @@
+"""What puts a pipeline, or one of its sources, back to where it was: epochs that compute nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.operators.relational.source import Source
+from dagster_operators.runtime.results import EpochResult, result_of
+from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp, to_micros
+
+if TYPE_CHECKING:
+    from dagster_operators.graph.dataflow import Dataflow, Table
+    from dagster_operators.runtime.epochs import Epochs
+    from dagster_operators.runtime.resetting import Place, Tables
+
+
+class GoingBack:
+    """The methods of a pipeline that put it elsewhere."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def name(self) -> str:
+            """The pipeline's name."""
+
+        @property
+        def tables(self) -> dict[str, Table]:
+            """The tables."""
+
+        @property
+        def dataflow(self) -> Dataflow:
+            """The graph."""
+
+        @property
+        def epochs(self) -> Epochs:
+            """The steps of an epoch."""
+
+        def _run_epoch(self, wait_seconds: float, watermarks: Mapping[str, int] | None = None) -> EpochResult: ...
+
+        def _taken(self) -> AbstractContextManager[Epochs]: ...
+
+    def rollback(self, to: int, *, keep_sinks: bool = False) -> EpochResult:
+        """Make a new epoch that is equal to an earlier one: all tables and states, source positions and watermarks.
+
+        What came in between stays in the history and can still be read. The next epoch goes on from there: sources are read again
+        from where they stood, so they must still have what they gave. The program is compared with what that epoch ran.
+
+        Args:
+            to: The epoch to go back to.
+            keep_sinks: Whether sinks outside that have taken rows since may keep them; they get them again.
+
+        Returns:
+            The new epoch.
+
+        Raises:
+            UnknownEpochError: The epoch was never completed, or its files were cleaned away.
+            LedgerError: It is the last one, or a table of it was dropped since, or a sink has taken rows since.
+            LostFileError: A file of it is gone.
+            PipelineBusyError: A run is at work.
+        """
+        from dagster_operators.transactions.rollback import roll_back
+
+        with self._taken() as epochs:
+            return result_of(roll_back(epochs.coordinator, to, keep_sinks=keep_sinks), tuple(self.tables))
+
+    def reset(
+        self, source: str | Collection[str], to: Place, *, tables: Tables | None = None, keep_sinks: bool = False
+    ) -> EpochResult:
+        """Have a source go on from somewhere else with the next epoch.
+
+        Rows that it gave before come again, or some are left out: so it has to be said what is to become of what they went to.
+
+        Args:
+            source: The source, or several that are to be put elsewhere together.
+            to: An epoch: where the source stood behind it, 0 for its beginning; a time (text as ``2026-01-31 12:00``, UTC, or a
+                datetime): behind the last epoch that was complete then; a mapping: a position, as the ledger has them.
+            tables: ``"restart"`` empties the tables and the state behind the source, in the same epoch, and its watermark begins
+                anew. ``"keep"`` leaves all as it is: rows that come again are there twice, and those that are behind the
+                watermark count as late.
+            keep_sinks: With ``"restart"``, whether sinks outside may keep what they took; they get it again.
+
+        Returns:
+            The epoch that did it, which read nothing.
+
+        Raises:
+            PipelineError: There is no such source, it is there already, or it is not said, or not possible, what is to become of
+                its tables.
+            UnknownEpochError: There was no such epoch.
+            PipelineBusyError: A run is at work.
+        """
+        from dagster_operators.runtime.resetting import TABLES, Resetting
+
+        if tables is not None and tables not in TABLES:
+            raise PipelineError(f"tables={tables!r}", pipeline=self.name, remedy=f"choose one of {', '.join(TABLES)}")
+        sources = [source] if isinstance(source, str) else list(source)
+        with self._taken() as epochs:
+            made = Resetting(epochs.coordinator).reset(sources, to, tables, keep_sinks=keep_sinks)
+            return result_of(made, tuple(self.tables))
+
+    def set_watermark(self, source: str, to: str | datetime) -> EpochResult:
+        """Say that a source has given all rows before a time, in an epoch that reads nothing: what waits for them is put out.
+
+        Rows before that time that come all the same are late.
+
+        Args:
+            source: A source with an event time.
+            to: The time: text as ``2026-01-31 12:00`` (UTC), or a datetime.
+
+        Returns:
+            The epoch.
+
+        Raises:
+            PipelineError: There is no such source, or its watermark is that far: it does not go back.
+            PipelineBusyError: A run is at work.
+        """
+        from dagster_operators.runtime.resetting import moment_of
+
+        node, micros = self.dataflow.nodes.get(source), to_micros(moment_of(to))
+        operator = node.operator if node else None
+        if not isinstance(operator, Source) or operator.event_time is None:
+            raise PipelineError(
+                "there is no source of that name with an event time", pipeline=self.name, source=source,
+                remedy="name a source with event_time=",
+            )  # fmt: skip
+        last = self.epochs.coordinator.last_complete()
+        if last and last.watermarks.get(source, MIN_WATERMARK) >= micros:
+            raise PipelineError(
+                f"its watermark is at {format_timestamp(last.watermarks[source])}, and never moves back",
+                pipeline=self.name, source=source,
+                remedy='name a later time; or go back: pipeline.rollback(...), or pipeline.reset(..., tables="restart")',
+            )  # fmt: skip
+        return self._run_epoch(0, {source: micros})

@@ -1,0 +1,223 @@
+"""Putting sources to other positions, with what becomes of the tables and the state that their rows went to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+
+from dagster_operators.errors import LedgerError, PipelineError, UnknownEpochError
+from dagster_operators.graph.reach import Reach
+from dagster_operators.graph.slice import JSON
+from dagster_operators.operators.relational.source import Source
+from dagster_operators.runtime.identities import Ledgered
+from dagster_operators.runtime.kept_plans import KeptPlans
+from dagster_operators.time.watermark import to_micros
+from dagster_operators.transactions.manifest import Change
+from dagster_operators.transactions.plan import PlanRecord
+from dagster_operators.transactions.records import Complete
+from dagster_operators.transactions.transition import Transition
+from dagster_operators.transactions.transition_epoch import as_completed, exchanged
+
+if TYPE_CHECKING:
+    from dagster_operators.plans.logical_plan import LogicalPlan
+    from dagster_operators.transactions.coordinator import Coordinator
+    from dagster_operators.transactions.view import LedgerView
+
+V = TypeVar("V")
+
+Place: TypeAlias = int | str | datetime | Mapping[str, JSON] | None
+"""Where a source is put: behind an epoch, behind the last one that was complete at a time, at a position; None: its beginning."""
+
+Tables: TypeAlias = Literal["keep", "restart"]
+"""What becomes of the tables and the state behind a source: they stay as they are, or begin from nothing."""
+
+TABLES: Final[tuple[Tables, ...]] = ("keep", "restart")
+
+
+class Resetting:
+    """Puts sources of a pipeline elsewhere.
+
+    Args:
+        run: Has the pipeline.
+    """
+
+    def __init__(self, run: Coordinator) -> None:
+        self._run = run
+        self._view = run.settle()
+        last, plan = self._view.last_complete, self._view.last_plan
+        if last is None or plan is None:
+            raise LedgerError("no epoch was completed yet", pipeline=run.pipeline, remedy="run one: it reads from the beginning")
+        self._last, self._plan = last, as_completed(plan, last, self._view)
+
+    def reset(self, sources: Sequence[str], to: Place, tables: Tables | None, *, keep_sinks: bool = False) -> Complete:
+        """Have sources go on from somewhere else with the next epoch, in an epoch that does nothing else.
+
+        Raises:
+            PipelineError: There is no such source, or it is there already; it is not said, or not possible, what is to become
+                of its tables.
+            UnknownEpochError: No epoch was complete then.
+        """
+        positions = {source: self._position(source, to) for source in sources}
+        if all(self._last.offsets.get(source) == position for source, position in positions.items()):
+            raise PipelineError(
+                "that is where it stands", pipeline=self._run.pipeline, source=sources[0], remedy="name another place"
+            )
+        offsets = {name: at for name, at in {**self._last.offsets, **positions}.items() if at is not None}
+        finished = tuple(name for name in self._last.finished if name not in positions)
+        to_now = Transition(
+            "reset", f"{', '.join(sources)} to {_told(to)}", offsets, self._last.watermarks, finished, self._last.held
+        )  # fmt: skip
+        if tables is None:
+            raise self._unsaid(sources, positions)
+        if tables == "keep":
+            return self._run.transit(self._plan, to_now, lambda _: ())
+        behind = _Behind(self._run, self._view, self._last, sources)
+        behind.check(keep_sinks=keep_sinks)
+        timeless = replace(to_now, watermarks=behind.left(to_now.watermarks), held=behind.left(to_now.held))
+        return self._run.transit(self._plan, timeless, lambda _: behind.changes(self._plan))
+
+    def _position(self, source: str, to: Place) -> JSON | None:
+        if source not in self._last.sources:
+            raise PipelineError(
+                "the pipeline has no such source", pipeline=self._run.pipeline, source=source,
+                remedy=f"name one of: {', '.join(sorted(self._last.sources))}",
+            )  # fmt: skip
+        if to is None or isinstance(to, Mapping):
+            return None if to is None else dict(to)
+        if to == 0 and not isinstance(to, str):
+            return None
+        epoch = to if isinstance(to, int) else self._epoch_at(to)
+        found = next((one for one in self._run.history() if one.epoch == epoch), None)
+        if found is None:
+            raise UnknownEpochError(
+                f"there is no completed epoch {epoch}", pipeline=self._run.pipeline, epoch=epoch,
+                remedy=f"name one from 1 to {self._last.epoch}; 0 is the source's beginning",
+            )  # fmt: skip
+        return found.offsets.get(source)
+
+    def _epoch_at(self, moment: str | datetime) -> int:
+        seconds = to_micros(moment_of(moment)) / 1e6
+        if seconds > time.time():
+            raise UnknownEpochError("the time is still to come", pipeline=self._run.pipeline, remedy="name one that has passed")
+        found = [one.epoch for one in self._run.history() if one.committed_at <= seconds]
+        if not found:
+            raise UnknownEpochError(
+                f"no epoch was complete at {moment}", pipeline=self._run.pipeline,
+                remedy="name a later time, or 0 for the beginning",
+            )  # fmt: skip
+        return found[-1]
+
+    def _unsaid(self, sources: Sequence[str], positions: Mapping[str, JSON | None]) -> PipelineError:
+        """Why it cannot be done without being told what is to become of the tables."""
+        again = {name: self._read_since(name, at) for name, at in positions.items()}
+        told = [
+            f"{name} would read again what {count} epochs have read, and its rows would be twice in what they went to"
+            if count
+            else f"nobody knows which rows of {name} would be left out, or come again"
+            for name, count in again.items()
+        ]
+        return PipelineError(
+            "; ".join(told), pipeline=self._run.pipeline, source=sources[0],
+            remedy='say what you want: tables="restart" empties the tables and the state behind it, tables="keep" leaves them as '
+            "they are; or go back with all of the pipeline: pipeline.rollback(...)",
+        )  # fmt: skip
+
+    def _read_since(self, source: str, position: JSON | None) -> int:
+        """How many epochs have read a source since it was at a position; 0 if it was never there."""
+        ends = [part.end for _, part in self._run.slices(source) if part.start != part.end]
+        if position is None:
+            return len(ends)
+        return len(ends) - 1 - ends.index(position) if position in ends else 0
+
+
+@dataclass(frozen=True)
+class _Behind:
+    """All that rows of sources went to in the last epoch."""
+
+    run: Coordinator
+    view: LedgerView
+    last: Complete
+    sources: Sequence[str]
+
+    @cached_property
+    def plan(self) -> LogicalPlan:
+        if not self.last.logical_plan:
+            raise LedgerError(
+                "no plan was kept of the last epoch, so that nobody knows what the source leads to", pipeline=self.run.pipeline,
+                epoch=self.last.epoch, remedy="run an epoch first, whose operators are all registered with the catalog",
+            )  # fmt: skip
+        return KeptPlans(self.run.root).read(self.last.logical_plan)
+
+    @cached_property
+    def reach(self) -> Reach:
+        fed = [pair for loop in self.plan.loops for pair in loop.feedback]
+        return Reach.of(self.plan.nodes, fed)
+
+    @cached_property
+    def operators(self) -> frozenset[str]:
+        return self.reach.behind([name for name in self.sources if name in self.reach.reads])
+
+    def check(self, *, keep_sinks: bool) -> None:
+        """Refuse it where rows of other sources would be lost with these, or rows outside cannot be taken back."""
+        before = self.reach.before(self.operators)
+        others = sorted(
+            node.name for node in self.plan.nodes
+            if isinstance(node.operator, Source) and node.name in before and node.name not in self.sources
+        )  # fmt: skip
+        if others:
+            both = ", ".join(map(repr, [*self.sources, *others]))
+            raise PipelineError(
+                f"rows of {', '.join(others)} went to the same tables and state, and would be lost with them",
+                pipeline=self.run.pipeline, source=self.sources[0],
+                remedy=f"reset them together: pipeline.reset([{both}], ...); or rebuild the tables instead",
+            )  # fmt: skip
+        sinks = sorted(sink.name for sink in self.plan.sinks if sink.stream.operator in self.operators)
+        if sinks and not keep_sinks:
+            raise PipelineError(
+                f"{', '.join(sinks)} has taken rows, which cannot be taken back", pipeline=self.run.pipeline, sink=sinks[0],
+                remedy="if it may keep them and get them again: pipeline.reset(..., keep_sinks=True)",
+            )  # fmt: skip
+
+    def changes(self, plan: PlanRecord) -> Iterator[Change]:
+        """The tables and states emptied."""
+        ledgered = Ledgered(self.view, self.last, [node.name for node in self.plan.nodes])
+        tables = [f"tables/{table.name}" for table in self.plan.tables if table.stream.operator in self.operators]
+        states = [dataset for name in sorted(self.operators) for dataset in ledgered.datasets(name)]
+        rejects = [f"tables/{source}_rejects" for source in self.sources]
+        for dataset in dict.fromkeys([*tables, *states, *rejects]):
+            if dataset in plan.datasets and dataset in self.view.versions:
+                yield exchanged(dataset, self.run.files(dataset, self.view.versions[dataset]), ())
+
+    def left(self, values: Mapping[str, V]) -> dict[str, V]:
+        """What is known of the time of sources and operators, without those behind; parts of operators count as them."""
+        parts = {part for part, whole in self.last.parts.items() if whole in self._identities}
+        gone = self.operators | {name for name in self._physical if self.last.identities.get(name, name) in parts}
+        return {name: value for name, value in values.items() if name.partition(".")[0] not in gone}
+
+    @cached_property
+    def _identities(self) -> frozenset[str]:
+        return frozenset(self.last.identities.get(name, name) for name in self.operators)
+
+    @cached_property
+    def _physical(self) -> frozenset[str]:
+        return frozenset(name.partition(".")[0] for name in (*self.last.watermarks, *self.last.held))
+
+
+def moment_of(moment: str | datetime) -> datetime:
+    """A time, also one that is written."""
+    if isinstance(moment, datetime):
+        return moment
+    try:
+        return datetime.fromisoformat(moment)
+    except ValueError:
+        raise PipelineError(f"{moment!r} is no time", remedy="write it as 2026-01-31 or 2026-01-31 12:00:00") from None
+
+
+def _told(to: Place) -> str:
+    if to is None or (isinstance(to, int) and to == 0):
+        return "its beginning"
+    return f"epoch {to}" if isinstance(to, int) else str(to)

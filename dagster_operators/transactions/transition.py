@@ -1,0 +1,37 @@
+"""What an epoch that computes nothing makes of a pipeline: where its sources and its time stand behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from dagster_operators.graph.slice import JSON
+from dagster_operators.time.frontier import Frontier
+from dagster_operators.transactions.codec import added
+
+TransitionKind: TypeAlias = Literal["rollback", "reset", "rebuild"]
+"""Why there is such an epoch. Its one stage is called so, too."""
+
+
+@dataclass(frozen=True)
+class Transition:
+    """The positions and times behind an epoch that reads nothing: what its tables hold is put there, not computed.
+
+    It replaces what the epoch before left; nothing is carried over from there.
+
+    Attributes:
+        kind: Why there is such an epoch.
+        told: What it did, for people.
+        offsets: Where each source stands behind it.
+        watermarks: Per source, and per operator that holds time, behind it.
+        finished: Sources that have nothing more to give.
+        held: The times that operators hold at their outputs behind it, by stream.
+    """
+
+    kind: TransitionKind
+    told: str
+    offsets: Mapping[str, JSON] = field(default_factory=dict)
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    finished: tuple[str, ...] = ()
+    held: Mapping[str, Frontier] = added(2, {})

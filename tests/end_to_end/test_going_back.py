@@ -1,0 +1,137 @@
+"""Sources put elsewhere, a pipeline put back, time moved on: what the tables hold then is what follows from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import dagster_operators as do
+from dagster_operators.cli.main import main
+from dagster_operators.errors import LedgerError, PipelineError, UnknownEpochError
+from tests.engines import SAIL
+
+pytestmark = pytest.mark.usefixtures("sail")
+
+BATCHES = [
+    [("a", 1, "2026-01-01 00:00:10"), ("b", 2, "2026-01-01 00:00:20")],
+    [("a", 3, "2026-01-01 00:01:10"), ("a", 3, "2026-01-01 00:00:50")],
+    [("b", 4, "2026-01-01 00:02:30"), ("c", 5, "2026-01-01 00:02:40")],
+    [("a", 6, "2026-01-01 00:03:10")],
+]
+TABLES = ("clean", "totals", "minutes", "newest")
+
+
+def pipeline(root: Path, batches: list[Any] | None = None) -> do.Pipeline:
+    made = do.Pipeline("back", root=str(root), engine=SAIL)
+    source = do.MemorySource(BATCHES if batches is None else batches, schema="k string, v long, at timestamp")
+    rows = made.source("rows", source, event_time="at", lateness="30 seconds")
+    rows.filter("v > 1").to_table("clean")
+    rows.key_by("k").aggregate(n="count(*)", total="sum(v)", name="per_key").to_table("totals")
+    rows.key_by("k").window(do.Tumbling("1 minute")).aggregate(n="count(*)", name="per_minute").to_table("minutes")
+    rows.key_by("k").deduplicate(keep="last", name="last").to_table("newest")
+    return made
+
+
+def content(made: do.Pipeline, epoch: int | None = None) -> dict[str, Counter[Any]]:
+    return {table: Counter(map(tuple, made.read(table, epoch).collect())) for table in TABLES}
+
+
+def test_back_to_each_epoch_and_on_again(tmp_path: Path) -> None:
+    made = pipeline(tmp_path)
+    made.run_until_caught_up()
+    for epoch in (3, 1):
+        result = made.rollback(epoch)
+        assert content(made) == content(made, epoch)
+        assert made.history()[-1].transition == f"rollback to epoch {epoch}"
+        last = pipeline(tmp_path).run_until_caught_up()[-1].epoch
+        assert last == result.epoch + 4 - epoch
+        assert content(made) == content(made, 4)
+
+
+def test_a_source_that_is_put_back_has_to_say_what_becomes_of_its_tables(tmp_path: Path) -> None:
+    made = pipeline(tmp_path)
+    with pytest.raises(LedgerError, match="no epoch was completed yet"):
+        made.reset("rows", 0)
+    made.run_until_caught_up()
+    before = content(made)
+    with pytest.raises(PipelineError, match=r"read again what 2 epochs have read.*tables="):
+        made.reset("rows", 2)
+    with pytest.raises(PipelineError, match=r"no such source.*name one of: rows"):
+        made.reset("row", 2)
+    with pytest.raises(PipelineError, match="that is where it stands"):
+        made.reset("rows", 4)
+    with pytest.raises(UnknownEpochError, match="no epoch was complete at 2020-01-01"):
+        made.reset("rows", "2020-01-01")
+    with pytest.raises(UnknownEpochError, match="no completed epoch 9"):
+        made.reset("rows", 9)
+    with pytest.raises(PipelineError, match="nobody knows which rows of rows would be left out"):
+        made.reset("rows", {"batches": 7})
+    assert len(made.history()) == 4
+    made.reset("rows", 3, tables="keep")
+    assert content(made) == before
+    made.run_until_caught_up()
+    assert content(made)["clean"] == before["clean"] + Counter(map(tuple, made.read("clean").where("v = 6").distinct().collect()))
+
+
+@pytest.mark.parametrize("to", [0, 2])
+def test_tables_and_state_that_begin_anew(tmp_path: Path, to: int | None) -> None:
+    made = pipeline(tmp_path / "root")
+    made.run_until_caught_up()
+    made.reset("rows", to, tables="restart")
+    assert not any(content(made).values())
+    made.run_until_caught_up()
+    fresh = pipeline(tmp_path / "fresh", BATCHES[to or 0 :])
+    fresh.run_until_caught_up()
+    assert content(made) == content(fresh)
+
+
+def test_sources_that_feed_the_same_tables_are_put_back_together(tmp_path: Path) -> None:
+    made = do.Pipeline("two", root=str(tmp_path), engine=SAIL)
+    left, right = (made.source(name, do.MemorySource([[(1,)], [(2,)]], schema="v long")) for name in ("left", "right"))
+    left.union(right).to_table("both")
+    made.run_until_caught_up()
+    with pytest.raises(PipelineError, match="rows of right went to the same tables"):
+        made.reset("left", 1, tables="restart")
+    made.reset(["left", "right"], 1, tables="restart")
+    made.run_until_caught_up()
+    assert sorted(row.v for row in made.read("both").collect()) == [2, 2]
+
+
+def test_time_is_moved_on_by_hand(tmp_path: Path) -> None:
+    made = pipeline(tmp_path)
+    made.run_epoch()
+    assert not content(made)["minutes"]
+    result = made.set_watermark("rows", "2026-01-01 00:01:00")
+    assert (result.rows["minutes"], result.rows["clean"]) == (2, 0)
+    late = made.run_epoch()
+    assert late.late_rows["per_minute"] == 1
+    with pytest.raises(PipelineError, match="at 2026-01-01T00:01:00Z, and never moves back"):
+        made.set_watermark("rows", "2026-01-01 00:00:59")
+    with pytest.raises(PipelineError, match="no source of that name with an event time"):
+        made.set_watermark("clean", "2026-01-01")
+    with pytest.raises(PipelineError, match="'soon' is no time"):
+        made.set_watermark("rows", "soon")
+
+
+def command(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    made = pipeline(tmp_path)
+    made.run_until_caught_up()
+    root = str(tmp_path)
+    assert command("rollback", root, "2") == "epoch 5 is as epoch 2 was\n"
+    assert "has to be" not in command("reset", root, "rows", "--to", "1", code=1)
+    told = command("reset", root, "rows", "--to", '{"batches": 1}', "--tables", "restart")
+    assert told == "epoch 6: reset rows to {'batches': 1}\n"
+    assert "is no time" in command("reset", root, "rows", "--to", "soon", "--tables", "keep", code=1)
+    assert "no JSON" in command("reset", root, "rows", "--to", "{", "--tables", "keep", code=2)
+    made.run_until_caught_up()
+    assert len(content(made)["clean"]) == 5

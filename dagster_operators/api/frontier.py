@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.frontier_builder import OperatorBuilder
-from dagster_operators.api.frontier_capture import barrier, capture, replay
+from dagster_operators.api.frontier_capture import barrier, capture, limit_rate, replay
 from dagster_operators.api.frontier_library import (
     branch,
     branch_when,
@@ -15,14 +15,20 @@ from dagster_operators.api.frontier_library import (
     definition_of,
     exchange,
     filter,  # noqa: A004 - timely's names
+    flat_map,
     inspect,
+    inspect_batch,
+    inspect_core,
+    inspect_time,
     map,  # noqa: A004
+    map_in_place,
     ok_err,
     partition,
 )
 from dagster_operators.api.frontier_probe import ProbeHandle, probe
+from dagster_operators.api.frontier_results import ResultStream, results
 from dagster_operators.api.frontier_scope import LoopHandle, Scope, ScopedStream
-from dagster_operators.api.frontier_source import empty, source
+from dagster_operators.api.frontier_source import empty, source, to_stream
 from dagster_operators.api.frontier_unordered import unordered_input
 from dagster_operators.api.frontier_waiting import (
     accumulate,
@@ -39,7 +45,7 @@ from dagster_operators.operators.frontier.capability_set import CapabilitySet
 from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState, ValueState
 from dagster_operators.operators.frontier.definition import Definition, State
 from dagster_operators.operators.frontier.notificator import FrontierNotificator, Notificator
-from dagster_operators.operators.frontier.pacts import Exchange, Pact, Pipeline
+from dagster_operators.operators.frontier.pacts import Broadcast, Exchange, Pact, Pipeline
 from dagster_operators.time.antichain import Antichain
 from dagster_operators.time.change_batch import ChangeBatch
 from dagster_operators.time.frontier import Frontier
@@ -51,6 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Antichain",
+    "Broadcast",
     "Capability",
     "CapabilitySet",
     "CapabilityState",
@@ -68,6 +75,7 @@ __all__ = [
     "Pipeline",
     "ProbeHandle",
     "Product",
+    "ResultStream",
     "Scope",
     "ScopedStream",
     "StashState",
@@ -89,15 +97,23 @@ __all__ = [
     "empty",
     "exchange",
     "filter",
+    "flat_map",
     "inspect",
+    "inspect_batch",
+    "inspect_core",
+    "inspect_time",
+    "limit_rate",
     "map",
+    "map_in_place",
     "ok_err",
     "partition",
     "probe",
     "reclock",
     "replay",
+    "results",
     "source",
     "state_machine",
+    "to_stream",
     "unordered_input",
 ]
 

@@ -141,13 +141,63 @@ class OperatorBuilder:
             PipelineError: It has no input or no output, was built already, or something of it does not fit.
             SchemaError: A stream has no event time, or lacks a column.
         """
+        return self._put("build", constructor, state, chain)
+
+    def build_reschedule(
+        self, constructor: Callable[..., Any], *, state: State | None = None, calls: int | None = None, chain: bool = True
+    ) -> Any:
+        """Put the operator into the pipeline; its logic says whether it is incomplete.
+
+        True keeps the operator from being done, and does not have it called again in this epoch: that is asked for by
+        ``info.activator.activate()``, as in timely dataflow. But an operator that is incomplete when the epoch ends is called in
+        the next one, which begins though no source has anything new: what is left cannot be forgotten.
+
+        Args:
+            constructor: As that of :meth:`build`; its logic returns whether the operator is incomplete.
+            state: What lives on between epochs.
+            calls: How often the logic may ask to be called again in an epoch; what is then left is left to the next one.
+            chain: Whether it may share a stage with the operators before it.
+
+        Returns:
+            The stream of the only output, or a tuple of those of all outputs.
+
+        Raises:
+            PipelineError: It has no input or no output, was built already, or something of it does not fit.
+            SchemaError: A stream has no event time, or lacks a column.
+
+        >>> import dagster_operators as do
+        >>> def a_row_at_a_time(capabilities, info):
+        ...     stash = info.state["stash"]
+        ...     def logic(inputs, outputs):
+        ...         inputs[0].for_each(stash.add)
+        ...         for capability in [held.clone() for held in stash.capabilities()[:1]]:
+        ...             rows = stash.pop(capability.time)
+        ...             outputs[0].session(capability).give_batch(rows.slice(0, 1))
+        ...             if rows.num_rows > 1:
+        ...                 stash.add(capability, rows.slice(1))
+        ...         if len(stash):
+        ...             info.activator.activate()
+        ...         return len(stash) > 0
+        ...     return logic
+        >>> pipeline = do.Pipeline("p", root="data")
+        >>> words = pipeline.source("words", do.FileSource("in", schema="word string, t timestamp"), event_time="t")
+        >>> builder = OperatorBuilder("slow", pipeline)
+        >>> builder.new_input(words, do.frontier.Pipeline()), builder.new_output()
+        (0, 0)
+        >>> builder.build_reschedule(a_row_at_a_time, state={"stash": do.frontier.StashState()}, calls=100).columns
+        ('word', 't')
+        """
+        return self._put("reschedule", constructor, state, chain, calls)
+
+    def _put(self, shape: str, constructor: Any, state: State | None, chain: bool, calls: int | None = None) -> Any:  # noqa: FBT001
         if self._built or not self._inputs or not self._schemas:
             told = "is built already" if self._built else "needs inputs and outputs"
             raise PipelineError(f"the operator {told}", operator=self.name, remedy="new_input, new_output, then build once")
         given = [exchanged(stream, pact) for stream, pact in self._inputs]
         definition = Definition(
-            "build", [pact for _, pact in given], self.name, constructor, schema=tuple(self._schemas), state=state,
+            shape, [pact for _, pact in given], self.name, constructor, schema=tuple(self._schemas), state=state,
             summaries=self._connections(), notify=[self._notify.get(number, ALWAYS) for number in range(len(given))],
+            calls=calls,
         )  # fmt: skip
         first, *others = [stream for stream, _ in given]
         if first._dataflow is not self._pipeline.dataflow:  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""``do.frontier``'s operators on a stream's progress: written down and replayed, and waited for."""
+"""``do.frontier``'s operators on a stream's progress: written down and replayed, waited for, held up."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.api.frontier_library import fresh_or_given
 from dagster_operators.connectors.delta_source import DeltaSource
-from dagster_operators.errors import SchemaError
+from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.operators.frontier.declared import CapabilityState, StashState
+from dagster_operators.operators.frontier.definition import Definition
+from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
 from dagster_operators.operators.frontier.pacts import Pact, Pipeline
 
 if TYPE_CHECKING:
@@ -72,6 +74,37 @@ def replay(
     before = None if renamed_from is None else f"{renamed_from}_events"
     events = pipeline.source(f"{name}_events", table, event_time=time, renamed_from=before)
     return events.unary(Pipeline(), name, Replay(time), schema=schema)
+
+
+def limit_rate(stream: Stream, rows: int, *, pact: Pact | None = None, name: str | None = None) -> Stream:
+    """The rows as they are, in the order of time, and no more than so many in an epoch; the others wait for the next ones.
+
+    While rows wait, epochs go on though no source has anything new.
+
+    Args:
+        stream: The rows.
+        rows: How many rows go on in an epoch; with an exchange, in each subtask.
+        pact: Which rows meet.
+        name: The operator's name.
+
+    Raises:
+        PipelineError: No row would ever go on.
+
+    >>> import dagster_operators as do
+    >>> source = do.FileSource("in", schema="k string, v long, t timestamp")
+    >>> rows = do.Pipeline("p", root="data").source("rows", source, event_time="t")
+    >>> do.frontier.limit_rate(rows, 1000).columns
+    ('k', 'v', 't')
+    """
+    from dagster_operators.api.frontier_waiting import keyed
+    from dagster_operators.operators.frontier.library.limiting import LimitRate
+
+    named = fresh_or_given(stream, name, "limit_rate")
+    if rows < 1:
+        raise PipelineError(f"{rows} rows are none", operator=named, remedy="let 1 or more rows through in an epoch")
+    given, own = keyed(stream, pact or Pipeline())
+    definition = Definition("reschedule", [own], named, LimitRate(rows), state={"stash": StashState()})
+    return given.through(FrontierOperator, name=named, definition=definition)
 
 
 def barrier(stream: Stream, *, pact: Pact | None = None, name: str | None = None) -> Stream:

@@ -126,6 +126,44 @@ def map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = None, 
     return stream.unary(Pipeline(), fresh_or_given(stream, name, "map"), Change(logic), schema=schema)
 
 
+def flat_map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = None, name: str | None = None) -> Stream:
+    """The same as :func:`map`, which may give any number of rows.
+
+    Args:
+        stream: The rows.
+        logic: From a batch to rows.
+        schema: The columns without the time; by default those of the stream.
+        name: The operator's name.
+
+    >>> import dagster_operators as do
+    >>> source = do.FileSource("in", schema="k string, v long, t timestamp")
+    >>> rows = do.Pipeline("p", root="data").source("rows", source, event_time="t")
+    >>> flat_map(rows, lambda batch: batch.take([0] * batch.num_rows)).name
+    'flat_map'
+    """
+    return map(stream, logic, schema=schema, name=fresh_or_given(stream, name, "flat_map"))
+
+
+def map_in_place(stream: Stream, logic: Callable[[Any], Any], *, name: str | None = None) -> Stream:
+    """The rows with other values in the same columns.
+
+    Args:
+        stream: The rows.
+        logic: From a batch to one with as many rows; Arrow's batches do not change, so it gives another one.
+        name: The operator's name.
+
+    >>> import dagster_operators as do
+    >>> source = do.FileSource("in", schema="k string, v long, t timestamp")
+    >>> rows = do.Pipeline("p", root="data").source("rows", source, event_time="t")
+    >>> map_in_place(rows, lambda batch: batch.set_column(1, "v", batch["v"].fill_null(0))).columns
+    ('k', 'v', 't')
+    """
+    from dagster_operators.operators.frontier.library.routing import Change
+
+    made = Change(logic, same_count=True)
+    return stream.unary(Pipeline(), fresh_or_given(stream, name, "map_in_place"), made)
+
+
 def filter(stream: Stream, predicate: Callable[[Any], Any], *, name: str | None = None) -> Stream:  # noqa: A001
     """The rows for which a function says so.
 
@@ -162,6 +200,31 @@ def inspect(stream: Stream, look: Callable[[int, Any], object], *, name: str | N
     from dagster_operators.operators.frontier.library.routing import Change
 
     return stream.unary(Pipeline(), fresh_or_given(stream, name, "inspect"), Change(look, with_time=True, hands_on=True))
+
+
+inspect_time = inspect_batch = inspect
+
+
+def inspect_core(
+    stream: Stream, look: Callable[[int, Any], object], told: Callable[[Any], object], *, name: str | None = None
+) -> Stream:
+    """The rows as they are; functions get to see each time and batch, and each frontier, in the worker.
+
+    Args:
+        stream: The rows.
+        look: Gets a time and a batch.
+        told: Gets the frontier when it moved.
+        name: The operator's name.
+
+    >>> import dagster_operators as do
+    >>> source = do.FileSource("in", schema="k string, v long, t timestamp")
+    >>> rows = do.Pipeline("p", root="data").source("rows", source, event_time="t")
+    >>> inspect_core(rows, lambda time, batch: print(time, batch.num_rows), print).name
+    'inspect_core'
+    """
+    from dagster_operators.operators.frontier.library.routing import Watch
+
+    return stream.unary_frontier(Pipeline(), fresh_or_given(stream, name, "inspect_core"), Watch(look, told))
 
 
 def exchange(stream: Stream, by: Exchange, *, name: str | None = None) -> Stream:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.memory_source import MemorySource
@@ -29,6 +30,7 @@ def source(
     time: str = "t",
     start: int = 0,
     calls: int = 1000,
+    waits_for: str | None = None,
 ) -> Stream:
     """Rows that a closure puts out.
 
@@ -45,6 +47,8 @@ def source(
         time: The column with the time.
         start: The capability's time at first.
         calls: How often the logic is called in an epoch at most; what is left is for the next one.
+        waits_for: The name of an operator behind the source, for flow control: the source gets no turn while that operator may
+            still put out times before those that the source has come to, because it has work left or holds capabilities.
 
     Raises:
         PipelineError: The name is taken, or the logic would never be called.
@@ -65,7 +69,31 @@ def source(
     """
     if calls < 1:
         raise PipelineError(f"the logic of the source {name!r} is never called", source=name, remedy="give calls of 1 or more")
-    return pipeline.source(name, FrontierSource(constructor, schema, time, start, calls), event_time=time)
+    made = FrontierSource(constructor, schema, time, start, calls, waits_for)
+    return pipeline.source(name, made, event_time=time)
+
+
+def to_stream(
+    pipeline: PipelineGraph, name: str, rows: Iterable[Mapping[str, Any]], *, schema: str, time: str = "t", at: int = 0
+) -> Stream:
+    """Rows as a stream that is finished behind them, all at one time.
+
+    Args:
+        pipeline: The pipeline.
+        name: The stream's name.
+        rows: The rows, without the time.
+        schema: Their columns, as Spark DDL.
+        time: The column with the time.
+        at: The time.
+
+    >>> import dagster_operators as do
+    >>> ten = ({"v": v} for v in range(10))
+    >>> do.frontier.to_stream(do.Pipeline("p", root="data"), "ten", ten, schema="v long").columns
+    ('v', 't')
+    """
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at)
+    batch = [{**row, time: moment} for row in rows]
+    return pipeline.source(name, MemorySource([batch], schema=f"{schema}, `{time}` timestamp"), event_time=time, finished=True)
 
 
 def empty(pipeline: PipelineGraph, name: str, *, schema: str, time: str = "t") -> Stream:
@@ -87,7 +115,10 @@ def empty(pipeline: PipelineGraph, name: str, *, schema: str, time: str = "t") -
 class FrontierSource(SourceOperator):
     """The closure of :func:`source` as a source of the package; its position is the capability's time."""
 
-    def __init__(self, constructor: Callable[..., Any], schema: str, time: str, start: int, calls: int) -> None:
+    def __init__(  # noqa: PLR0917 - as a plan has them
+        self, constructor: Callable[..., Any], schema: str, time: str, start: int, calls: int, waits_for: str | None = None
+    ) -> None:
+        self.waits_for = waits_for
         self.constructor = constructor
         self.schema = schema
         self.time = time

@@ -64,6 +64,9 @@ class SourceOperator:
         ('n',)
     """
 
+    waits_for: str | None = None
+    """The name of an operator that has to come as far as this source before it gets another turn; None if it does not wait."""
+
     def output_schema(self) -> str | pa.Schema:
         """The rows' schema, as Spark DDL or an Arrow schema."""
         raise NotImplementedError(f"{type(self).__name__} needs output_schema(self)")
@@ -88,7 +91,7 @@ class SourceOperator:
         from dagster_operators.functions.secrets import holds_secret
 
         secrets = tuple(getattr(type(self), "secrets", ()))
-        found = public_scalars(vars(self))
+        found = public_scalars({name: value for name, value in vars(self).items() if name != "waits_for"})
         return {name: value for name, value in found.items() if name not in secrets and not holds_secret(name, value)}
 
     def display(self) -> Mapping[str, Any]:

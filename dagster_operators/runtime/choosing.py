@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from dagster_operators.connectors.connector import SliceChoice
-from dagster_operators.errors import SourceError, located
+from dagster_operators.connectors.operator_source import OperatorSource
+from dagster_operators.errors import PipelineError, SourceError, located
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.operators.frontier.frontier_operator import INCOMPLETE, FrontierOperator
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.stages import cut_stages
+from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.time.watermark import MAX_WATERMARK
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.plan import Slices
+from dagster_operators.transactions.records import Complete
 from dagster_operators.transactions.view import LedgerView
 
 
@@ -43,12 +49,13 @@ class Choosing:
         offsets: dict[str, SourceSlice] = {}
         finished: set[str] = set()
         idle: set[str] = set()
-        news = False
+        news = bool(last and unfinished(self._dataflow, last.metrics))
         for name in self._planning.plan().sources:
             source, start = self._dataflow.nodes[name].operator, positions.get(name)
             if not isinstance(source, Source):
                 continue
-            choice = self._offer(name, plan.origins.get(name, name), start, schemas)
+            ahead = last is not None and self._is_ahead(name, last)
+            choice = None if ahead else self._offer(name, plan.origins.get(name, name), start, schemas)
             offsets[name] = choice.slice if choice else SourceSlice(start, start, None)
             news = news or (choice is not None and choice.news)
             if choice is not None and choice.idle:
@@ -79,6 +86,20 @@ class Choosing:
                     connector.verify(pin, schemas[name])
                 found[name] = SourceSlice(None, None, pin)
         return found
+
+    def _is_ahead(self, name: str, last: Complete) -> bool:
+        """Whether a source has gone further than the operator that it waits for."""
+        connector = self._planning.connector(name)
+        waits_for = connector.operator.waits_for if isinstance(connector, OperatorSource) else None
+        if waits_for is None or name not in last.watermarks:
+            return False
+        frontiers = Frontiers(self._dataflow, at_beginning(last.watermarks), held_in(last.held))
+        if waits_for not in self._dataflow.nodes:
+            raise PipelineError(
+                f"the source waits for {waits_for!r}, and there is no such operator", source=name,
+                remedy="name the operator that it is to wait for",
+            )  # fmt: skip
+        return frontiers.of(StreamRef(waits_for)).less_than(last.watermarks[name])
 
     def _offer(self, name: str, origin: str, start: Any, schemas: Mapping[str, str]) -> SliceChoice | None:
         """What a source offers after a position, looked over; the ledger has its earlier slices under its origin."""
@@ -122,4 +143,12 @@ class Choosing:
                         )
                     if told is not None:
                         found[name] = told
+        if view.last_complete:
+            found |= {name: {"incomplete": True} for name in unfinished(self._dataflow, view.last_complete.metrics)}
         return found
+
+
+def unfinished(dataflow: Dataflow, metrics: Mapping[str, float]) -> list[str]:
+    """The operators that had work left when an epoch ended, by its figures."""
+    frontier = (name for name, node in dataflow.nodes.items() if isinstance(node.operator, FrontierOperator))
+    return [name for name in frontier if metrics.get(f"{name}.{INCOMPLETE}")]

@@ -16,6 +16,7 @@ from dagster_operators.operators.arrow.arrow_program import ArrowProgram
 from dagster_operators.operators.batch_operator import BatchOperator, keys_of
 from dagster_operators.operators.frontier.definition import Definition
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
+from dagster_operators.operators.frontier.pacts import Broadcast
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +34,7 @@ class Driven:
         physical: What it lowers to.
         program: Gives a program that nobody else uses.
         is_strict: Whether it is an error to move its inputs back.
+        everywhere: The inputs whose rows go to every subtask.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Driven:
     physical: BatchOperator
     program: Callable[[], WorkerProgram]
     is_strict: bool = False
+    everywhere: frozenset[int] = frozenset()
 
 
 def driven(
@@ -95,4 +98,6 @@ def _frontier(operator: Definition, inputs: Sequence[pa.Schema], name: str | Non
     types = [StreamType(tuple(schema.names), event_time) for schema in inputs]
     logical.output(types)
     physical = logical.lower(types)
-    return Driven(logical.name, tuple(pact.by for pact in operator.pacts), physical, physical.program, is_strict=True)
+    everywhere = frozenset(number for number, pact in enumerate(operator.pacts) if isinstance(pact, Broadcast))
+    keys = tuple(pact.by for pact in operator.pacts)
+    return Driven(logical.name, keys, physical, physical.program, is_strict=True, everywhere=everywhere)

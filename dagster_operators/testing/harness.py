@@ -333,6 +333,8 @@ class OperatorHarness:
     def _parts(self, table: pa.Table, index: int) -> list[tuple[int, pa.Table]]:
         if self.parallelism == 1 or not table.num_rows:
             return [(0, table)]
+        if index in self._driven.everywhere:
+            return [(number, table) for number in range(self.parallelism)]
         named = key_types(self._driven.keys[0], self.inputs[0], self._tables)
         kinds = map(arrow_type, named)
         keys = [table[key].combine_chunks().cast(kind) for key, kind in zip(self._driven.keys[index], kinds, strict=True)]

@@ -9,7 +9,7 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState, ValueState
-from dagster_operators.operators.frontier.pacts import Exchange, Pact, Pipeline
+from dagster_operators.operators.frontier.pacts import Broadcast, Pact
 from dagster_operators.operators.frontier.scope_body import ScopeBody
 from dagster_operators.operators.frontier.shapes import SHAPES, Shape
 
@@ -45,10 +45,13 @@ class Definition:
         summaries: For each input and output what the way between them does to times, none if they are not connected; by default
             all are, and times stay as they are.
         notify: For each input when the logic is called because its frontier moved; by default always, if its shape sees them.
+        calls: How often the logic may ask to be called again in an epoch, before what is left is left to the next one.
 
     Raises:
         PipelineError: Something of it does not fit.
     """
+
+    calls: int | None = None
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class Definition:
         initial: Sequence[int] = (),
         summaries: Sequence[Sequence[Sequence[Any]]] | None = None,
         notify: Sequence[str] | None = None,
+        calls: int | None = None,
     ) -> None:
         self.shape = shape
         self.pacts = tuple(pacts)
@@ -72,6 +76,8 @@ class Definition:
         self.initial = tuple(initial)
         self.summaries = None if summaries is None else tuple(tuple(map(tuple, of)) for of in summaries)
         self.notify = None if notify is None else tuple(notify)
+        if calls is not None:
+            self.calls = calls
         if self.kind.notifies:
             self.state.setdefault(NOTIFICATIONS, NotifyState())
         self._check()
@@ -110,7 +116,11 @@ class Definition:
         """Whether it may hold capabilities at the end of an epoch."""
         if self.body is not None:
             return any(node.definition.holds_time for node in self.body.nodes)
-        return self.sees_frontier or any(not isinstance(kept, StateTable | ValueState) for kept in self.state.values())
+        return (
+            self.sees_frontier
+            or self.kind.reschedules
+            or any(not isinstance(kept, StateTable | ValueState) for kept in self.state.values())
+        )
 
     @property
     def single(self) -> bool:
@@ -121,10 +131,17 @@ class Definition:
         where = {"operator": self.name}
         if not callable(self.constructor) and self.body is None:
             raise PipelineError(f"{self.constructor!r} is no function", **where, remedy="give the function that makes the logic")
+        if self.calls is not None and self.calls < 1:
+            raise PipelineError(f"{self.calls} calls are none", **where, remedy="give calls of 1 or more")
         for pact in self.pacts:
-            if not isinstance(pact, Pipeline | Exchange):
+            if not isinstance(pact, Pact):
                 raise PipelineError(f"{pact!r} is no pact", **where, remedy='give Pipeline() or Exchange("column")')
-        if len({len(pact.by) for pact in self.pacts}) > 1:
+        if isinstance(self.pacts[0], Broadcast):
+            raise PipelineError(
+                "rows of the first input cannot go to every subtask", **where,
+                remedy="let the first input be the one whose rows are exchanged by keys, and broadcast another one",
+            )  # fmt: skip
+        if len({len(pact.by) for pact in self.pacts if not isinstance(pact, Broadcast)}) > 1:
             raise PipelineError(
                 "the inputs are exchanged by different numbers of columns", **where, remedy="exchange all by the same, or none"
             )

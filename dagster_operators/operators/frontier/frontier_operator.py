@@ -13,13 +13,15 @@ from typing_extensions import override
 from dagster_operators.errors import SchemaError, located
 from dagster_operators.functions.content import digest_of
 from dagster_operators.functions.references import ObjectReference
-from dagster_operators.graph.exchange import Forward, Gather, HashBy
+from dagster_operators.graph.exchange import Broadcast as Everywhere
+from dagster_operators.graph.exchange import Exchange, Forward, Gather, HashBy
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import Fields
 from dagster_operators.operators.frontier.functions_in import functions_in
+from dagster_operators.operators.frontier.pacts import Broadcast, Pact
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 LATE = "late"
 """The port of rows whose time had passed when they came."""
+
+INCOMPLETE = "incomplete"
+"""The figure of how many subtasks have work left for another epoch."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,6 +110,8 @@ class FrontierOperator(LogicalOperator):
         }
         if own.pacts[0].by:
             found["exchange"] = [list(pact.by) for pact in own.pacts]
+        if any(isinstance(pact, Broadcast) for pact in own.pacts):
+            found["broadcast"] = [number for number, pact in enumerate(own.pacts) if isinstance(pact, Broadcast)]
         if own.schema is not None:
             told = [schema and Schema.of(schema).to_ddl(everything=False) for schema in own.schemas]
             found["schema"] = told if isinstance(own.schema, tuple) else told[0]
@@ -116,18 +123,26 @@ class FrontierOperator(LogicalOperator):
             found["state"] = {
                 name: kept.config() if isinstance(kept, StateTable) else repr(kept) for name, kept in own.state.items()
             }
+        if own.calls is not None:
+            found["calls"] = own.calls
         if own.initial:
             found["initial"] = list(own.initial)
         return found
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
-        unkeyed = Gather() if self.definition.single else Forward()
         several = len(types) > 1
         return tuple(
-            InputPort(f"input_{number}" if several else "input", exchange=HashBy(pact.by) if pact.by else unkeyed)
+            InputPort(f"input_{number}" if several else "input", exchange=self._exchange(pact))
             for number, pact in enumerate(self.definition.pacts)
         )
+
+    def _exchange(self, pact: Pact) -> Exchange:
+        if pact.by:
+            return HashBy(pact.by)
+        if isinstance(pact, Broadcast) and not self.definition.single:
+            return Everywhere()
+        return Gather() if self.definition.single else Forward()
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:

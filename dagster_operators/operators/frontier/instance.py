@@ -11,7 +11,7 @@ from dagster_operators.errors import CapabilityError, OperatorFailedError, Pipel
 from dagster_operators.operators.frontier.capability import Capability, InputCapability, Outlet
 from dagster_operators.operators.frontier.definition import ALWAYS, IF_CAPABILITY
 from dagster_operators.operators.frontier.handles import InputHandle, OutputHandle
-from dagster_operators.operators.frontier.kept import INITIAL, Hold, Kept
+from dagster_operators.operators.frontier.kept import ACTIVATION, INITIAL, Hold, Kept
 from dagster_operators.operators.frontier.places import Places
 from dagster_operators.operators.worker_program import failure
 
@@ -42,6 +42,7 @@ class Instance:
     Attributes:
         inputs: Its inputs.
         outputs: Its outputs.
+        incomplete: Whether it has work left for another epoch: it says so, or was called as often as it may be.
     """
 
     def __init__(
@@ -59,6 +60,8 @@ class Instance:
         self._brought: list[InputCapability] = []
         self._kept = kept
         self._least = least
+        self._again = 0
+        self.incomplete = False
         self.outputs = outputs
         self._outlets: list[Outlet] = [output.outlet for output in outputs]
         self._places = Places(definition.state, tables, self._outlets, kept)
@@ -75,7 +78,8 @@ class Instance:
             frontiers: The frontiers of the inputs.
         """
         self.move(frontiers)
-        self._info = info.with_state(self._places.found)
+        due = [] if self._kept is None else [hold.time for hold in self._kept.holds(ACTIVATION)]
+        self._info = info.with_state(self._places.found, due)
         capabilities = self._first_capabilities()
         self._initial = [None if each is None else weakref.ref(each) for each in capabilities]
         try:
@@ -94,7 +98,9 @@ class Instance:
 
     @property
     def wants_frontiers(self) -> bool:
-        """Whether the logic is to be called because frontiers moved."""
+        """Whether the logic is to be called because frontiers moved, or it asked for it in an earlier epoch."""
+        if self._info.activator.is_asked:
+            return True
         if self._definition.notify is None:
             return self._definition.kind.sees_frontier
         holding = any(outlet.counts for outlet in self._outlets)
@@ -143,7 +149,17 @@ class Instance:
                 remedy="keep it in what is declared (state={'kept': CapabilityState()}, then info.state['kept'].insert(...); "
                 "likewise NotifyState, StashState), or drop() it",
             )  # fmt: skip
-        self._places.save(initial)
+        self._places.save([*initial, *self._activations()])
+
+    def _activations(self) -> list[Hold]:
+        """When the logic is to be called again; what is incomplete goes on in the next epoch."""
+        due = {*self._info.activator.waiting, *([0] if self.incomplete else [])}
+        if due and self._kept is None:
+            raise PipelineError(
+                "the logic is to be called again after the epoch, and the operator keeps nothing from epoch to epoch",
+                **self._where, remedy="use unary_frontier or build_reschedule, or declare a CapabilityState",
+            )  # fmt: skip
+        return [Hold(ACTIVATION, 0, moment) for moment in sorted(due)]
 
     def _first_capabilities(self) -> list[Capability | None]:
         """For each output the initial capability as it was left; None once it was dropped."""
@@ -158,9 +174,20 @@ class Instance:
         return [Hold(INITIAL, each.outlet.number, each.time) for each in alive if each is not None and not each.dropped]
 
     def _run_until_quiet(self) -> None:
-        self._run()
-        for _ in range(CALLS):
-            if not self._info.activator.take():
+        self._run_once()
+        while self._info.activator.is_asked:
+            if self._again >= (self._definition.calls or CALLS):
+                if self._definition.calls is None:
+                    raise PipelineError("the logic asks to be called for ever", remedy="activate only while there is work left")
+                self.incomplete = True
                 return
-            self._run()
-        raise PipelineError("the logic asks to be called for ever", remedy="activate only while there is work left")
+            self._again += 1
+            self._run_once()
+
+    def _run_once(self) -> None:
+        self._info.activator.take()
+        told = self._run()
+        if self._definition.kind.reschedules:
+            if not isinstance(told, bool):
+                raise TypeError(f"the logic returned {told!r}; it is to say whether it is incomplete: True or False")
+            self.incomplete = told

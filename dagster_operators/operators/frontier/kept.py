@@ -46,6 +46,9 @@ class Hold:
 INITIAL: Final = "initial capability"
 """The place of the capability that the constructor gets."""
 
+ACTIVATION: Final = "activation"
+"""The place of moments at which the logic is to be called again; they hold nothing back."""
+
 
 class Kept:
     """What was held before the epoch, and how it is written at its end.

@@ -2,30 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 
 class Activator:
-    """Has the logic called again although neither rows nor frontiers came.
+    """Has the logic called again although neither rows nor frontiers came; being asked several times is being asked once.
+
+    Args:
+        due: Moments of the wall clock, in microseconds since 1970, that it is to be called at; in an earlier epoch they were
+            asked for.
 
     >>> activator = Activator()
-    >>> activator.activate(), activator.take(), activator.take()
-    (None, True, False)
+    >>> activator.activate(), activator.activate(), activator.take(), activator.take()
+    (None, None, True, False)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, due: Iterable[int] = ()) -> None:
         self._asked = False
+        self._due = set(due)
 
     def activate(self) -> None:
         """Have the logic called once more in this epoch, when it has returned."""
         self._asked = True
 
+    def activate_after(self, delay: float | timedelta) -> None:
+        """Have the logic called once more when some time has passed: in this epoch if it takes as long, else in a later one.
+
+        No epoch begins for its sake: that is left to the schedule, or to whoever runs the pipeline.
+
+        Args:
+            delay: Seconds, or a timedelta.
+
+        >>> activator = Activator()
+        >>> activator.activate_after(0), activator.take(), activator.activate_after(3600), activator.take()
+        (None, True, None, False)
+        """
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        self._due.add(_now() + round(seconds * 1_000_000))
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the logic is to be called now."""
+        return self._asked or any(moment <= _now() for moment in self._due)
+
+    @property
+    def waiting(self) -> list[int]:
+        """The moments at which it is still to be called; 0 if that is now."""
+        return sorted({*self._due, *([0] if self._asked else [])})
+
     def take(self) -> bool:
-        """Whether it was asked to since this was last called."""
-        asked, self._asked = self._asked, False
+        """Whether it is to be called now; it is not asked for that any more then."""
+        asked, now = self.is_asked, _now()
+        self._asked, self._due = False, {moment for moment in self._due if moment > now}
         return asked
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
 
 
 @dataclass(frozen=True)
@@ -48,6 +85,6 @@ class OperatorInfo:
     state: Mapping[str, Any] = field(default_factory=dict)
     activator: Activator = field(default_factory=Activator)
 
-    def with_state(self, state: Mapping[str, Any]) -> OperatorInfo:
-        """The same with what was declared."""
-        return replace(self, state=state)
+    def with_state(self, state: Mapping[str, Any], due: Iterable[int] = ()) -> OperatorInfo:
+        """The same with what was declared, and when it is to be called again."""
+        return replace(self, state=state, activator=Activator(due))

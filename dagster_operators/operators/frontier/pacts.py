@@ -48,4 +48,23 @@ class Exchange:
         return hash(self.by)
 
 
-Pact = Pipeline | Exchange
+class Broadcast:
+    """Every subtask gets all rows. It is for further inputs: the first one says which keys a subtask has.
+
+    >>> Broadcast()
+    Broadcast()
+    """
+
+    by: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "Broadcast()"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Broadcast)
+
+    def __hash__(self) -> int:
+        return hash(Broadcast)
+
+
+Pact = Pipeline | Exchange | Broadcast

@@ -33,12 +33,14 @@ class Shape:
         sees_frontier: Whether it is told of frontiers, and called when they move.
         start: Calls the user's constructor.
         notifies: Whether it has a notificator.
+        reschedules: Whether its logic says whether it is incomplete.
     """
 
     inputs: int | None
     sees_frontier: bool
     start: Start
     notifies: bool = False
+    reschedules: bool = False
 
 
 def _plain(
@@ -121,5 +123,6 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "sink": Shape(1, sees_frontier=True, start=_without_output),
     "scope": Shape(None, sees_frontier=True, start=_of_any_ports),
     "build": Shape(None, sees_frontier=True, start=_of_any_ports),
+    "reschedule": Shape(None, sees_frontier=True, start=_of_any_ports, reschedules=True),
 }
 """By name, as the methods of streams are called, and that of the builder."""

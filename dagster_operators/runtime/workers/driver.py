@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dagster_operators.errors
 from dagster_operators.errors import OperatorsError, PipelineError, StageFailedError
 from dagster_operators.functions.shipping import pickled
-from dagster_operators.graph.exchange import Forward, Gather, HashBy
+from dagster_operators.graph.exchange import Broadcast, Forward, Gather, HashBy
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.batch_operator import (
     ORIGIN,
@@ -33,7 +33,7 @@ from dagster_operators.runtime.workers.held_times import from_record, to_record
 from dagster_operators.runtime.workers.process_program import ProcessProgram
 from dagster_operators.runtime.workers.program_graph import Edge, Target
 from dagster_operators.runtime.workers.program_state import ProgramState
-from dagster_operators.runtime.workers.shuffle import EntryRows, Shuffle
+from dagster_operators.runtime.workers.shuffle import EVERYWHERE, EntryRows, Shuffle
 from dagster_operators.runtime.workers.task import REPORT_SCHEMA, Entry, GraphTask, ProgramTask, Routing
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.transactions.codec import decode
@@ -104,7 +104,7 @@ class _Programs:
         self._places = places
         self._edges, targets = _connected(work.plan.physical, self._nodes)
         self._check_columns()
-        self._keyed = any(keys for _, keys in targets)
+        self._keyed = any(keys for _, keys in targets if keys != EVERYWHERE)
         self._single = not self._keyed and any(
             isinstance(edge.exchange, Gather) for node in self._nodes.values() for edge in node.inputs
         )
@@ -116,7 +116,13 @@ class _Programs:
         into = [EntryRows(rows[stream], entry.schema, keys) for (stream, keys), entry in ways]
         self._empty = all(entry.rows is None for entry in into)
         self._order = next(filter(None, map(_order, self._operators.values())), ())
-        self._shuffle = Shuffle(work.session, into, self._kinds(into[0]), self._parallelism, self._order)
+        self._shuffle = Shuffle(
+            work.session,
+            into,
+            self._kinds(next(entry for entry in into if entry.keys != EVERYWHERE)),
+            self._parallelism,
+            self._order,
+        )
 
     def _check_columns(self) -> None:
         """See that rows that a union hands on have the columns of its first input in their order.
@@ -253,13 +259,15 @@ def _connected(
             for way in ways(plan, edge.stream):
                 if way.stream.operator in nodes:
                     edges.append(_edge(way, name, index))
+                elif isinstance(edge.exchange, Broadcast):
+                    targets[way.stream, EVERYWHERE].append((name, index))
                 elif isinstance(edge.exchange, HashBy | Gather | Forward):
                     targets[way.stream, keys_of(edge.exchange)].append((name, index))
                 else:
                     raise PipelineError(
                         f"rows cannot come into a program in workers by {edge.exchange}",
                         operator=name,
-                        remedy="let the input be hashed by keys, gathered, or forwarded",
+                        remedy="let the input be hashed by keys, gathered, broadcast, or forwarded",
                     )
     return edges, targets
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.graph.key_group import KEY_GROUPS, key_group
@@ -17,6 +17,10 @@ from dagster_operators.types.names import quoted
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+
+EVERYWHERE: Final = ("*",)
+"""Stands for the keys of rows that every subtask gets; no column can have that name among those of one stream."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,8 @@ class Shuffle:
 
     def _subtask(self, keys: Sequence[str]) -> str:
         n = self._parallelism
+        if tuple(keys) == EVERYWHERE:
+            return f"explode(sequence(0, {n - 1}))"
         group = key_group([f"CAST({quoted(name)} AS {kind})" for name, kind in zip(keys, self._kinds, strict=True)])
         return f"CAST({group} * {n} div {KEY_GROUPS} AS INT)" if n > 1 else "0"
 

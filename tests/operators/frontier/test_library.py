@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
@@ -147,7 +148,74 @@ def test_rows_on_their_own(cut):
     assert values(run(moved, SCHEMA, TEN, **cut)) == {0: list(range(10))}
 
 
+def test_maps_and_looks(cut):
+    doubled = made(lambda rows: frontier.flat_map(rows, lambda batch: pa.concat_batches([batch, batch])))
+    assert values(run(doubled, SCHEMA, TEN, **cut)) == {0: sorted(2 * list(range(10)))}
+    negated = made(lambda rows: frontier.map_in_place(rows, lambda batch: batch.set_column(1, "v", pc.negate(batch["v"]))))
+    assert values(run(negated, SCHEMA, TEN, **cut)) == {0: sorted(-v for v in range(10))}
+    seen, told = [], []
+    watched = made(
+        lambda rows: frontier.inspect_core(
+            rows, lambda time, batch: seen.append((time, batch.num_rows)), lambda frontier: told.append(frontier.elements)
+        )
+    )
+    assert values(run(watched, SCHEMA, EACH, **cut)) == {v: [v] for v in range(10)}
+    assert sum(rows for _, rows in seen) == 10
+    assert told[-1] == ()
+    assert [now for now, before in zip(told[1:], told, strict=False) if now and before and now < before] == []
+
+
+def test_results_side_by_side():
+    def halved(batch):
+        return batch.filter(even(0, batch)), batch.filter(pc.invert(even(0, batch)))
+
+    def small(batch):
+        return batch.filter(pc.less(batch["v"], 5)), batch.filter(pc.greater_equal(batch["v"], 5))
+
+    def built():
+        pipeline = do.Pipeline("p", root="nowhere")
+        rows = pipeline.source("rows", do.MemorySource([], schema=f"{SCHEMA}, t timestamp_ntz"), event_time="t")
+        return frontier.results(rows, halved).and_then(small, name="small")
+
+    definition = frontier.definition_of(built().ok())
+    assert values(run(definition, SCHEMA, TEN)) == {0: list(range(5))}
+    assert values(run(definition, SCHEMA, TEN, port="output_1")) == {0: list(range(5, 10))}
+    told = (
+        built()
+        .map_err(lambda batch: batch.select(["v"]), schema="v long")
+        .map_ok(lambda batch: batch.select(["v"]), schema="v long")
+    )
+    assert (told.err().columns, told.ok().columns) == (("v", "t"), ("v", "t"))
+    assert told.unwrap_or_else(lambda batch: batch).columns == ("v", "t")
+
+
+def test_every_subtask_gets_what_is_broadcast():
+    def rates(capability, info):
+        stash, known = info.state["stash"], info.state["known"]
+
+        def logic(given, other, output):
+            for time, batch in other:
+                known.put(batch.select(["k", "v"])) if info.index == 0 else None
+                output.session(time).give(k=-1 - info.index, v=batch.num_rows)
+            given.for_each(stash.add)
+            for time, rows in stash.complete([given.frontier, other.frontier]):
+                output.session(time).give_batch(rows)
+
+        return logic
+
+    state = {"stash": frontier.StashState(), "known": do.GlobalState(SCHEMA, key="k")}
+    operator = frontier.define("binary_frontier", BY_K, frontier.Broadcast(), logic=rates, state=state)
+    for parallelism in (1, 3):
+        found = run(operator, SCHEMA, [(0, {"k": v, "v": v}) for v in range(4)], [(0, {"k": 7, "v": 7})], parallelism=parallelism)
+        copies = [{"k": -1 - number, "v": 1} for number in range(parallelism)]
+        assert found == {0: sorted([*copies, *({"k": v, "v": v} for v in range(4))], key=repr)}
+    with pytest.raises(PipelineError, match=r"first input cannot go to every subtask.*broadcast another one"):
+        frontier.define("unary", frontier.Broadcast(), logic=rates)
+
+
 def test_what_is_not_allowed_is_said():
+    with pytest.raises(PipelineError, match=r"gave 1 rows for 10.*or use map"):
+        run(made(lambda rows: frontier.map_in_place(rows, lambda batch: batch.slice(0, 1))), SCHEMA, TEN)
     with pytest.raises(PipelineError, match=r"sent to the part 3, and the parts are 0 to 2"):
         run(made(lambda rows: frontier.partition(rows, 3, lambda time, batch: batch["v"])), SCHEMA, TEN)
     with pytest.raises(CapabilityError, match="rows of 5 cannot be delayed to 4"):

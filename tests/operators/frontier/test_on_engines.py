@@ -321,3 +321,35 @@ def test_it_goes_on_after_being_killed_anywhere(sail, tmp_path, which):
     pipeline = make(tmp_path / "root", SAIL)
     pipeline.run_until_caught_up()
     assert found(pipeline) == wanted()
+
+
+def rates_known(capability, info):
+    """Puts out each word with how many rates its subtask was told."""
+    stash, known = info.state["stash"], []
+
+    def logic(incoming, rates, output):
+        rates.for_each(lambda _, batch: known.append(batch.num_rows))
+        incoming.for_each(stash.add)
+        for time, rows in stash.complete([incoming.frontier, rates.frontier]):
+            output.session(time).give_iterator({"word": word, "n": sum(known)} for word in rows["word"].to_pylist())
+
+    return logic
+
+
+def test_rows_are_broadcast_to_every_subtask(engine, tmp_path):
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=engine, parallelism=3)
+    words = pipeline.source(
+        "words",
+        do.MemorySource([[row for epoch in EPOCHS for row in epoch]], schema="word string, n long, t timestamp"),
+        event_time="t",
+        finished=True,
+    )
+    rates = do.frontier.to_stream(pipeline, "rates", [{"r": r} for r in range(4)], schema="r long")
+    told = words.binary_frontier(
+        rates, do.frontier.Exchange("word"), do.frontier.Broadcast(), "told", rates_known, schema="word string, n long",
+        state={"stash": do.frontier.StashState()},
+    )  # fmt: skip
+    told.to_table("told")
+    pipeline.run_until_caught_up()
+    found = [(row.word, row.n) for row in pipeline.read("told").collect()]
+    assert sorted(found) == sorted((row["word"], 4) for epoch in EPOCHS for row in epoch)

@@ -107,9 +107,13 @@ class Change:
         function: From a batch to the rows that come of it, None if there are none.
         with_time: Whether the function gets the time first.
         hands_on: Whether the batch itself is put out, and what the function gives is not looked at.
+        same_count: Whether it is an error if the function gives more rows or fewer.
     """
 
-    def __init__(self, function: Callable[..., Any] | None, *, with_time: bool = False, hands_on: bool = False) -> None:
+    def __init__(
+        self, function: Callable[..., Any] | None, *, with_time: bool = False, hands_on: bool = False, same_count: bool = False
+    ) -> None:
+        self.same_count = same_count
         self.function = function
         self.with_time = with_time
         self.hands_on = hands_on
@@ -121,8 +125,41 @@ class Change:
             for time, batch in given:
                 arguments = (time.time, batch) if self.with_time else (batch,)
                 made = batch if self.function is None else self.function(*arguments)
+                if self.same_count and (made is None or made.num_rows != batch.num_rows):
+                    told = "no rows" if made is None else f"{made.num_rows} rows"
+                    raise PipelineError(
+                        f"the function gave {told} for {batch.num_rows}", remedy="give one for each row of the batch, or use map"
+                    )
                 if self.hands_on or made is not None:
                     output.session(time).give_batch(batch if self.hands_on else made)
+
+        return logic
+
+
+class Watch:
+    """Hands rows on, and shows them and the frontier to functions.
+
+    Args:
+        look: Gets each time and batch.
+        told: Gets the frontier when it moved.
+    """
+
+    def __init__(self, look: Callable[[Any, pa.RecordBatch], object], told: Callable[[Any], object]) -> None:
+        self.look = look
+        self.told = told
+
+    def __call__(self, capability: Any, info: Any) -> Callable[[InputHandle, OutputHandle], None]:  # noqa: ARG002 - it is dropped
+        """The logic."""
+        before = None
+
+        def logic(given: InputHandle, output: OutputHandle) -> None:
+            nonlocal before
+            for time, batch in given:
+                self.look(time.time, batch)
+                output.session(time).give_batch(batch)
+            if given.frontier != before:
+                before = given.frontier
+                self.told(before)
 
         return logic
 

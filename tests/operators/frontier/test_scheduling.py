@@ -1,0 +1,213 @@
+"""Long work in pieces: what is incomplete, what is called again, how much an epoch does, and sources that wait."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dagster_operators as do
+from dagster_operators import frontier
+from dagster_operators.errors import OperatorFailedError, PipelineError
+from dagster_operators.testing import OperatorHarness
+from tests.engines import SAIL
+
+SCHEMA = "k long, v long"
+TIMED = f"{SCHEMA}, t timestamp_ntz"
+STASH = {"stash": frontier.StashState()}
+
+
+def rows_of():
+    pipeline = do.Pipeline("p", root="nowhere")
+    return pipeline, pipeline.source("rows", do.MemorySource([], schema=TIMED), event_time="t")
+
+
+def rescheduled(constructor, *, interest="always", state=None, **more):
+    pipeline, rows = rows_of()
+    builder = frontier.OperatorBuilder("slow", pipeline)
+    builder.new_input(rows, frontier.Pipeline())
+    builder.new_output()
+    builder.set_notify_for(0, interest)
+    return frontier.definition_of(builder.build_reschedule(constructor, state=state, **more))
+
+
+def a_row_at_a_time(capabilities, info):
+    """As timely's example with fuel: one row in each call."""
+    capabilities.clear()
+    stash = info.state["stash"]
+
+    def logic(inputs, outputs):
+        inputs[0].for_each(stash.add)
+        for capability in [held.clone() for held in stash.capabilities()[:1]]:
+            rows = stash.pop(capability.time)
+            outputs[0].session(capability).give_batch(rows.slice(0, 1))
+            if rows.num_rows > 1:
+                stash.add(capability, rows.slice(1))
+        if len(stash):
+            info.activator.activate()
+        return len(stash) > 0
+
+    return logic
+
+
+@settings(max_examples=10, deadline=None)
+@given(times=st.lists(st.integers(0, 3), min_size=1, max_size=9), calls=st.integers(1, 9))
+def test_what_an_epoch_does_not_get_done_is_left_to_the_next(times, calls):
+    harness = OperatorHarness(rescheduled(a_row_at_a_time, state=STASH, calls=calls), TIMED, event_time="t")
+    harness.process([{"k": 0, "v": v, "t": time} for v, time in enumerate(times)])
+    found, told = [], []
+    for _ in range(len(times) + 1):
+        told.append(next(report.metrics.get("incomplete", 0) for report in harness.end_epoch(10).values()))
+        found.append([row["v"] for row in harness.rows()])
+        held = [hold["time"] for hold in harness.holds()]
+        assert harness.frontier().elements == (min(held, default=10),)
+    in_order = [v for _, v in sorted((time, v) for v, time in enumerate(times))]
+    assert [v for part in found for v in part] == in_order
+    assert max(map(len, found)) <= calls + 2  # one more when the rows come, and one when time passes
+    assert [bool(left) for left in told] == [number < len(in_order) for number in _so_far(found)]
+
+
+def _so_far(parts):
+    total = 0
+    for part in parts:
+        total += len(part)
+        yield total
+
+
+def test_incomplete_alone_is_no_call_in_this_epoch_and_one_in_the_next():
+    calls = []
+
+    def never_done(capabilities, info):
+        capabilities.clear()
+
+        def logic(inputs, outputs):
+            calls.append(info.epoch)
+            inputs[0].for_each(lambda *_: None)
+            return len(calls) < 5
+
+        return logic
+
+    for interest, expected in (("always", [1, 1, 2, 3, 4, 5]), ("never", [1, 2, 3, 4, 5])):
+        calls.clear()
+        harness = OperatorHarness(rescheduled(never_done, interest=interest), TIMED, event_time="t")
+        harness.process([{"k": 0, "v": 0, "t": 1}])
+        told = [bool(harness.end_epoch()[0].metrics) for _ in range(6)]
+        assert [epoch for epoch in calls if epoch < 6] == expected
+        assert told[-1] is False
+        assert told.index(False) == {"always": 3, "never": 4}[interest]
+
+
+def test_a_logic_that_does_not_say_whether_it_is_incomplete_is_refused():
+    silent = rescheduled(lambda capabilities, info: lambda inputs, outputs: None)
+    with pytest.raises(OperatorFailedError, match="returned None; it is to say whether it is incomplete"):
+        OperatorHarness(silent, TIMED, event_time="t").end_epoch(1)
+    with pytest.raises(PipelineError, match=r"0 calls are none.*1 or more"):
+        rescheduled(a_row_at_a_time, state=STASH, calls=0)
+
+
+@pytest.mark.parametrize("shape", ["unary_frontier", "build"])
+def test_a_call_after_a_time_is_remembered(shape, monkeypatch):
+    now, calls = [0], []
+    monkeypatch.setattr("dagster_operators.operators.frontier.operator_info._now", lambda: now[0])
+
+    def after_an_hour(capability, info):
+        def logic(given, output):
+            given = given if shape == "unary_frontier" else given[0]
+            calls.append(now[0])
+            for _ in given:
+                info.activator.activate_after(3600)
+
+        return logic
+
+    pipeline, rows = rows_of()
+    if shape == "build":
+        builder = frontier.OperatorBuilder("later", pipeline)
+        builder.new_input(rows, frontier.Pipeline())
+        builder.new_output()
+        builder.set_notify_for(0, "never")
+        operator = frontier.definition_of(builder.build(after_an_hour, state={"kept": frontier.CapabilityState()}))
+    else:
+        operator = frontier.define(shape, frontier.Pipeline(), logic=after_an_hour)
+    harness = OperatorHarness(operator, TIMED, event_time="t", parallelism=1)
+    harness.process([{"k": 0, "v": 0, "t": 1}])
+    for hour in (0, 1, 2, 3):
+        now[0] = hour * 3_600_000_000
+        harness.end_epoch()
+    told = [moment // 3_600_000_000 for moment in calls]
+    assert told == ([0, 0, 1, 2, 3] if shape == "unary_frontier" else [0, 1])
+    assert harness.holds() == []
+
+
+def test_a_call_that_would_be_forgotten_is_refused():
+    def later(capability, info):
+        return lambda given, output: given.for_each(lambda *_: info.activator.activate_after(60))
+
+    harness = OperatorHarness(frontier.define("unary", frontier.Pipeline(), logic=later), TIMED, event_time="t")
+    harness.process([{"k": 0, "v": 0, "t": 1}])
+    with pytest.raises(PipelineError, match=r"called again after the epoch.*unary_frontier"):
+        harness.end_epoch()
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    times=st.lists(st.integers(0, 4), min_size=1, max_size=9),
+    most=st.integers(1, 4),
+    parallelism=st.integers(1, 2),
+    rescaled=st.integers(1, 3),
+)
+def test_no_more_rows_go_on_than_are_let_through(times, most, parallelism, rescaled):
+    _, rows = rows_of()
+    operator = frontier.definition_of(frontier.limit_rate(rows, most, pact=frontier.Exchange("k")))
+    harness = OperatorHarness(operator, TIMED, event_time="t", parallelism=parallelism)
+    harness.process([{"k": v % 3, "v": v, "t": time} for v, time in enumerate(times)])
+    found = []
+    for number in range(len(times) + 1):
+        reports = harness.end_epoch(9)
+        part = harness.rows()
+        assert len(part) <= most * harness.parallelism
+        found += [row["v"] for row in part]
+        assert any(report.metrics.get("incomplete") for report in reports.values()) == (len(found) < len(times))
+        if number == 0:
+            harness.rescale(rescaled)
+    assert sorted(found) == list(range(len(times)))
+    assert harness.frontier().elements == (9,)
+
+
+def ten(capability, info):
+    """Ten rows at the next time in each epoch, until there were forty."""
+
+    def logic(output):
+        session = output.session(capability)
+        session.give_iterator({"k": 0, "v": 10 * capability.time + v} for v in range(10))
+        if capability.time == 3:
+            capability.drop()
+        else:
+            capability.downgrade(capability.time + 1)
+
+    return logic
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_source_waits_for_an_operator_that_is_behind(sail, tmp_path, waits):
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    numbers = frontier.source(pipeline, "numbers", ten, schema=SCHEMA, waits_for="slow" if waits else None)
+    frontier.limit_rate(numbers, 4, name="slow").to_table("slow")
+    came, went = [], []
+    while not (result := pipeline.run_epoch()).empty:
+        came.append(pipeline.epochs.coordinator.view().last_complete.offsets["numbers"]["position"]["last"])
+        went.append(result.rows["slow"])
+        if len(came) == 1:
+            assert pipeline.epochs.has_news()["slow"] == {"incomplete": True}
+    assert sum(went) == 40
+    assert all(rows == 4 for rows in went)
+    assert came == ([0, 1, 1, 2, 2, 3, 3, 3, 3, 3] if waits else [0, 1, 2, 3, 3, 3, 3, 3, 3, 3])
+    assert pipeline.epochs.has_news() == {}
+    assert sorted(row.v for row in pipeline.read("slow").collect()) == list(range(40))
+
+
+def test_a_source_cannot_wait_for_what_is_not_there(sail, tmp_path):
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    frontier.source(pipeline, "numbers", ten, schema=SCHEMA, waits_for="slow").to_table("numbers")
+    pipeline.run_epoch()
+    with pytest.raises(PipelineError, match="waits for 'slow', and there is no such operator"):
+        pipeline.run_epoch()

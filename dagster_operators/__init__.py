@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dagster_operators.api.queries.query import Query, query
     from dagster_operators.api.queries.sources import Sources
     from dagster_operators.api.snapshot import Snapshot
+    from dagster_operators.api.stored_pipeline import StoredPipeline
     from dagster_operators.api.stream import Stream
     from dagster_operators.api.windowed_stream import WindowedStream
     from dagster_operators.catalog.loading import registry
@@ -71,6 +72,7 @@ _HOME = {
     "SourceOperator": "connectors.source_operator",
     "Sources": "api.queries.sources",
     "SparkEngine": "orchestration.engine",
+    "StoredPipeline": "api.stored_pipeline",
     "Stream": "api.stream",
     "TimeState": "graph.state_tables",
     "Tumbling": "operators.windows.windows",
@@ -113,6 +115,7 @@ __all__ = [
     "SourceOperator",
     "Sources",
     "SparkEngine",
+    "StoredPipeline",
     "Stream",
     "TimeState",
     "Tumbling",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from dagster_operators.api.queries.sources import DeclaredSource
     from dagster_operators.plans.logical_plan import LogicalPlan
+    from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.lease import IsRunAlive
     from dagster_operators.transactions.owner import Owner
 
@@ -259,6 +260,10 @@ class Pipeline(Changing, GoingBack, PipelineGraph, Settling):
             durable=self._durable,
         )
         return Epochs(self.dataflow, coordinator, engine, self._parallelism, self._concurrent_stages)
+
+    @property
+    def _coordinator(self) -> Coordinator:
+        return self.epochs.coordinator
 
     @property
     def _owner(self) -> Owner:

@@ -13,7 +13,6 @@ from dagster_operators.time.watermark import parse_duration
 
 if TYPE_CHECKING:
     from dagster_operators.api.history import History
-    from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.ledger_repair import LedgerRepair
     from dagster_operators.transactions.owner import Owner
@@ -32,8 +31,8 @@ class Settling(ABC):
 
     @property
     @abstractmethod
-    def epochs(self) -> Epochs:
-        """The steps of an epoch on the pipeline's own engine."""
+    def _coordinator(self) -> Coordinator:
+        """Access to the pipeline's ledger and tables."""
 
     @property
     @abstractmethod
@@ -96,11 +95,11 @@ class Settling(ABC):
             LedgerError: The ledger's beginning is lost, or what it would need was cleaned away.
             LostFileError: A file of an epoch that is kept is gone; the message says to which epoch to go back.
         """
-        return self.epochs.coordinator.repair_ledger(last_epoch)
+        return self._coordinator.repair_ledger(last_epoch)
 
     def _alone(self, do: Callable[[Coordinator], T]) -> T:
         """Do something while no run is at work."""
-        coordinator = self.epochs.coordinator
+        coordinator = self._coordinator
         coordinator.open(self._owner)
         try:
             return do(coordinator)

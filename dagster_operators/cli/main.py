@@ -7,9 +7,11 @@ import click
 from dagster_operators import __version__
 from dagster_operators.cli.changes import decide, diff, drop
 from dagster_operators.cli.going_back import reset, rollback
+from dagster_operators.cli.looking import doctor, history, read, status
 from dagster_operators.cli.new import new
 from dagster_operators.cli.operators import operators
 from dagster_operators.cli.plans import plan
+from dagster_operators.cli.settling import clean, repair, unlock
 
 
 @click.group()
@@ -26,3 +28,5 @@ main.add_command(decide)
 main.add_command(drop)
 main.add_command(rollback)
 main.add_command(reset)
+for command in (status, history, read, repair, clean, unlock, doctor):
+    main.add_command(command)

@@ -207,6 +207,11 @@ class Coordinator:
         view = self.view()
         return view.owner if self._lease.check(view, self._is_run_alive).alive else None
 
+    def wrong_tables(self) -> list[str]:
+        """The datasets that are not as the ledger says: somebody else wrote, damaged, restored or deleted them."""
+        view = self.view()
+        return [dataset for dataset in sorted(view.versions) if self._is_wrong(view, dataset)]
+
     def history(self) -> list[Complete]:
         """All completed epochs, oldest first."""
         return self._history.completed()
@@ -249,11 +254,7 @@ class Coordinator:
         return self._tables.schema(dataset, version)
 
     def repair(self, table: str, keep: Keep) -> Repair | None:
-        """Settle a table that someone else has written, restored or replaced.
-
-        Args:
-            table: The dataset, as ``tables/clean``.
-            keep: ``ours`` puts the content of the last epoch back, ``theirs`` accepts what is there.
+        """Settle a table (``tables/clean``) that someone else wrote or restored; ``ours`` puts the last epoch's content back.
 
         Returns:
             What was recorded; None when nothing was wrong.

@@ -1,0 +1,125 @@
+"""A pipeline as its storage root tells of it, for those who have no program at hand: look, read, settle, clean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dagster_operators.api.history import History
+from dagster_operators.api.settling import Settling
+from dagster_operators.runtime.kept_plans import KeptPlans
+from dagster_operators.runtime.results import table_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dagster_operators.runtime.doctor import Finding
+    from dagster_operators.runtime.status import Status
+    from dagster_operators.transactions.coordinator import Coordinator
+    from dagster_operators.transactions.owner import Owner
+
+
+class StoredPipeline(Settling):
+    """What lies in a storage root: its epochs, tables and whoever is at work. Starts no engine and imports nothing of the user's.
+
+    Args:
+        root: The storage root of a pipeline that has run.
+        storage_options: Credentials and settings of an object store; never written anywhere.
+
+    Raises:
+        LedgerError: There is no pipeline in the root.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as root:
+        ...     StoredPipeline(root)
+        Traceback (most recent call last):
+        dagster_operators.errors.LedgerError: there is no pipeline in the storage root ...
+    """
+
+    def __init__(self, root: str, storage_options: Mapping[str, str] | None = None) -> None:
+        from dagster_operators.storage.root import Root
+        from dagster_operators.transactions.whose import pipeline_of
+
+        self.root = root
+        self._storage_options = storage_options
+        self._name = pipeline_of(Root(root, storage_options))
+
+    def __repr__(self) -> str:
+        return f"StoredPipeline({self._coordinator.root.uri!r})"
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self._name
+
+    @cached_property
+    def _coordinator(self) -> Coordinator:
+        from dagster_operators.transactions.coordinator import Coordinator
+
+        return Coordinator(self._name, self.root, storage_options=self._storage_options)
+
+    @cached_property
+    def _owner(self) -> Owner:
+        from dagster_operators.transactions.owner import Owner
+
+        return Owner.of_process()
+
+    def history(self) -> History:
+        """The completed epochs, oldest first."""
+        return History(self._coordinator.history(), KeptPlans(self._coordinator.root))
+
+    def versions(self, epoch: int | None = None) -> dict[str, int]:
+        """The Delta version of each table as of an epoch, by default of the last completed one: one consistent cut.
+
+        Raises:
+            UnknownEpochError: There is no such completed epoch, or it was cleaned away.
+        """
+        return table_names(self._coordinator.versions(epoch).versions)
+
+    def to_arrow(
+        self, table: str, *, epoch: int | None = None, columns: Sequence[str] | None = None, limit: int | None = None
+    ) -> pa.Table:
+        """The rows of a table as of an epoch, read in this process: for tables that fit into memory, or their first rows.
+
+        Args:
+            table: The table's name.
+            epoch: A completed epoch; the last one by default.
+            columns: Only these.
+            limit: At most so many rows, whichever.
+
+        Raises:
+            PipelineError: There is no such table or column.
+            UnknownEpochError: There is no such completed epoch, or it was cleaned away.
+            LostFileError: A file of the table is missing.
+        """
+        from dagster_operators.runtime.arrow_reading import read_arrow
+
+        return read_arrow(self._coordinator, self._coordinator.versions(epoch), table, columns, limit)
+
+    def status(self) -> Status:
+        """How the pipeline stands: its last epoch, what is under way, who is at work, what is wrong."""
+        from dagster_operators.runtime.status import status_of
+
+        return status_of(self._coordinator)
+
+    def unlock(self) -> Owner | None:
+        """Take the pipeline from the run at work on it, which is refused from then on; the next run goes on from what it left.
+
+        Returns:
+            From whom it was taken; None when it was free.
+        """
+        from dagster_operators.transactions.unlocking import unlock
+
+        return unlock(self._coordinator, self._owner)
+
+    def examine(self, *, start_engine: bool = False) -> Iterator[Finding]:
+        """Look the root and this machine over: access, clocks, ledger, tables, files, engine, versions.
+
+        Args:
+            start_engine: Whether to start the engine, too.
+        """
+        from dagster_operators.runtime.doctor import examine
+
+        return examine(self._coordinator, start_engine=start_engine)

@@ -1,0 +1,110 @@
+"""``dagster-operators status``, ``history``, ``read`` and ``doctor``: what a storage root holds, and whether all is well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dagster_operators.cli.at_root import answer, at_root, plain
+from dagster_operators.time.watermark import format_timestamp
+
+if TYPE_CHECKING:
+    from dagster_operators.api.stored_pipeline import StoredPipeline
+    from dagster_operators.transactions.records import Complete
+
+
+@click.command()
+@at_root
+def status(stored: StoredPipeline, *, as_json: bool) -> None:
+    """How the pipeline in ROOT stands: last epoch, rows, watermarks, what is under way, who is at work, what is wrong."""
+    found = stored.status()
+    if as_json:
+        answer(found.to_json())
+    else:
+        click.echo("\n".join(found.lines()))
+
+
+@click.command()
+@at_root
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="So many of the last epochs.")
+def history(stored: StoredPipeline, *, limit: int, as_json: bool) -> None:
+    """The last completed epochs of ROOT, oldest first: when, by which run, rows, and whether the pipeline had changed."""
+    epochs = stored.history()
+    changed = {after.epoch for before, after in pairwise(epochs) if before.plan != after.plan}
+    shown = [_epoch(complete, changed=complete.epoch in changed) for complete in epochs[-limit:]]
+    if as_json:
+        answer(shown)
+    else:
+        click.echo("\n".join(map(_line, shown)) or "no epoch is complete")
+
+
+def _epoch(complete: Complete, *, changed: bool) -> dict[str, Any]:
+    return {
+        "epoch": complete.epoch,
+        "committed_at": format_timestamp(int(complete.committed_at) * 1_000_000),
+        "seconds": round(complete.committed_at - complete.started_at, 3),
+        "rows": dict(complete.rows),
+        "late_rows": sum(complete.late_rows.values()),
+        "rejected_rows": sum(complete.rejected_rows.values()),
+        "run": complete.owner.run_id,
+        "pipeline_changed": changed,
+    }
+
+
+def _line(epoch: dict[str, Any]) -> str:
+    rows = ", ".join(f"{rows} rows in {name}" for name, rows in epoch["rows"].items())
+    more = [f"{epoch[key]} {key.partition('_')[0]}" for key in ("late_rows", "rejected_rows") if epoch[key]]
+    told = "; ".join([rows, *more, *(["the pipeline had changed"] if epoch["pipeline_changed"] else [])])
+    return f"epoch {epoch['epoch']}  {epoch['committed_at']}  {epoch['seconds']:.2f} s  {told}"
+
+
+@click.command()
+@at_root
+@click.argument("table")
+@click.option("--epoch", type=int, help="As of this completed epoch; the last one by default.")
+@click.option("--columns", help="Only these, as: --columns k,v")
+@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="At most so many rows; 0 for all.")
+def read(stored: StoredPipeline, *, table: str, epoch: int | None, columns: str | None, limit: int, as_json: bool) -> None:
+    """Rows of TABLE in ROOT, without an engine; as JSON one object a line."""
+    names = [name.strip() for name in columns.split(",")] if columns else None
+    rows = stored.to_arrow(table, epoch=epoch, columns=names, limit=limit or None)
+    found = plain(rows.to_pylist())
+    if as_json:
+        for row in found:
+            click.echo(json.dumps(row))
+    else:
+        click.echo(as_table(rows.column_names, [list(row.values()) for row in found]))
+
+
+def as_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Rows in columns of one width each.
+
+    >>> print(as_table(["k", "total"], [["a", 11], ["bc", None]]))
+    k   total
+    a   11
+    bc
+    """
+    lines = [[str(name) for name in columns], *([("" if value is None else str(value)) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(f"{value:<{width}}" for value, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+@click.command()
+@at_root
+@click.option("--start-engine", is_flag=True, help="Start the engine, too.")
+def doctor(stored: StoredPipeline, *, start_engine: bool, as_json: bool) -> None:
+    """Look ROOT and this machine over: access, clock, ledger, tables, files, engine, versions. Exit code 1 if one is wrong."""
+    findings = []
+    for finding in stored.examine(start_engine=start_engine):
+        findings.append(finding)
+        if not as_json:
+            click.echo(str(finding))
+    if as_json:
+        answer([asdict(finding) for finding in findings])
+    if any(finding.verdict == "error" for finding in findings):
+        raise SystemExit(1)

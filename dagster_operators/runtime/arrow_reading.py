@@ -1,0 +1,71 @@
+"""Reading a pipeline's tables in this process, without an engine: for tables that fit into memory, or their first rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.runtime.results import table_names
+from dagster_operators.storage.presence import lost_files
+from dagster_operators.transactions.lost import PUT_BACK, lost_error
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dagster_operators.transactions.coordinator import Coordinator
+    from dagster_operators.transactions.records import Complete
+
+_BATCH: Final = 65_536
+
+
+def read_arrow(
+    coordinator: Coordinator, complete: Complete, table: str, columns: Sequence[str] | None = None, limit: int | None = None
+) -> pa.Table:
+    """The rows of a table as of a completed epoch.
+
+    Args:
+        coordinator: For the storage root.
+        complete: The epoch.
+        table: The table's name.
+        columns: Only these, in this order.
+        limit: At most so many rows, whichever.
+
+    Raises:
+        PipelineError: There is no such table or column in that epoch.
+        LostFileError: A file of the table is missing.
+    """
+    import pyarrow as pa
+
+    from dagster_operators.runtime.stages.staged_rows import read_batches
+
+    dataset, versions = f"tables/{table}", table_names(complete.versions)
+    if table not in versions:
+        raise _unknown("table", table, list(versions), pipeline=coordinator.pipeline, epoch=complete.epoch)
+    schema = _chosen(coordinator, table, complete.versions[dataset], columns)
+    files = [file for file in coordinator.files(dataset, complete.versions[dataset]) if file.rows]
+    if lost := lost_files(coordinator.root, {f"{dataset}/{file.path}": file.size for file in files}):
+        raise lost_error(lost, "rows cannot be read", PUT_BACK, pipeline=coordinator.pipeline)
+    batches: list[pa.RecordBatch] = []
+    left = limit
+    for batch in read_batches(coordinator.root, dataset, [file.path for file in files], schema, min(_BATCH, left or _BATCH)):
+        if left is not None and left <= 0:
+            break
+        batches.append(batch if left is None else batch.slice(0, left))
+        left = None if left is None else left - batch.num_rows
+    return pa.Table.from_batches(batches, schema)
+
+
+def _chosen(coordinator: Coordinator, table: str, version: int, columns: Sequence[str] | None) -> pa.Schema:
+    import pyarrow as pa
+
+    schema = Schema.from_json(coordinator.schema(f"tables/{table}", version)).with_nulls().to_arrow()
+    unknown = [name for name in columns or () if name not in schema.names]
+    if unknown:
+        raise _unknown("column", unknown[0], schema.names, pipeline=coordinator.pipeline, table=table)
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+
+def _unknown(kind: str, name: str, known: Sequence[str], **where: object) -> PipelineError:
+    return PipelineError(f"there is no {kind} {name!r}", remedy=f"there are: {', '.join(known) or 'none'}", **where)

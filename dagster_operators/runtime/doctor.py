@@ -1,0 +1,185 @@
+"""Looking a storage root and this machine over for what keeps epochs from running, each finding with its way out."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from platform import python_version
+from typing import TYPE_CHECKING, Final, Literal
+
+from dagster_operators.errors import OperatorsError
+from dagster_operators.runtime.engine import check_java, default_engine
+from dagster_operators.storage.presence import lost_files
+
+if TYPE_CHECKING:
+    from dagster_operators.storage.root import Root
+    from dagster_operators.transactions.coordinator import Coordinator
+
+_PACKAGES: Final = ("dagster_operators", "pyspark", "delta-spark", "deltalake", "pyarrow", "pysail", "dagster")
+_MOST_SKEW: Final = 10.0
+_LEAST_FREE: Final = 1 << 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        check: What.
+        verdict: ``ok``, ``warning``: epochs run all the same, or ``error``: they do not.
+        told: What was found.
+        remedy: What to do about it.
+
+    >>> print(Finding("clock", "warning", "it is 20 s behind the storage", "set it"))
+    warning  clock: it is 20 s behind the storage. To do: set it
+    """
+
+    check: str
+    verdict: Literal["ok", "warning", "error"]
+    told: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verdict:<8} {self.check}: {self.told}{self.remedy and f'. To do: {self.remedy}'}"
+
+
+def examine(coordinator: Coordinator, *, start_engine: bool = False) -> Iterator[Finding]:
+    """Look at everything, one thing after another; what goes wrong in one look is its finding.
+
+    Args:
+        coordinator: For the storage root.
+        start_engine: Whether to start the engine and have it count to one.
+    """
+    root = coordinator.root
+    looks: dict[str, Callable[[], Finding]] = {
+        "writing": lambda: _writing(root),
+        "links": lambda: _links(root),
+        "space": lambda: _space(root),
+        "clock": lambda: _clock(root),
+        "ledger": lambda: _ledger(coordinator),
+        "tables": lambda: _tables(coordinator),
+        "files": lambda: _files(coordinator),
+        "owner": lambda: _owner(coordinator),
+        "engine": lambda: _engine(start=start_engine),
+        "versions": _versions,
+    }
+    for name, look in looks.items():
+        try:
+            yield look()
+        except OperatorsError as error:
+            yield Finding(name, "error", str(error.at()).partition(". To do: ")[0], error.remedy)
+        except OSError as error:
+            yield Finding(name, "error", f"{type(error).__name__}: {error}", "see that the storage root can be reached")
+
+
+def _writing(root: Root) -> Finding:
+    probe = f"owners/probe-{uuid.uuid4().hex}"
+    root.write(probe, b"probe")
+    try:
+        whole = root.read(probe) == b"probe"
+    finally:
+        root.delete_file(probe)
+    if not whole:
+        return Finding("writing", "error", "what is written cannot be read back", "see that no cache lies before the storage")
+    return Finding("writing", "ok", f"files can be written, read and deleted in {root.uri}")
+
+
+def _links(root: Root) -> Finding:
+    if not root.is_local:
+        return Finding("links", "ok", "an object store needs none")
+    name = f"owners/probe-{uuid.uuid4().hex}"
+    root.write(name, b"")
+    probe = Path(root.path(name))
+    try:
+        link = probe.with_suffix(".link")
+        link.hardlink_to(probe)
+        link.unlink()
+    except OSError as error:
+        remedy = "put the root on a file system with hard links"
+        return Finding("links", "error", f"the file system makes no hard links ({error.strerror})", remedy)
+    finally:
+        probe.unlink()
+    return Finding("links", "ok", "the file system makes hard links, which the ledger needs")
+
+
+def _space(root: Root) -> Finding:
+    if not root.is_local:
+        return Finding("space", "ok", "an object store has no end")
+    free = shutil.disk_usage(root.path("")).free
+    if free < _LEAST_FREE:
+        return Finding("space", "warning", f"{free >> 20} MiB are free", "free some: dagster-operators clean, or a larger disk")
+    return Finding("space", "ok", f"{free >> 30} GiB are free")
+
+
+def _clock(root: Root) -> Finding:
+    probe = f"owners/probe-{uuid.uuid4().hex}"
+    before = time.time()
+    root.write(probe, b"")
+    after, written = time.time(), root.modified(probe)
+    root.delete_file(probe)
+    skew = 0.0 if written is None else max(before - written - 1, written - after, 0.0)  # stores may stamp whole seconds
+    if skew > _MOST_SKEW:
+        return Finding("clock", "warning", f"this machine's clock differs from the storage's by {skew:.0f} s", "set it (NTP)")
+    return Finding("clock", "ok", "this machine and the storage have the same time")
+
+
+def _ledger(coordinator: Coordinator) -> Finding:
+    view = coordinator.view()
+    past = len(coordinator.history())
+    return Finding("ledger", "ok", f"whole, with {past} completed epochs up to {view.last_epoch}")
+
+
+def _tables(coordinator: Coordinator) -> Finding:
+    wrong = coordinator.wrong_tables()
+    if wrong:
+        remedy = f"dagster-operators repair {coordinator.root.uri} --keep ours (or theirs, or one table by its name)"
+        return Finding("tables", "error", f"not as the ledger says: {', '.join(wrong)}", remedy)
+    return Finding("tables", "ok", "all as the ledger says")
+
+
+def _files(coordinator: Coordinator) -> Finding:
+    if coordinator.last_complete() is None:
+        return Finding("files", "ok", "there are none yet")
+    wrong = set(coordinator.wrong_tables())
+    versions = {name: at for name, at in coordinator.versions().versions.items() if name not in wrong}
+    sizes = {f"{name}/{file.path}": file.size for name, at in versions.items() for file in coordinator.files(name, at)}
+    lost = lost_files(coordinator.root, sizes)
+    if lost:
+        path, problem = next(iter(lost.items()))
+        remedy = "put them back from a backup; or pipeline.repair_ledger(last_epoch=...), see the page when_something_is_wrong"
+        return Finding("files", "error", f"{len(lost)} of {len(sizes)} are lost: {path} {problem}", remedy)
+    return Finding("files", "ok", f"all {len(sizes)} are there")
+
+
+def _owner(coordinator: Coordinator) -> Finding:
+    owner = coordinator.owner_at_work()
+    return Finding("owner", "ok", f"{owner} is at work" if owner else "nobody is at work")
+
+
+def _engine(*, start: bool) -> Finding:
+    engine = default_engine()
+    if engine.name == "spark":
+        check_java()
+    if start:
+        engine.session().sql("SELECT 1 AS one").collect()
+    return Finding(
+        "engine", "ok", f"{engine.name} {'answers' if start else 'is what stages run on, unless the pipeline says other'}"
+    )
+
+
+def _versions() -> Finding:
+    found = {name: _version(name) for name in _PACKAGES}
+    told = ", ".join(f"{name} {number}" for name, number in found.items() if number)
+    return Finding("versions", "ok", f"Python {python_version()}, {told}")
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""

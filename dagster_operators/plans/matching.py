@@ -51,6 +51,11 @@ def match(before: LogicalPlan, after: LogicalPlan) -> Matching:
         ChangedPipelineError: What is said to be renamed was there beside what it was, or is.
     """
     _check_renamings(before, after)
+    return matched(before, after)
+
+
+def matched(before: LogicalPlan, after: LogicalPlan) -> Matching:
+    """The same for a plan of long ago, since when names may have become free."""
     old = PlanShape(before)
     found = _by_name(before, after)
     new = PlanShape(after, {name: found.get(name, f"new {name}") for name in PlanShape(after).nodes})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -60,6 +60,28 @@ class PlanShape:
         for name in reversed(self.nodes):
             behind = [found[reader] for _, _, reader in self.consumers.get(name, ())]
             found[name] = frozenset(end for _, end in self.own_ends.get(name, ())).union(*behind)
+        return found
+
+    @cached_property
+    def streams_of_ends(self) -> Mapping[str, StreamRef]:
+        """The stream that goes to each table and sink, as ``table totals``."""
+        tables = {f"table {table.name}": table.stream for table in self.plan.tables}
+        return tables | {f"sink {sink.name}": sink.stream for sink in self.plan.sinks}
+
+    @cached_property
+    def running(self) -> frozenset[str]:
+        """The operators that lead to a table or sink; the others do not run."""
+        return frozenset(self.upstream(stream.operator for stream in self.streams_of_ends.values()))
+
+    def upstream(self, names: Iterable[str]) -> set[str]:
+        """Operators with all that they are made from, in loops also what goes round."""
+        fed = {variable: stream.operator for loop in self.plan.loops for variable, stream in loop.feedback}
+        found, waiting = set[str](), list(names)
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += [stream.operator for stream in self.nodes[name].inputs] + ([fed[name]] if name in fed else [])
         return found
 
     @cached_property

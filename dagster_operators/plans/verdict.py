@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, TypeAlias
 
+from dagster_operators.plans.pauses import Pauses
+
 Choice: TypeAlias = Literal["keep", "restart", "drop"]
 """What may be decided: go on with what there is, begin from nothing, or delete what is left."""
 
@@ -59,7 +61,7 @@ class Stored:
     Attributes:
         stateful: The operators of that plan that have state.
         in_tables: Those of them whose state is a table, with it.
-        back: The operators that are not in that plan, but in one before, with what they left state under.
+        state_tables: All tables that are the state of an operator, also of one that is no longer in that plan.
         elsewhere: The operators that cannot go on with the state that they have, and why: it would be somewhere else.
         restarted: The operators of which it was decided that they begin anew.
         left: What operators that are no longer in that plan have left state under.
@@ -67,6 +69,7 @@ class Stored:
         updating: Those of them whose rows replace each other.
         positions: The sources that have a position.
         sources: What gave positions their meaning, by source.
+        pauses: What the last epoch did not run, and one before did.
     """
 
     stateful: Collection[str] = ()
@@ -76,6 +79,7 @@ class Stored:
     positions: Collection[str] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     in_tables: Mapping[str, str] = field(default_factory=dict)
-    back: Mapping[str, str] = field(default_factory=dict)
+    state_tables: Collection[str] = ()
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     restarted: Collection[str] = ()
+    pauses: Pauses = field(default_factory=Pauses)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +23,7 @@ from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
     from dagster_operators.plans.logical_plan import LogicalPlan
+    from dagster_operators.plans.pauses import PastEpoch, Pause, Pauses
     from dagster_operators.plans.verdict import Verdict
 
 
@@ -35,7 +36,7 @@ class Comparison:
         before: What it ran; None if that is not known.
         after: What the pipeline is now.
         was: What each operator was called then.
-        back: The operators that were not there then, and before, with what their state is addressed by.
+        back: The operators that were not there then, and before.
         elsewhere: The operators that cannot go on with the state that they have, and why.
         verdicts: What follows from each change.
         undecided: Those about which somebody has to decide, and nobody did.
@@ -47,7 +48,7 @@ class Comparison:
     was: Mapping[str, str] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     undecided: tuple[Verdict, ...] = ()
-    back: Mapping[str, str] = field(default_factory=dict)
+    back: Mapping[str, Pause] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -114,9 +115,10 @@ class Comparing:
         if before is None or after is None:
             return Comparison(last.epoch, before, after, same)
         ledgered, was = Ledgered(view, last, self._operators(before)), match(before, after).operators
-        back = self._back(after, [name for name in self._dataflow.nodes if name not in was], ledgered)
+        pauses = self._pauses(before, after, was, ledgered, last)
+        back = {name: pause for name, pause in pauses.operators.items() if name not in was}
         left = elsewhere(self._dataflow, was, ledgered)
-        stored = replace(ledgered.stored(self._former_fingerprints()), back=back, elsewhere=left)
+        stored = replace(ledgered.stored(self._former_fingerprints()), pauses=pauses, elsewhere=left)
         verdicts = tuple(judge(before, after, stored, self._fingerprints()))
         decided = {(made.subject, made.question) for made in view.decisions}
         open_ones = [one for one in verdicts if one.level is Level.DECISION]
@@ -176,21 +178,35 @@ class Comparing:
         self._coordinator.drop(datasets)
         return datasets
 
-    def _back(self, after: LogicalPlan, added: Sequence[str], ledgered: Ledgered) -> dict[str, str]:
-        """Which of the operators that the last epoch did not have some epoch before had, and has left state of."""
-        from dagster_operators.plans.matching import match
+    def _pauses(
+        self, before: LogicalPlan, after: LogicalPlan, was: Mapping[str, str], ledgered: Ledgered, last: Complete
+    ) -> Pauses:
+        """What the next epoch is to run, the last one did not, and one before did."""
+        from dagster_operators.plans.pauses import Pauses, find_pauses
+        from dagster_operators.plans.shape import PlanShape
 
-        found: dict[str, str] = {}
-        known = {} if not added or not ledgered.left else {one.logical_plan: one for one in self._coordinator.history()}
+        old, new = PlanShape(before), PlanShape(after)
+        resumed = {
+            one: _always for one, was_it in was.items() if was_it in ledgered.stateful - old.running and one in new.running
+        }
+        added = {name: ledgered.is_left for name in new.nodes if name not in was and ledgered.left}
+        ends = [end for end in new.streams_of_ends if end not in old.streams_of_ends and ledgered.is_filled(end)]
+        if not (resumed or added or ends):
+            return Pauses()
+        now = {name: was.get(name, "" if name in was.values() else name) for name in new.nodes}
+        positions = _positions(last)
+        standing = {name: positions[known_as] for name, known_as in now.items() if known_as in positions}
+        return find_pauses(after, self._past(), standing, {**resumed, **added}, ends)
+
+    def _past(self) -> Iterator[PastEpoch]:
+        """Of each plan that was run the last epoch that ran it, the last one first."""
+        from dagster_operators.plans.pauses import PastEpoch
+
+        known = {one.logical_plan: one for one in self._coordinator.history()}
         for digest, complete in sorted(known.items(), key=lambda pair: -pair[1].epoch):
             plan = self._kept.find(digest) if digest else None  # of old epochs it may be gone
-            then = match(plan, after).operators if plan else {}
-            for name in added:
-                earlier = then.get(name, "")
-                identity = complete.identities.get(earlier, earlier)
-                if earlier and ledgered.is_left(identity):
-                    found.setdefault(name, identity)
-        return found
+            if plan:
+                yield PastEpoch(complete.epoch, plan, _positions(complete), complete.identities)
 
     def _logical(self) -> LogicalPlan | None:
         from dagster_operators.plans.logical_plan import LogicalPlan
@@ -216,6 +232,17 @@ class Comparing:
         questions = [{**_question(verdict), "states": self._states(verdict, found, view)} for verdict in found.undecided]
         asked = {"plan": logical, "epoch": found.epoch, "questions": questions, "elsewhere": dict(found.elsewhere)}
         self._coordinator.root.write(ASKED, json.dumps(asked).encode())
+
+
+def _always(_identity: str) -> bool:
+    """State of an operator that the last epoch had, and did not run, is its own."""
+    return True
+
+
+def _positions(complete: Complete) -> dict[str, tuple[Any, str]]:
+    """Where sources stood at the end of an epoch, with what gives the positions their meaning."""
+    read = {name: position for name, position in complete.offsets.items() if position is not None}
+    return {name: (position, complete.sources.get(name, "")) for name, position in read.items()}
 
 
 def _question(verdict: Verdict) -> dict[str, Any]:

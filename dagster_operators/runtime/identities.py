@@ -17,6 +17,7 @@ from dagster_operators.transactions.records import Complete
 from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
+    from dagster_operators.plans.pauses import Pause
     from dagster_operators.plans.verdict import Stored
 
 
@@ -120,6 +121,11 @@ class Ledgered:
                 found.setdefault(part, set()).add(dataset.rpartition(".")[2])
         return found
 
+    def ends(self, operator: str) -> list[str]:
+        """The ends of the names of all parts of an operator that there is or was state of."""
+        whole = self.identity(operator)
+        return ["", *(self._end_of(operator, part) for part, owner in self._last.parts.items() if owner == whole)]
+
     def _end_of(self, operator: str, part: str) -> str:
         """The end of the name of the part of an operator whose state is addressed so."""
         names = [name for name, identity in self._last.identities.items() if identity == part and name.startswith(operator)]
@@ -153,6 +159,11 @@ class Ledgered:
         """Whether there is state under a name, or of its parts, that no operator of the last epoch has."""
         return not self._owners(identity).isdisjoint(self.left)
 
+    def is_filled(self, end: str) -> bool:
+        """Whether there are rows, or were, in what is told as ``table totals``."""
+        kind, _, name = end.partition(" ")
+        return kind == "table" and self._view.versions.get(f"tables/{name}", 0) > 0
+
     @property
     def named(self) -> frozenset[str]:
         """Whatever something is kept of by name: positions, watermarks, held times, schemas."""
@@ -178,6 +189,7 @@ class Ledgered:
             frozenset(name for name, position in self._last.offsets.items() if position is not None),
             {name: told for name, told in self._last.sources.items() if told not in former},
             {one: self._in_tables[self.identity(one)] for one in self._operators if self._is_in_table(one)},
+            state_tables=frozenset(self._in_tables.values()),
             restarted=self.restarted,
         )
 
@@ -187,7 +199,7 @@ def bind(
     physical: PhysicalPlan,
     ledgered: Ledgered,
     was: Mapping[str, str],
-    back: Mapping[str, str],
+    back: Mapping[str, Pause],
     *,
     restarted: Collection[str],
 ) -> Binding:
@@ -198,27 +210,30 @@ def bind(
         physical: What it is lowered to.
         ledgered: What there is.
         was: What operators were called in the last epoch.
-        back: What the state of operators that are put back is addressed by: it was decided that they go on.
+        back: The operators that are put back: with what they left, or it was decided that they begin anew.
         restarted: The operators and sources that are to begin from nothing.
     """
     parts: dict[str, list[str]] = {name: [] for name in dataflow.nodes}
     for node in physical:
         parts.setdefault(node.logical, []).append(node.name.removeprefix(node.logical))
+    for name, former in was.items():
+        parts[name] = parts[name] or ledgered.ends(former)  # it does not run now, and keeps what it has
     found = _Addresses(parts, ledgered)
     kept = [name for name in parts if name in was and name not in restarted]
     found.go_on({name: was[name] for name in kept})
     new = [name for name in parts if name not in kept]
     for name in sorted(new, key=lambda one: one in dataflow.automatic):  # who has a name of their own choose first
         owner = ledgered.owner(physical.own_table(name)) if name in physical.nodes and name not in restarted else None
-        owner = back.get(name, owner) if name not in restarted else None
-        if owner is not None and owner not in found.taken:  # it was taken out, and it was decided that it goes on
+        owner = back[name].identity if name in back and name not in restarted else owner
+        if owner is not None and owner not in found.taken:  # it was taken out, and goes on
             found.begin(name, owner)
             continue
         afresh = name in restarted or name in dataflow.automatic
         avoid = found.taken | ledgered.used if afresh else found.taken
         found.begin(name, next(one for one in _names(name, dataflow) if not avoid & found.wanted(name, one, afresh=afresh)))
     identities = {name: identity for name, identity in found.identities.items() if name != identity}
-    return Binding(identities, dict(_origins(dataflow, parts, ledgered.named, was, restarted)))
+    earlier = {name: pause.former for name, pause in back.items() if pause.former not in was.values()} | dict(was)
+    return Binding(identities, dict(_origins(dataflow, parts, ledgered.named, earlier, restarted)))
 
 
 class _Addresses:

@@ -42,6 +42,8 @@ class Part:
         table: Where its rows go.
         renamed_from: As in the program.
         wide: Whether its setting, a window for most, is the larger one.
+        source: Which of two sources it reads.
+        written: Whether its line ends in a table.
     """
 
     kind: str
@@ -50,6 +52,8 @@ class Part:
     table: str
     renamed_from: str | None = None
     wide: bool = False
+    source: int = 0
+    written: bool = True
 
 
 def named(part: Part) -> dict[str, Any]:
@@ -108,16 +112,21 @@ class Program:
 
     def pipeline(self, root: Path, folder: Path, *, finished: bool) -> do.Pipeline:
         made = do.Pipeline("drawn", root=str(root), engine=SAIL, parallelism=2)
-        files = do.FileSource(f"{folder}/*.csv", schema=SCHEMA)
-        rows = made.source(
-            self.source, files, event_time="at", lateness="30 days", finished=finished, renamed_from=self.renamed_from
-        )
+        often = {"event_time": "at", "lateness": "30 days", "finished": finished}
+        first = do.FileSource(f"{folder}/*.csv", schema=SCHEMA)
+        sources = [made.source(self.source, first, renamed_from=self.renamed_from, **often)]
+        sources[0].filter("v < 0").to_table("none")  # an epoch needs a table
+        if any(part.source for part in self.parts):
+            sources.append(made.source("more", do.FileSource(f"{folder}/more/*.csv", schema=SCHEMA), **often))
         for part in self.parts:
-            KINDS[part.kind](rows.filter(f"v % {part.filter + 2} = 0"), part).to_table(part.table)
+            rows = KINDS[part.kind](sources[part.source].filter(f"v % {part.filter + 2} = 0"), part)
+            if part.written:
+                rows.to_table(part.table)
         return made
 
 
-parts = st.builds(Part, st.sampled_from(sorted(KINDS)), st.integers(0, 1), st.none(), st.just(""), wide=st.just(value=False))
+kinds, table = st.sampled_from(sorted(KINDS)), st.just("")
+parts = st.builds(Part, kinds, st.integers(0, 1), st.none(), table, wide=st.just(value=False), source=st.integers(0, 1))
 
 
 @st.composite
@@ -139,6 +148,7 @@ def changes(draw: st.DrawFn, program: Program) -> tuple[str, list[Program]]:
     number = draw(st.integers(0, len(program.parts) - 1))
     part, rest = program.parts[number], (*program.parts[:number], *program.parts[number + 1 :])
     new = replace(draw(parts), table="fresh", name=draw(st.sampled_from((None, "fresh"))))
+    paused = draw(st.integers(1, 2))
     rename = {"name": "other"} if part.name is None else {"name": "other", "renamed_from": part.name}
     found = {
         "nothing": [program],
@@ -150,7 +160,13 @@ def changes(draw: st.DrawFn, program: Program) -> tuple[str, list[Program]]:
         "another setting": [changed(program, number, wide=True)],
         "another kind": [changed(program, number, kind=draw(st.sampled_from(sorted(KINDS))))],
         "another table": [changed(program, number, table="elsewhere")],
-        "taken out and put back": [replace(program, parts=rest or (new,)), program],
+        "taken out and put back": [replace(program, parts=rest or (new,))] * paused + [program],
+        "its table taken out and put back": [changed(program, number, written=False)] * paused + [program],
+        "a source taken out with all behind it, and put back": [
+            replace(program, parts=tuple(one for one in program.parts if not one.source))
+        ]
+        * paused
+        + [program],
         "source renamed": [replace(program, source="landed")],
         "source renamed, and said so": [replace(program, source="landed", renamed_from="rows")],
         "names swapped": [swapped(program, number)],
@@ -177,7 +193,9 @@ def arrive(folder: Path, epoch: int, chance: random.Random) -> None:
         f"{chance.choice('abc')},{chance.randrange(60)},2024-01-01T{(epoch * 4 + chance.randrange(6)) % 24:02d}:{number:02d}:00Z"
         for number in range(6)
     ]
-    put(folder / f"{epoch:03d}.csv", "\n".join(("k,v,at", *lines)) + "\n", epoch)
+    for place in (folder, folder / "more"):
+        place.mkdir(exist_ok=True)
+        put(place / f"{epoch:03d}.csv", "\n".join(("k,v,at", *lines)) + "\n", epoch)
 
 
 def tables_of(pipeline: do.Pipeline, names: set[str]) -> dict[str, Counter[tuple[Any, ...]]]:

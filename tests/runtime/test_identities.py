@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import dagster_operators as do
+from dagster_operators.plans.pauses import Pause
 from dagster_operators.runtime.identities import Ledgered, bind
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.records import Complete
@@ -66,7 +67,7 @@ def test_it_keeps_what_it_was_given_then():
 
 def test_an_operator_that_is_put_back_gets_its_own_parts_and_no_other_s():
     known = ledgered(["per", "per_key", "per_build"], [], parts={"per_build": "per"})
-    found = bound(known, {"per": ["_key", "_build", ""]}, back={"per": "per"})
+    found = bound(known, {"per": ["_key", "_build", ""]}, back={"per": Pause(1, "per", missed=False, identity="per")})
     assert found == {"per": "per", "per_build": "per_build", "per_key": "per_key_2"}
 
 

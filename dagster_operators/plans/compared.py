@@ -1,0 +1,95 @@
+"""Two plans of a pipeline whose operators are matched: what differs in that which an operator's state was made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.relational.source import Source
+from dagster_operators.plans.matching import Matching
+from dagster_operators.plans.provenance import Provenance, state_columns
+from dagster_operators.plans.unknown import UnknownOperator
+
+
+class ComparedPlans:
+    """An earlier and a later plan.
+
+    Attributes:
+        old: The earlier plan.
+        new: The later one.
+        former: What the operators of the later plan were called in the earlier one, of those that were there.
+        added: The operators that were not there.
+        removed: The earlier names of operators that are no longer there.
+
+    Args:
+        matching: Which operator is which.
+    """
+
+    def __init__(self, matching: Matching) -> None:
+        self.old, self.new = matching.before, matching.after
+        self.former: Mapping[str, str] = matching.operators
+        self.added = matching.added
+        self.removed = matching.removed
+        names = {name: self.former.get(name, f"new {name}") for name in self.new.nodes}
+        self._made_now = Provenance(self.new, names, self.added)
+        self._made_before = Provenance(self.old, {}, self.removed)
+
+    def changed_input(self, name: str, former: str) -> str:
+        """What is to be told of an operator that comes to get other keys or other rows; empty if it does not."""
+        return self.unknown(name, former) or self._changed_keys(name, former) or self._other_streams(name, former)
+
+    def unknown(self, name: str, former: str) -> str:
+        """What is to be told if what an operator was, or is, is not known here: nobody can say what a change of it means."""
+        new, old = self.new.nodes[name].operator, self.old.nodes[former].operator
+        unknown = next((one for one in (old, new) if isinstance(one, UnknownOperator)), None)
+        if unknown is None or self.new.settings(name) == self.old.settings(former):
+            return ""
+        return f"it changed, and what that means is known with {unknown.needed} installed: {unknown.problem}"
+
+    def _changed_keys(self, name: str, former: str) -> str:
+        new, old = self.new.nodes[name], self.old.nodes[former]
+        if len(new.inputs) != len(old.inputs):
+            return ""
+        for place, (stream, earlier) in enumerate(zip(new.inputs, old.inputs, strict=True)):
+            columns, then = list(state_columns(new.operator, place)), list(state_columns(old.operator, place))
+            if columns != then:
+                return ""  # its own settings changed, which is told as such
+            for column in () if self._replaced(stream) else columns:
+                made, before = self._made_now.of(stream, column), self._made_before.of(earlier, column)
+                if made and before and made != before:
+                    return f"the column {column!r}, by which it keeps its state, is computed in another way before it"
+        return ""
+
+    def _other_streams(self, name: str, former: str) -> str:
+        new, old = self.new.nodes[name], self.old.nodes[former]
+        if len(new.inputs) != len(old.inputs):
+            return f"it reads {len(new.inputs)} streams, and read {len(old.inputs)}"
+        for stream, earlier in zip(new.inputs, old.inputs, strict=True):
+            reads = {shown_stream(anchor, self.former) for anchor in self.new.anchors(stream)}
+            read = {shown_stream(anchor, {}) for anchor in self.old.anchors(earlier)}
+            if not reads & read and not self._replaced(stream):
+                return f"it reads {listed(sorted(reads))}, and read {listed(sorted(read))}"
+        return ""
+
+    def _replaced(self, stream: StreamRef) -> bool:
+        """Whether a stream comes from sources that are new, which is told of them."""
+        anchors = [anchor.operator for anchor in self.new.anchors(stream)]
+        return all(self.new.nodes[name].operator.kind == Source.kind and name not in self.former for name in anchors)
+
+    def means_another(self, name: str, former: str) -> bool:
+        """Whether an operator's state would mean something else; that of the user's own operators says itself what fits."""
+        new, old = self.new.nodes[name].operator, self.old.nodes[former].operator
+        if new.declares_state or isinstance(new, UnknownOperator) or isinstance(old, UnknownOperator):
+            return False
+        return json.dumps(new.config(), sort_keys=True) != json.dumps(old.config(), sort_keys=True)
+
+
+def shown_stream(stream: StreamRef, names: Mapping[str, str]) -> str:
+    """A stream with another name of its operator, if it has one."""
+    return str(StreamRef(names.get(stream.operator, stream.operator), stream.port))
+
+
+def listed(names: Collection[str]) -> str:
+    """Names one after the other."""
+    return ", ".join(names)

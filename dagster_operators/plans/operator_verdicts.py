@@ -1,0 +1,160 @@
+"""What becomes of the state of operators when a pipeline changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.values import shown
+from dagster_operators.operators.relational.source import Source
+from dagster_operators.plans.compared import ComparedPlans, listed
+from dagster_operators.plans.diff import diff
+from dagster_operators.plans.matching import Matching, named_as_before
+from dagster_operators.plans.pauses import Pause
+from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
+
+_RESTART: Mapping[Choice, str] = {"restart": "begin without state"}
+_KEEP_STATE: Mapping[Choice, str] = {"keep": "go on with that state", **_RESTART}
+_KEEP_ANY: Mapping[Choice, str] = {"keep": "go on with the state there is, whatever it was made of", **_RESTART}
+
+
+class OperatorVerdicts:
+    """Judges the operators of a plan.
+
+    Args:
+        compared: The plan, and that of the last epoch.
+        stored: What else the ledger knows.
+    """
+
+    def __init__(self, compared: ComparedPlans, stored: Stored) -> None:
+        self._compared = compared
+        self._old, self._new = compared.old, compared.new
+        self._stored = stored
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """What is to be told of each operator with state, unless it is its own settings."""
+        for name in self._compared.removed:
+            if name in self._stored.stateful:
+                yield self._left_behind(name)
+        for name, former in self._compared.former.items():
+            if former in self._stored.stateful:
+                yield from self._kept(name, former)
+        for name in self._compared.added:
+            own_name = name not in self._new.plan.automatic and name in self._stored.left
+            pause = self._stored.pauses.operators.get(name)
+            if pause or own_name:
+                yield self._put_back(name, pause)
+
+    def _left_behind(self, name: str) -> Verdict:
+        subject, kind = f"operator {name}", self._old.nodes[name].operator.kind
+        left = {end for other in self._new.nodes for end in self._new.ends[other]}
+        ends = sorted(self._old.ends[name] & left)
+        if not ends:
+            return Verdict(Level.FROM_HERE_ON, subject, "it is no longer in the pipeline; its state stays where it is")
+        instead = [other for other in self._compared.added if self._new.nodes[other].operator.kind == kind]
+        instead = [other for other in instead if self._new.ends[other] & self._old.ends[name]]
+        if (table := self._stored.in_tables.get(name)) and f"table {table}" in ends:
+            text = f"{name!r} is {'another kind of operator now' if name in self._new.nodes else 'gone'}, whose state it is"
+            renamed = name if len(instead) == 1 and name not in self._new.nodes else ""
+            return Verdict(Level.DECISION, f"table {table}", text, {"restart": "empty it"}, renamed, (table,))
+        text = f"it is gone, and its state would be left behind, while {listed(ends)} would go on"
+        if instead:
+            text += f"; {listed(instead)} would begin without state"
+        renamed = name if len(instead) == 1 else ""
+        return Verdict(Level.DECISION, subject, text, {"drop": "its state is deleted"}, renamed_from=renamed)
+
+    def _kept(self, name: str, former: str) -> Iterator[Verdict]:
+        subject = f"operator {name}"
+        if name not in self._new.running:
+            if former in self._old.running:
+                yield Verdict(
+                    Level.FROM_HERE_ON, subject, "its rows go nowhere, so that it does not run; its state stays as it is"
+                )
+            return
+        if text := self._stored.elsewhere.get(name):
+            home = {table.name for table in self._new.plan.tables if table.stream == StreamRef(name) and self._was_updating(name)}
+            emptied = tuple(sorted({*self._images(name), *(home & set(self._stored.tables))}))
+            yield Verdict(Level.DECISION, subject, text, _RESTART, empties=emptied, was=former)
+            return
+        if former not in self._old.running:
+            yield from self._resumed(name, former, self._stored.pauses.operators.get(name))
+        elif problem := self._compared.changed_input(name, former) or self._mixed(name, former):
+            yield Verdict(Level.DECISION, subject, problem, _KEEP_ANY, empties=self._images(name), was=former)
+        elif name != former and (name not in self._new.plan.automatic or former not in self._old.plan.automatic):
+            yield Verdict(Level.KEPT, subject, f"it was {former!r}, and goes on with its state")
+
+    def _resumed(self, name: str, former: str, pause: Pause | None) -> Iterator[Verdict]:
+        """What is to be told of one whose rows went nowhere in the last epoch, so that it did not run."""
+        subject = f"operator {name}"
+        if self._stored.in_tables.get(former) in {table.name for table in self._new.plan.tables}:
+            return  # its state is a table that is put back, of which is asked
+        if pause and pause.harmless:
+            yield Verdict(Level.KEPT, subject, f"it goes on with its state of epoch {pause.epoch}: nothing came since then")
+            return
+        text = f"it did not run since epoch {pause.epoch}" if pause else "it did not run for some epochs"
+        yield self._stale(name, text, pause, former)
+
+    def _put_back(self, name: str, pause: Pause | None) -> Verdict:
+        subject = f"operator {name}"
+        if pause and pause.harmless:
+            text = f"it goes on with the state that it left in epoch {pause.epoch}: nothing came since then"
+            return Verdict(Level.KEPT, subject, text, was=pause.identity)
+        text = f"it was taken out and is put back: its state is that of epoch {pause.epoch if pause else 'some time before'}"
+        return self._stale(name, text, pause, pause.identity if pause else name)
+
+    def _stale(self, name: str, text: str, pause: Pause | None, was: str) -> Verdict:
+        """The question about state that is not of the last epoch; without a pause the plan of then is lost."""
+        parts = [text]
+        if pause is None or pause.missed:
+            parts.append("the rows since then are not in its state")
+        if pause:
+            parts += filter(None, (pause.changed, "its settings were others then" if pause.means_another else ""))
+        choices = _RESTART if pause and pause.means_another else _KEEP_STATE
+        return Verdict(Level.DECISION, f"operator {name}", ", ".join(parts), choices, empties=self._images(name), was=was)
+
+    def _mixed(self, name: str, former: str) -> str:
+        """Whether it computes what another operator computed, and leads where this one led."""
+        if name not in self._new.plan.automatic or self._new.up[name] == self._old.up[former]:
+            return ""
+        others = [one for one in self._stored.stateful if one in self._old.up and self._old.up[one] == self._new.up[name]]
+        return f"it computes what {others[0]!r} computed, and leads where {former!r} led" if others else ""
+
+    def of_settings(self, matching: Matching) -> Iterator[Verdict]:
+        """Settings of operators, told one by one; what they do to state is told above or by the state itself."""
+        names = {former: name for name, former in self._compared.former.items()}
+        for change in diff(self._old.plan, named_as_before(self._new.plan, matching)).changed:
+            name, fields = names[change.name], {one: pair for one, pair in change.fields.items() if one != "name"}
+            if not fields or self._new.nodes[name].operator.kind == Source.kind:
+                continue
+            if change.name in self._stored.stateful and self._compared.unknown(name, change.name):
+                continue
+            told = "; ".join(f"{one} was {shown(was)}, and is {shown(now)}" for one, (was, now) in fields.items())
+            subject = f"operator {name}"
+            if set(fields) <= {"chain"}:
+                yield Verdict(Level.HARMLESS, subject, told)
+            elif self._goes_on(name, change.name) and self._compared.means_another(name, change.name):
+                text = f"what its state depends on changed: {told}"
+                yield Verdict(Level.DECISION, subject, text, _RESTART, empties=self._images(name), was=change.name)
+            else:
+                yield Verdict(Level.FROM_HERE_ON, subject, told)
+
+    def _goes_on(self, name: str, former: str) -> bool:
+        """Whether an operator goes on with the state that it had in the last epoch; if not, that is told above."""
+        return former in self._stored.stateful and name in self._new.running and former in self._old.running
+
+    def _images(self, name: str) -> tuple[str, ...]:
+        """The updating tables that show an operator's state."""
+        return self._updating(self._new.ends[name])
+
+    def _updating(self, ends: Collection[str]) -> tuple[str, ...]:
+        """Those of some ends that are tables whose rows replace each other."""
+        tables = [end.removeprefix("table ") for end in ends if end.startswith("table ")]
+        return tuple(sorted(table for table in tables if table in self._stored.updating and table in self._stored.tables))
+
+    def _was_updating(self, name: str) -> bool:
+        """Whether the rows that an operator puts out replace each other."""
+        return self._new.nodes[name].operator.kind in UPDATING
+
+
+UPDATING = frozenset({"keyed_aggregate", "top_per_key", "deduplicate_last", "latest"})
+"""Kinds of operators whose rows replace each other."""

@@ -1,0 +1,111 @@
+"""What becomes of the positions of sources when a pipeline changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from dagster_operators.operators.relational.source import Source
+from dagster_operators.plans.compared import ComparedPlans
+from dagster_operators.plans.unknown import UnknownOperator
+from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
+
+
+class SourceVerdicts:
+    """Judges the sources of a plan.
+
+    Args:
+        compared: The plan, and that of the last epoch.
+        stored: What else the ledger knows.
+        fingerprints: What gives positions their meaning now, by source, as far as that is known.
+    """
+
+    def __init__(self, compared: ComparedPlans, stored: Stored, fingerprints: Mapping[str, str]) -> None:
+        self._compared = compared
+        self._old, self._new = compared.old, compared.new
+        self._stored = stored
+        self._fingerprints = fingerprints
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """What is to be told of each source that changed, came or went."""
+        for name, node in self._new.nodes.items():
+            if node.operator.kind == Source.kind:
+                former = self._compared.former.get(name)
+                yield from self._kept(name, former) if former else self._added(name)
+        for name in self._compared.removed:
+            if self._old.nodes[name].operator.kind == Source.kind:
+                yield Verdict(Level.FROM_HERE_ON, f"source {name}", "it is no longer read")
+
+    def _kept(self, name: str, former: str) -> Iterator[Verdict]:
+        if text := self._compared.unknown(name, former):
+            choices: Mapping[Choice, str] = {"keep": "go on from the position there is", "restart": "read it from its beginning"}
+            yield Verdict(Level.DECISION, f"source {name}", text, choices)
+        if any(isinstance(node.operator, UnknownOperator) for node in (self._new.nodes[name], self._old.nodes[former])):
+            return
+        new, old = self._source(name), self._source(former, old=True)
+        subject, problem = f"source {name}", _moved(old, new)
+        then, now = self._stored.sources.get(former), self._fingerprints.get(name)
+        if new.connector.kind == "operator" and then and now:  # what it says of itself may be more than a plan tells
+            problem = "" if then == now else problem or "it says that its positions mean something else now"
+        if problem:
+            yield Verdict(Level.DECISION, subject, problem, _choices(old, new))
+        if old.event_time != new.event_time:
+            text = f"its event time was {old.event_time}, and is {new.event_time}"
+            if self._leads_to_state(former):
+                keep = {"keep": "the watermark, and what is kept by the old times, stay as they are"}
+                yield Verdict(Level.DECISION, subject, text, keep)  # type: ignore[arg-type]
+            else:
+                yield Verdict(Level.FROM_HERE_ON, subject, text)
+        if name != former:
+            yield Verdict(Level.KEPT, subject, f"it was {former!r}, and goes on from where that was")
+
+    def _added(self, name: str) -> Iterator[Verdict]:
+        subject = f"source {name}"
+        if isinstance(self._new.nodes[name].operator, UnknownOperator):
+            yield Verdict(Level.FROM_HERE_ON, subject, "it is new, and of a kind that is not known here")
+            return
+        new = self._source(name)
+        for gone in self._compared.removed:
+            old = self._old.nodes[gone].operator
+            if old.kind != Source.kind or gone not in self._stored.positions:
+                continue
+            same = isinstance(old, Source) and not _moved(old, new)
+            if same or self._old.ends[gone] & self._new.ends[name]:
+                what = f"reads what {gone!r} read" if same else f"stands where {gone!r} stood"
+                text = f"it {what}, and has no position: it would be read from its beginning"
+                yield Verdict(Level.DECISION, subject, text, {"restart": "read it from its beginning"}, renamed_from=gone)
+                return
+        if name not in self._stored.positions:
+            yield Verdict(Level.FROM_HERE_ON, subject, "it is new, and read from its beginning")
+        elif self._stored.sources.get(name) == self._fingerprints.get(name):
+            yield Verdict(Level.FROM_HERE_ON, subject, "it is read again, from where it was left")
+        else:
+            text = "it was taken out and is put back, and reads something else now"
+            yield Verdict(Level.DECISION, subject, text, {"restart": "read it from its beginning"})
+
+    def _source(self, name: str, *, old: bool = False) -> Source:
+        found = (self._old if old else self._new).nodes[name].operator
+        assert isinstance(found, Source)  # noqa: S101 - who calls has looked
+        return found
+
+    def _leads_to_state(self, name: str) -> bool:
+        """Whether an operator with state is behind one of the earlier plan."""
+        behind = {name}
+        for other, node in self._old.nodes.items():  # each comes after what it reads
+            if any(stream.operator in behind for stream in node.inputs):
+                behind.add(other)
+        return not behind.isdisjoint({*self._stored.stateful} - {name})
+
+
+def _moved(old: Source, new: Source) -> str:
+    """What differs in what gives two sources' positions their meaning; empty if nothing does."""
+    before, after = ({"kind": source.connector.kind, **source.connector.positions()} for source in (old, new))
+    pairs = {name: (before.get(name), after.get(name)) for name in {**before, **after}}
+    told = [f"{name} was {json.dumps(was)}, and is {json.dumps(now)}" for name, (was, now) in pairs.items() if was != now]
+    return f"{'; '.join(told)}: its position would mean something else" if told else ""
+
+
+def _choices(old: Source, new: Source) -> Mapping[Choice, str]:
+    restart: Mapping[Choice, str] = {"restart": "read it from its beginning: rows that were read before come again"}
+    keep: Mapping[Choice, str] = {"keep": "go on from the position there is"}
+    return {**keep, **restart} if new.connector.may_go_on_from(old.connector) else restart

@@ -1,0 +1,87 @@
+"""What becomes of the tables of a pipeline when it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.plans.compared import ComparedPlans, listed, shown_stream
+from dagster_operators.plans.operator_verdicts import UPDATING
+from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
+
+
+class TableVerdicts:
+    """Judges the tables of a plan.
+
+    Args:
+        compared: The plan, and that of the last epoch.
+        stored: What else the ledger knows.
+    """
+
+    def __init__(self, compared: ComparedPlans, stored: Stored) -> None:
+        self._compared = compared
+        self._old, self._new = compared.old, compared.new
+        self._stored = stored
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """What is to be told of each table that changed, came or went."""
+        old = {table.name: table.stream for table in self._old.plan.tables}
+        new = {table.name: table.stream for table in self._new.plan.tables}
+        for name, stream in new.items():
+            if name in old:
+                yield from self._kept(name, stream, old[name])
+            elif self._begins_anew(stream) and StreamRef(stream.operator) == stream:
+                yield Verdict(Level.FROM_HERE_ON, f"table {name}", "it has the rows from here on")
+            elif name in self._stored.tables:
+                yield self._put_back(name)
+            else:
+                yield self._added(name, stream, sorted(old.keys() - new.keys()))
+        for name in old.keys() - new.keys():
+            yield Verdict(Level.FROM_HERE_ON, f"table {name}", "it is no longer written; what is in it stays")
+
+    def _kept(self, name: str, stream: StreamRef, earlier: StreamRef) -> Iterator[Verdict]:
+        if name not in self._stored.updating or self._begins_anew(stream):
+            return
+        made = sorted(shown_stream(anchor, self._compared.former) for anchor in self._new.anchors(stream))
+        then = sorted(shown_stream(anchor, {}) for anchor in self._old.anchors(earlier))
+        if made == then and self._new.path(stream) == self._old.path(earlier):
+            return
+        if set(then) - {shown_stream(StreamRef(one), {}) for one in self._compared.former.values()} and made != then:
+            return  # the operator that it came from is gone, which is told of that
+        text = "what is computed before it changed: only rows that change from here on would be as the pipeline is now"
+        choices: Mapping[Choice, str] = {"keep": "leave the rows there are as they were computed", "restart": "empty it"}
+        yield Verdict(Level.DECISION, f"table {name}", text, choices, empties=(name,))
+
+    def _put_back(self, name: str) -> Verdict:
+        subject, pause = f"table {name}", self._stored.pauses.ends.get(f"table {name}")
+        if pause and pause.harmless:
+            text = f"it goes on with the rows that it had in epoch {pause.epoch}: nothing came since then"
+            return Verdict(Level.KEPT, subject, text)
+        text = "it was taken out and is put back: what came since then is not in it"
+        if pause and pause.changed:
+            text += f"; {pause.changed}"
+        choices: Mapping[Choice, str] = {"keep": "go on with the rows there are", "restart": "empty it"}
+        if pause and pause.means_another and name in self._stored.state_tables:
+            choices = {"restart": "empty it"}
+        return Verdict(Level.DECISION, subject, text, choices, empties=(name,))
+
+    def _added(self, name: str, stream: StreamRef, gone: list[str]) -> Verdict:
+        subject, former = f"table {name}", self._compared.former
+        behind = [anchor.operator for anchor in self._new.anchors(stream) if former.get(anchor.operator) in self._stored.stateful]
+        updating = [one for one in behind if self._was_updating(one) and not self._begins_anew(StreamRef(one))]
+        if not updating:
+            return Verdict(Level.FROM_HERE_ON, subject, "it is new, and has the rows from here on")
+        text = f"it is new, behind {listed(updating)}, which has state: it would have only rows that change from here on"
+        if gone:
+            text += f"; {listed(gone)} is no longer written"
+        return Verdict(Level.DECISION, subject, text, {"keep": "let it have the rows that change from here on"})
+
+    def _begins_anew(self, stream: StreamRef) -> bool:
+        """Whether rows come from an operator that was there and begins without state, which empties its updating tables."""
+        anew = {*self._stored.elsewhere, *self._stored.restarted}
+        anew &= {*self._compared.former, *self._stored.pauses.operators}
+        return any(anchor.operator in anew for anchor in self._new.anchors(stream))
+
+    def _was_updating(self, name: str) -> bool:
+        """Whether the rows that an operator puts out replace each other."""
+        return self._new.nodes[name].operator.kind in UPDATING

@@ -6,7 +6,6 @@ from dagster_operators.api.stream import Stream
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.graph.scope import OUTSIDE
 from dagster_operators.operators.loops.edges import Enter, Leave, LoopVariable
 
 
@@ -41,11 +40,11 @@ class Loop:
         """A stream within the loop: its rows are there in the first round of each epoch.
 
         Args:
-            stream: A stream that is in no loop.
+            stream: A stream that is in no loop; for a loop within another one, a stream of that.
             name: The operator's name.
 
         Raises:
-            PipelineError: The stream is in a loop, or depends on what comes out of this one.
+            PipelineError: The stream is in another loop, or depends on what comes out of this one.
         """
         self._check_outside(stream)
         return stream._add(Enter, name, chain=True, scope=self.name)  # noqa: SLF001
@@ -83,7 +82,7 @@ class Loop:
         self._dataflow.feed(variable.name, rows._ref)  # noqa: SLF001
 
     def leave(self, stream: Stream, *, name: str | None = None) -> Stream:
-        """A stream's rows of all rounds, outside of the loop.
+        """A stream's rows of all rounds, outside of the loop; of a loop within another one, in that.
 
         Args:
             stream: A stream of the loop.
@@ -97,15 +96,19 @@ class Loop:
                 f"{stream.name!r} is not in the loop", pipeline=self._dataflow.name, loop=self.name,
                 remedy="let a stream leave that is made of what entered",
             )  # fmt: skip
-        return stream._add(Leave, name, chain=True)  # noqa: SLF001
+        return stream._add(Leave, name, chain=True, scope=self._dataflow.scopes[self.name].parent)  # noqa: SLF001
 
     def _check_outside(self, stream: Stream) -> None:
         where = {"pipeline": self._dataflow.name, "loop": self.name}
-        nodes = self._dataflow.nodes
-        if nodes[stream._ref.operator].scope != OUTSIDE:  # noqa: SLF001
+        nodes, around = self._dataflow.nodes, self._dataflow.scopes[self.name].parent
+        found = nodes[stream._ref.operator].scope  # noqa: SLF001
+        if found != around:
+            places = [f"in the loop {one!r}" if one else "in no loop" for one in (found, around)]
             raise PipelineError(
-                f"{stream.name!r} is in a loop already, and loops within loops are not there yet", **where,
-                remedy="let it leave that loop first",
+                f"{stream.name!r} is {places[0]}, and what enters this loop has to be {places[1]}", **where,
+                remedy=f"let it leave that loop first; or declare this one within it: loop(..., within={found!r})"
+                if found and found != self.name
+                else f"bring it into the loop {around!r} first" if around and not found else "let it leave this loop first",
             )  # fmt: skip
         waiting, seen = [stream._ref.operator], set[str]()  # noqa: SLF001
         while waiting:

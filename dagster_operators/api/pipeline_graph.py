@@ -115,7 +115,7 @@ class PipelineGraph:
             renamed(self.dataflow, name, renamed_from)
         return Stream(self.dataflow, StreamRef(node.name))
 
-    def loop(self, name: str, *, limit: int = 1000, within_subtask: bool = False) -> Loop:
+    def loop(self, name: str, *, limit: int = 1000, within_subtask: bool = False, within: str | Loop = "") -> Loop:
         """Declare a loop, in which rows go round within an epoch until none is left.
 
         Args:
@@ -123,11 +123,12 @@ class PipelineGraph:
             limit: After how many rounds an epoch fails, since the loop seems not to end.
             within_subtask: Let rows go round in the subtask that has them: a thousand times faster, for loops of operators in
                 workers that need no rows of other subtasks. No round is written: a run that dies begins the loop anew.
+            within: The loop that it is in, if any: in each round of that it runs until it comes to rest.
 
         Raises:
-            PipelineError: The name is taken or not a name.
+            PipelineError: The name is taken or not a name, or the loop that it is to be in cannot have one within it.
         """
-        self.dataflow.add_scope(Scope(name, limit, within_subtask))
+        self.dataflow.add_scope(Scope(name, limit, within_subtask, within.name if isinstance(within, Loop) else within))
         return Loop(self.dataflow, name)
 
     def add(self, *queries: Query, sources: Sources | None = None) -> Any:

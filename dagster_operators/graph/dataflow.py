@@ -13,7 +13,7 @@ from dagster_operators.graph.alternatives import PREFERRED, CostModel
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.ports import MAIN, StreamRef
 from dagster_operators.graph.row_expressions import columns_of_row
-from dagster_operators.graph.scope import OUTSIDE, Scope
+from dagster_operators.graph.scope import OUTSIDE, Scope, check_scope
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -208,15 +208,11 @@ class Dataflow:
         """Declare a loop.
 
         Raises:
-            PipelineError: The name is taken or not a name, or the limit is none.
+            PipelineError: The name is taken or not a name, the limit is none, or the loop that it is in is not there, or cannot
+                have one within it.
         """
         check_name("loop", scope.name, pipeline=self.name)
-        if scope.name in self.scopes:
-            raise PipelineError(f"there is a loop named {scope.name!r} already", pipeline=self.name, loop=scope.name)
-        if scope.limit < 1:
-            raise PipelineError(
-                f"the limit of a loop is {scope.limit} rounds", pipeline=self.name, loop=scope.name, remedy="allow 1 or more"
-            )
+        check_scope(scope, self.scopes, self.name)
         self.scopes[scope.name] = scope
 
     def feed(self, variable: str, stream: StreamRef) -> None:

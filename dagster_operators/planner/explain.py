@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 from dagster_operators.graph.dataflow import Dataflow, Node
+from dagster_operators.graph.scope import loops_around
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.inner_loops import inner_loop
 from dagster_operators.planner.lineage import TableLineage
@@ -75,7 +76,10 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator
 
 def _loops(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator[str]:
     if stage.goes_round:
-        yield f"  in the rounds of the loop {stage.loop}, at most {dataflow.scopes[stage.loop].limit}"
+        loops = " in those of ".join(
+            f"the loop {one}, at most {dataflow.scopes[one].limit}" for one in reversed(loops_around(dataflow.scopes, stage.loop))
+        )
+        yield f"  in the rounds of {loops}"
     for variable, (before, stream) in stage.feedback.items():
         yield f"  {variable} has what {stream} of the stage {before} gave in the round before"
     inner = {loop.name: loop for name in stage.nodes if (loop := inner_loop(physical, physical.nodes[name])) is not None}

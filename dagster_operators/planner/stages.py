@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.graph.dataflow import Check, Dataflow, Table
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.graph.scope import OUTSIDE
+from dagster_operators.graph.scope import OUTSIDE, loops_around
 from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.planner.batch_groups import check_together, stays_in_workers
 from dagster_operators.planner.groups import Groups
@@ -150,7 +150,7 @@ class _Cut:
             self._join(node)
         check_together(self._plan, self._groups)
         stages = [self._stage(members) for members in self._groups.members()]
-        yield from _loops_together(stages) if self._plan.loops else stages
+        yield from _loops_together(self._plan, stages) if self._plan.loops else stages
 
     def _join(self, node: PhysicalNode) -> None:
         """Put a node into one stage with each node before it that it may share a stage with."""
@@ -178,10 +178,11 @@ class _Cut:
         inputs = [[edge.stream for edge in node.inputs] for node in nodes]
         outside = tuple(dict.fromkeys(stream for streams in inputs for stream in streams if stream.operator not in own))
         upstream = tuple(dict.fromkeys(self._name(stream) for stream in outside))
-        inner = any(inner_loop(plan, node) for node in nodes)
+        inner = next((found for node in nodes if (found := inner_loop(plan, node)) is not None), None)
         feedback = {name: plan.feedback[name] for name in members if name in plan.feedback}
-        loop = OUTSIDE if inner else nodes[0].scope
-        before = {} if inner else {name: (self._name(stream), stream) for name, stream in feedback.items()}
+        loop = inner.parent if inner else nodes[0].scope
+        written_down = {name: stream for name, stream in feedback.items() if inner_loop(plan, plan.nodes[name]) is None}
+        before = {name: (self._name(stream), stream) for name, stream in written_down.items()}
         written = (StreamRef(members[-1]), *(stream for name in members for stream in self._leaving(name, members[-1], own)))
         outputs = tuple(Output(stream, plan.name_of(stream), plan.tables.get(stream)) for stream in written)
         tables = [(output.name, sorted(map(_check, output.table.checks.items()))) for output in outputs if output.table]
@@ -216,28 +217,36 @@ class _Cut:
         return self._plan.name_of(StreamRef(self._groups.last(stream.operator)))
 
 
-def _loops_together(stages: Sequence[Stage]) -> Sequence[Stage]:
+def _loops_together(plan: PhysicalPlan, stages: Sequence[Stage], depth: int = 0) -> Sequence[Stage]:
     """The stages in topological order with those of each loop one after another, behind all that the loop reads.
+
+    Args:
+        plan: The physical plan.
+        stages: Stages in loops of some depth.
+        depth: Of which depth.
 
     Raises:
         PipelineError: What enters a loop depends on what leaves it.
     """
+    inside = {stage.name: (*loops_around(plan.loops, stage.loop), OUTSIDE)[depth] for stage in stages}
     loops: dict[str, list[Stage]] = {}
     for stage in stages:
-        if stage.goes_round:
-            loops.setdefault(stage.loop, []).append(stage)
+        if inside[stage.name]:
+            loops.setdefault(inside[stage.name], []).append(stage)
     own = {loop: {stage.name for stage in members} for loop, members in loops.items()}
     outside = {
         loop: tuple(dict.fromkeys(name for stage in members for name in stage.upstream if name not in own[loop]))
         for loop, members in loops.items()
     }
-    waiting, done = list(stages), dict[str, Stage]()
+    waiting, done, known = list(stages), dict[str, Stage](), {stage.name for stage in stages}
     while waiting:
-        first = next((one for one in waiting if done.keys() >= set(outside.get(one.loop, one.upstream))), None)
+        ready = done.keys() | {name for stage in waiting for name in stage.upstream if name not in known}
+        first = next((one for one in waiting if ready >= set(outside.get(inside[one.name], one.upstream))), None)
         if first is None:
             raise PipelineError("what enters a loop depends on what leaves it", loop=waiting[0].loop, operator=waiting[0].name)
-        for one in loops[first.loop] if first.goes_round else [first]:
-            before = dict.fromkeys((*one.upstream, *outside.get(one.loop, ())))
+        loop = inside[first.name]
+        for one in _loops_together(plan, loops[loop], depth + 1) if loop else [first]:
+            before = dict.fromkeys((*one.upstream, *outside.get(loop, ())))
             done[one.name] = replace(one, upstream=tuple(before))
         waiting = [stage for stage in waiting if stage.name not in done]
     return tuple(done.values())

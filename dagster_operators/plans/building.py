@@ -84,7 +84,7 @@ def build(plan: LogicalPlan, around: Surroundings) -> Dataflow:
             _require(name, reference)
         dataflow = Dataflow(plan.pipeline)
         for loop in plan.loops:
-            dataflow.add_scope(Scope(loop.name, loop.limit, loop.within_subtask))
+            dataflow.add_scope(Scope(loop.name, loop.limit, loop.within_subtask, loop.parent))
         for node in plan.nodes:
             dataflow.add(_placed(node.operator, around), node.inputs)
             for stream, name in plan.side_streams:

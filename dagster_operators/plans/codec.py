@@ -47,7 +47,7 @@ def to_bytes(plan: LogicalPlan) -> bytes:
     for sink in plan.sinks:
         _write_sink(message.sinks.add(), sink)
     for loop in plan.loops:
-        written_loop = message.loops.add(name=loop.name, limit=loop.limit, within_subtask=loop.within_subtask)
+        written_loop = message.loops.add(name=loop.name, limit=loop.limit, within_subtask=loop.within_subtask, parent=loop.parent)
         for variable, stream in loop.feedback:
             written_loop.feedback.add(variable=variable, stream=_stream(stream))
     for name, reference in sorted(plan.functions.items()):
@@ -88,6 +88,7 @@ def from_bytes(data: bytes, *, to_run: bool = True) -> LogicalPlan:
                 loop.limit,
                 tuple((back.variable, _ref(back.stream)) for back in loop.feedback),
                 loop.within_subtask,
+                loop.parent,
             )
             for loop in message.loops
         ),

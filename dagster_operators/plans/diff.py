@@ -122,7 +122,8 @@ def _ends(plan: LogicalPlan) -> dict[str, dict[str, Any]]:
         found[f"side stream {stream}"] = {"name": name}
     for loop in plan.loops:
         fed = {f"feed {name}": str(stream) for name, stream in loop.feedback}
-        found[f"loop {loop.name}"] = {"limit": loop.limit, "within_subtask": loop.within_subtask, **fed}
+        within = {"within": loop.parent} if loop.parent else {}
+        found[f"loop {loop.name}"] = {"limit": loop.limit, "within_subtask": loop.within_subtask, **within, **fed}
     for name, reference in plan.functions.items():
         found[f"function {name}"] = {"place": str(reference), "content": reference.digest}
     return found

@@ -75,12 +75,14 @@ class PlanLoop:
         limit: After how many rounds an epoch fails.
         feedback: The loop variables, and the stream that goes round to each.
         within_subtask: Whether rows go round in the subtask that has them.
+        parent: The loop that it is in; empty for none.
     """
 
     name: str
     limit: int
     feedback: tuple[tuple[str, StreamRef], ...] = ()
     within_subtask: bool = False
+    parent: str = ""
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,7 @@ class LogicalPlan:
 
 def _loop(dataflow: Dataflow, loop: Scope) -> PlanLoop:
     fed = tuple((name, stream) for name, stream in dataflow.feedback.items() if dataflow.nodes[name].scope == loop.name)
-    return PlanLoop(loop.name, loop.limit, fed, loop.within_subtask)
+    return PlanLoop(loop.name, loop.limit, fed, loop.within_subtask, loop.parent)
 
 
 def digest(data: bytes) -> str:

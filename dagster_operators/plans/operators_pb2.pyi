@@ -279,8 +279,10 @@ class LoopVariable(_message.Message):
     def __init__(self, scope: _Optional[str] = ..., schema: _Optional[str] = ...) -> None: ...
 
 class Leave(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("scope",)
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    def __init__(self, scope: _Optional[str] = ...) -> None: ...
 
 class Apply(_message.Message):
     __slots__ = ("arrow", "keys")

@@ -35,16 +35,18 @@ class Plan(_message.Message):
     def __init__(self, format: _Optional[int] = ..., packages: _Optional[_Iterable[_Union[Package, _Mapping]]] = ..., pipeline: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., side_streams: _Optional[_Iterable[_Union[SideStream, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[Table, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[Sink, _Mapping]]] = ..., functions: _Optional[_Iterable[_Union[Function, _Mapping]]] = ..., loops: _Optional[_Iterable[_Union[Loop, _Mapping]]] = ..., automatic: _Optional[_Iterable[str]] = ..., renamed: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ...) -> None: ...
 
 class Loop(_message.Message):
-    __slots__ = ("name", "limit", "feedback", "within_subtask")
+    __slots__ = ("name", "limit", "feedback", "within_subtask", "parent")
     NAME_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     FEEDBACK_FIELD_NUMBER: _ClassVar[int]
     WITHIN_SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
     name: str
     limit: int
     feedback: _containers.RepeatedCompositeFieldContainer[Feedback]
     within_subtask: bool
-    def __init__(self, name: _Optional[str] = ..., limit: _Optional[int] = ..., feedback: _Optional[_Iterable[_Union[Feedback, _Mapping]]] = ..., within_subtask: _Optional[bool] = ...) -> None: ...
+    parent: str
+    def __init__(self, name: _Optional[str] = ..., limit: _Optional[int] = ..., feedback: _Optional[_Iterable[_Union[Feedback, _Mapping]]] = ..., within_subtask: _Optional[bool] = ..., parent: _Optional[str] = ...) -> None: ...
 
 class Feedback(_message.Message):
     __slots__ = ("variable", "stream")

@@ -27,6 +27,7 @@ def as_json(plan: LogicalPlan) -> dict[str, Any]:
                 "name": loop.name,
                 "limit": loop.limit,
                 "within_subtask": loop.within_subtask,
+                **({"within": loop.parent} if loop.parent else {}),
                 "feedback": {name: str(stream) for name, stream in loop.feedback},
             }
             for loop in plan.loops
@@ -100,7 +101,8 @@ def _lines(plan: LogicalPlan, *, details: bool) -> Iterator[str]:
         yield f"  {name} <- {stream}"
     for loop in plan.loops:
         fed = ", ".join(f"{name} is fed {stream}" for name, stream in loop.feedback)
-        where = " within a subtask" if loop.within_subtask else ""
+        where = f" within {loop.parent}" if loop.parent else ""
+        where += " within a subtask" if loop.within_subtask else ""
         yield f"  loop {loop.name}, at most {loop.limit} rounds{where}: {fed}"
     for table in plan.tables:
         yield f"  table {table.name} <- {_name(plan, table.stream)}{_of_table(table.checks, table.owners)}"

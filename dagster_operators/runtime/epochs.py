@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dagster_operators.errors import EndlessLoopError, FencedError, StageFailedError, located
 from dagster_operators.functions.failures import explained
 from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.scope import loops_around
 from dagster_operators.planner.plan import Plan
 from dagster_operators.runtime.choosing import Choosing
 from dagster_operators.runtime.comparing import Comparison
@@ -147,24 +148,48 @@ class Epochs:
         Raises:
             EndlessLoopError: The loop did not come to rest.
         """
-        loop = self.plan().stage(stage).loop
-        return self._run_loop(handle, loop)[stage] if loop else self._run_piece(handle, StageKey(stage))
+        around = loops_around(self._dataflow.scopes, self.plan().stage(stage).loop)
+        if not around:
+            return self._run_piece(handle, StageKey(stage))
+        with self._loops[around[0]]:  # its stages may be asked for in several threads
+            return self._run_loop(handle, around[0], ())[stage]
 
-    def _run_loop(self, handle: EpochHandle, loop: str) -> Mapping[str, Manifest]:
-        """Run the stages of a loop round by round; what is prepared already is not run again."""
-        stages, limit = [stage.name for stage in self.plan().stages if stage.loop == loop], self._dataflow.scopes[loop].limit
-        with self._loops[loop]:  # its stages may be asked for in several threads
-            for number in range(limit):
-                made = {name: self._run_piece(handle, StageKey(name, (number,))) for name in stages}
-                if not any(manifest.goes_round for manifest in made.values()):
-                    return made
+    def _run_loop(self, handle: EpochHandle, loop: str, around: tuple[int, ...]) -> Mapping[str, Manifest]:
+        """Run the stages of a loop round by round; what is prepared already is not run again.
+
+        Args:
+            handle: The epoch.
+            loop: The loop.
+            around: The rounds of the loops that it is in.
+
+        Returns:
+            The last manifest of each of its stages, those of loops within it among them.
+        """
+        limit = self._dataflow.scopes[loop].limit
+        for number in range(limit):
+            made = self._run_round(handle, loop, (*around, number))
+            fed = sum(made[stage.name].goes_round for stage in self.plan().stages if stage.loop == loop)
+            if not fed:
+                return made
         raise EndlessLoopError(
-            f"after {limit} rounds {sum(manifest.goes_round for manifest in made.values())} rows still go round",
+            f"after {limit} rounds {fed} rows still go round",
             pipeline=self._dataflow.name,
             loop=loop,
             epoch=handle.epoch,
             remedy="see that fewer and fewer rows are fed back; or allow more rounds: pipeline.loop(..., limit=...)",
         )
+
+    def _run_round(self, handle: EpochHandle, loop: str, iteration: tuple[int, ...]) -> dict[str, Manifest]:
+        made: dict[str, Manifest] = {}
+        for stage in self.plan().stages:
+            inner = loops_around(self._dataflow.scopes, stage.loop)[len(iteration) - 1 :]
+            if inner[:1] != (loop,) or stage.name in made:
+                continue
+            if len(inner) > 1:
+                made |= self._run_loop(handle, inner[1], iteration)
+            else:
+                made[stage.name] = self._run_piece(handle, StageKey(stage.name, iteration))
+        return made
 
     def _run_piece(self, handle: EpochHandle, key: StageKey) -> Manifest:
         made = self.plan()

@@ -69,6 +69,7 @@ class PlanRecord:
         origins: What the last completed epoch called a source or an operator that has another name now; empty for one that
             takes nothing over from that epoch.
         parts: What the state of further parts that an operator is lowered to is addressed by, with what the operator's own is.
+        loops: Of loops that are within others, the one that each is in.
     """
 
     fingerprint: str
@@ -81,6 +82,14 @@ class PlanRecord:
     identities: Mapping[str, str] = added(2, {})
     origins: Mapping[str, str] = added(2, {})
     parts: Mapping[str, str] = added(2, {})
+    loops: Mapping[str, str] = added(2, {})
+
+    def loops_around(self, stage: StageRecord) -> tuple[str, ...]:
+        """The loops that a stage is in, the outermost first."""
+        found = [stage.loop] if stage.loop else []
+        while found and (around := self.loops.get(found[0])):
+            found.insert(0, around)
+        return tuple(found)
 
     def stage(self, name: str) -> StageRecord:
         """The stage of that name (KeyError when there is none)."""

@@ -327,10 +327,11 @@ def _work(run: RunContext, handle: EpochHandle, attempt: StageAttempt) -> Steps[
 
 def _stage(view: LedgerView, handle: EpochHandle, key: StageKey) -> StageRecord:
     try:
-        record = require_begin(view, handle).plan.stage(key.stage)
+        plan = require_begin(view, handle).plan
+        record = plan.stage(key.stage)
     except KeyError:
         raise LedgerError("the plan has no such stage", pipeline=view.name, stage=str(key)) from None
-    if bool(record.loop) != bool(key.iteration):
+    if len(plan.loops_around(record)) != len(key.iteration):
         told = f"the stage runs in rounds of the loop {record.loop!r}" if record.loop else "the stage is in no loop"
         raise LedgerError(told, pipeline=view.name, stage=str(key), remedy="name the round with the stage, or leave it out")
     return record

@@ -21,7 +21,7 @@ from dagster_operators.transactions import effects as fx
 from dagster_operators.transactions import protocol
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, StageRecord
-from dagster_operators.transactions.stage_keys import StageKey, groups
+from dagster_operators.transactions.stage_keys import Rounds, StageKey, groups
 from dagster_operators.transactions.view import LedgerView
 from tests.transactions.invariants import check
 from tests.transactions.model_world import Model, World, intern
@@ -281,24 +281,27 @@ class Exploration:
             if side_by_side:
                 yield SideBySide(context, handle, plan, owner)
             else:
-                for group in groups(plan):
-                    yield from self._group_of(context, handle, group)
+                for part in groups(plan):
+                    yield from self._part(context, handle, part, ())
             if side_by_side and self.stages_run == "in processes":
                 context, handle = yield from self._resumed_epoch(context, handle, owner)
             yield from commit_steps.commit_epoch(context, handle)
 
-    def _group_of(
-        self, context: commit_steps.RunContext, handle: EpochHandle, group: tuple[StageRecord, ...]
-    ) -> Generator[fx.Effect, Any, None]:
-        """A stage; or those of a loop round by round, until it has come to rest."""
+    def _part(
+        self, context: commit_steps.RunContext, handle: EpochHandle, part: StageRecord | Rounds, around: tuple[int, ...]
+    ) -> Generator[fx.Effect, Any, bool]:
+        """A stage, or a loop round by round until it has come to rest; whether rows of it go round to the next round."""
+        if isinstance(part, StageRecord):
+            manifest = yield from protocol.prepare_stage(context, handle, str(StageKey(part.name, around)))
+            return bool(manifest.goes_round > 0)
         number, goes_round = 0, True
         while goes_round:
             goes_round = False
-            for stage in group:
-                key = StageKey(stage.name, (number,) if stage.loop else ())
-                manifest = yield from protocol.prepare_stage(context, handle, str(key))
-                goes_round = goes_round or manifest.goes_round > 0
+            for inner in part.parts:
+                fed = yield from self._part(context, handle, inner, (*around, number))
+                goes_round = goes_round or fed
             number += 1
+        return False
 
     def _start(self, run: Run, world: World) -> Run:
         steps = self._session(run)

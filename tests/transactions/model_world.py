@@ -53,6 +53,18 @@ def looped(before: str, inside: str, after: str) -> PlanRecord:
     return replace(plan, stages=tuple(records))
 
 
+def nested(before: str, head: str, inside: str, tail: str, after: str) -> PlanRecord:
+    """A chain of stages (a letter for each); from head to tail they go round, and in each round those inside within it."""
+    plan = plan_of(*before, *head, *inside, *tail, *after)
+    fed = {head[0]: (tail[-1],), inside[0]: (inside[-1],)}
+    loops = {**dict.fromkeys((*head, *tail), "outer"), **dict.fromkeys(inside, "inner")}
+    records = (
+        replace(record, loop=loops[record.name], feedback=fed.get(record.name, ())) if record.name in loops else record
+        for record in plan.stages
+    )
+    return replace(plan, stages=tuple(records), loops={"inner": "outer"})
+
+
 ROUNDS = 2
 """In how many rounds loops come to rest."""
 
@@ -236,7 +248,7 @@ class Model:
         manifest = Manifest(
             "model", attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads, tuple(changes),
             commit_data={"sink": attempt.attempt} if attempt.fingerprint.endswith("+sink") else {},
-            goes_round=int(fed and key.iteration < (ROUNDS - 1,)),
+            goes_round=int(fed and key.iteration[-1] < ROUNDS - 1),
         )  # fmt: skip
         written = {(kind, attempt.epoch, attempt.attempt) for kind in ("tables", "streams")}
         return world._replace(files=world.files | written), manifest

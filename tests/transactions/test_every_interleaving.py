@@ -10,7 +10,7 @@ from dagster_operators.transactions.effects import Append, Conflict, DeleteAttem
 from dagster_operators.transactions.recovery import BeginEpoch, NewGeneration, TakeUp, recover
 from dagster_operators.transactions.stage_keys import reads
 from tests.transactions.explorer import Exploration
-from tests.transactions.model_world import Model, interned, looped, plan_of
+from tests.transactions.model_world import Model, interned, looped, nested, plan_of
 
 ONE = plan_of("a")
 SINK = plan_of("a", sink=True)
@@ -94,6 +94,14 @@ def test_loops_with_crashes(plan, runs, crashes):
     assert explored.states > 500
     prepared = [record for world in explored.worlds for record in map(interned, world.ledger) if record.kind == "prepared"]
     assert {record.stage.partition("@")[2] for record in prepared} == {"", "0", "1"}
+
+
+def test_loops_within_loops_with_crashes():
+    """The inner loop comes to rest in each round of the outer one, and each of its rounds is prepared once."""
+    explored = Exploration((nested("s", "a", "b", "c", "d"),), crashes=1).run()
+    prepared = [record for world in explored.worlds for record in map(interned, world.ledger) if record.kind == "prepared"]
+    inner = {f"b@{number}.{within}" for number in (0, 1) for within in (0, 1)}
+    assert {record.stage for record in prepared} == {"s", "a@0", "c@0", "a@1", "c@1", "d"} | inner
 
 
 def test_states_are_told_apart_well_enough():

@@ -10,7 +10,7 @@ from dagster_operators.errors import LedgerError
 from dagster_operators.transactions.epoch_changes import changes_by_dataset, combined
 from dagster_operators.transactions.manifest import Change, FileEntry, Manifest
 from dagster_operators.transactions.plan import PlanRecord, StageRecord
-from dagster_operators.transactions.stage_keys import StageKey, groups, last_round, pieces, reads, valid_pieces
+from dagster_operators.transactions.stage_keys import Rounds, StageKey, groups, pieces, reads, valid_pieces
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ def test_a_round_reads_its_own_round_what_went_round_before_and_itself() -> None
 
 
 def test_a_loop_is_read_when_it_has_come_to_rest() -> None:
-    group = PLAN.stages[1:3]
-    assert list(groups(PLAN)) == [(PLAN.stages[0],), group, (PLAN.stages[3],)]
+    loop = Rounds("loop", PLAN.stages[1:3])
+    assert list(groups(PLAN)) == [PLAN.stages[0], loop, PLAN.stages[3]]
     assert read("out", {"start": Done(), "body@0": Done(), "tail@0": Done(3), "body@1": Done()}) is None
     assert read("out", TWO_ROUNDS) == ("tail@0", "tail@1")
-    assert last_round(group, TWO_ROUNDS) == 1
+    assert loop.last(TWO_ROUNDS) == 1
 
 
 def test_what_is_missing_is_told_by_the_next_round() -> None:
@@ -73,6 +73,52 @@ def test_pieces_are_valid_behind_valid_ones() -> None:
     assert asked[-1] == "out reads tail@0, tail@1"
     del found["body@0"]
     assert list(valid_pieces(PLAN, choose)) == ["start", "tail@0"]
+
+
+NESTED = PlanRecord(
+    "p",
+    (
+        StageRecord("start", "a"),
+        StageRecord("head", "b", ("start",), "outer", ("tail",)),
+        StageRecord("in", "c", ("head", "start"), "inner", ("in",)),
+        StageRecord("tail", "d", ("in", "head"), "outer"),
+        StageRecord("out", "e", ("tail",)),
+    ),
+    loops={"inner": "outer"},
+)
+"""A loop within a loop. The inner one comes to rest in two rounds, then in one; the outer one in two."""
+AT_REST = {
+    "start": Done(), "head@0": Done(), "in@0.0": Done(2), "in@0.1": Done(), "tail@0": Done(1),
+    "head@1": Done(), "in@1.0": Done(), "tail@1": Done(), "out": Done(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted"),
+    [
+        ("head@0", ["start"]),
+        ("in@0.0", ["head@0", "start"]),
+        ("in@0.1", ["in@0.0"]),
+        ("tail@0", ["in@0.0", "in@0.1", "head@0"]),
+        ("head@1", ["tail@0", "head@0"]),
+        ("in@1.0", ["head@1", "in@0.1"]),  # it goes on with the state of the last round there was
+        ("tail@1", ["in@1.0", "head@1", "tail@0"]),
+        ("out", ["tail@0", "tail@1"]),
+    ],
+)
+def test_what_a_round_of_a_loop_within_a_loop_reads(key: str, wanted: list[str]) -> None:
+    assert list(reads(NESTED, AT_REST, StageKey.parse(key)) or ()) == wanted
+
+
+def test_a_loop_within_a_loop_comes_to_rest_in_each_round() -> None:
+    assert pieces(NESTED, AT_REST) == (list(AT_REST), [])
+    assert list(valid_pieces(NESTED, lambda key, wanted, valid: AT_REST.get(str(key)))) == list(AT_REST)
+    for cut in range(len(AT_REST)):
+        done = dict(list(AT_REST.items())[:cut])
+        assert pieces(NESTED, done)[1][0] == list(AT_REST)[cut]
+        assert list(valid_pieces(NESTED, lambda key, wanted, valid, done=done: done.get(str(key)))) == list(done)
+    waiting = {key: AT_REST[key] for key in ("start", "head@0", "in@0.0")}
+    assert reads(NESTED, waiting, StageKey.parse("tail@0")) is None
 
 
 def manifest(stage: str, *changes: Change) -> Manifest:

@@ -16,7 +16,7 @@ def enter(stream: Stream, loop: str, *, name: str | None = None) -> Stream:
     """Bring a stream into a loop: its rows are there in the first round.
 
     Args:
-        stream: A stream that is in no loop.
+        stream: A stream that is in no loop, or in the one that the loop is within.
         loop: The loop's name.
         name: The operator's name.
 

@@ -125,18 +125,23 @@ class FedBackRows(RelationalOperator):
 
 @dataclass(frozen=True, kw_only=True)
 class Leave(LogicalOperator):
-    """Brings a stream out of a loop: its rows of all rounds, once the loop has come to rest."""
+    """Brings a stream out of a loop: its rows of all rounds, once the loop has come to rest.
+
+    Attributes:
+        scope: The loop that it leads into, since the other one is within it.
+    """
 
     kind: ClassVar[str] = "leave"
+    scope: str = OUTSIDE
 
     @property
     @override
     def leads_to(self) -> str | None:
-        return OUTSIDE
+        return self.scope
 
     @override
     def config(self) -> dict[str, Any]:
-        return {}
+        return {} if self.scope == OUTSIDE else {"loop": self.scope}
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:

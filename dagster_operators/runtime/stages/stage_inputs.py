@@ -76,10 +76,11 @@ class StageInputs:
     def fed_back(self, variable: str) -> Rows:
         """The rows that went round to a loop variable: those of the round before."""
         work = self._work
-        if work.key.iteration == (0,):
+        *around, number = work.key.iteration
+        if number == 0:
             return None
         name, stream = work.stage.feedback[variable]
-        return self._read(stream, work.plan.stage(name), [str(StageKey(name, (work.key.iteration[0] - 1,)))])
+        return self._read(stream, work.plan.stage(name), [str(StageKey(name, (*around, number - 1)))])
 
     def _staged(self, stream: StreamRef) -> tuple[Stage, list[str]]:
         """The stage that a stream comes from, and the keys of the attempts at it that this stage reads."""
@@ -87,8 +88,6 @@ class StageInputs:
         stage = next(stage for stage in work.plan.stages if stage.output(stream))
         if stage.goes_round and stage.loop == work.stage.loop:
             return stage, [str(StageKey(stage.name, work.key.iteration))]
-        if work.key.iteration not in ((), (0,)):
-            return stage, []
         return stage, [key for key in work.attempt.upstream if StageKey.parse(key).stage == stage.name]
 
     def _read(self, stream: StreamRef, stage: Stage, keys: Iterable[str]) -> Rows:

@@ -70,7 +70,7 @@ class StageRun:
     @property
     def round(self) -> int:
         """Which round of its loop the stage runs in, from 0."""
-        return self._work.key.iteration[0] if self._work.key.iteration else 0
+        return self._work.key.iteration[-1] if self._work.key.iteration else 0
 
     @property
     def session(self) -> SparkSession:

@@ -11,6 +11,7 @@ from dagster_operators.connectors.connector import Connector
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import StreamType
+from dagster_operators.graph.scope import loops_around
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.plan import Plan
@@ -104,11 +105,17 @@ class StageWork:
         return StageKey.parse(self.attempt.stage)
 
     @property
+    def round(self) -> int:
+        """A number that is larger in each round: of a loop within others it counts on from one round of these to the next."""
+        number = 0
+        for loop, inner in zip(loops_around(self.dataflow.scopes, self.stage.loop), self.key.iteration, strict=True):
+            number = number * self.dataflow.scopes[loop].limit + inner
+        return number
+
+    @property
     def earlier_round(self) -> Manifest | None:
         """What the stage did in the round before; its changes of state are those of all rounds up to then."""
-        if not self.key.iteration or self.key.iteration == (0,):
-            return None
-        return self.attempt.upstream[str(StageKey(self.stage.name, (self.key.iteration[0] - 1,)))]
+        return next((made for key, made in self.attempt.upstream.items() if StageKey.parse(key).stage == self.stage.name), None)
 
     def before(self, dataset: str) -> list[FileEntry]:
         """The files of a dataset as of the previous epoch, or the previous round."""

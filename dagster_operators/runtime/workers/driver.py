@@ -195,7 +195,7 @@ class _Programs:
         work = self._work
         return GraphTask(
             epoch=work.attempt.epoch,
-            round=work.key.iteration[0] if work.key.iteration else 0,
+            round=work.round,
             root=work.coordinator.root.path("").rstrip("/"),
             files=work.coordinator.root.files,
             programs=_Copies([_payload(name, operator) for name, operator in self._operators.items()]),

@@ -27,7 +27,7 @@ def as_yaml(pipeline: do.Pipeline, queries: list[do.Query]) -> str:
             for node in pipeline.dataflow
             if node.operator.kind == "source"
         },
-        "loops": {scope.name: {"limit": scope.limit} for scope in pipeline.dataflow.scopes.values()},
+        "loops": {scope.name: {"limit": scope.limit, "within": scope.parent} for scope in pipeline.dataflow.scopes.values()},
         "streams": dict(map(stream, calls)),
     }
     return yaml.safe_dump(document, sort_keys=False)

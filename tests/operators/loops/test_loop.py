@@ -286,7 +286,7 @@ def test_ways_that_make_no_loop() -> None:
     out = loop.leave(variable)
     with pytest.raises(PipelineError, match="is made of what leaves this loop"):
         loop.enter(out.filter("n > 1"))
-    with pytest.raises(PipelineError, match="loops within loops are not there yet"):
+    with pytest.raises(PipelineError, match="what enters this loop has to be in no loop"):
         pipeline.loop("other").enter(variable)
     with pytest.raises(PipelineError, match="is not in the loop"):
         loop.leave(rows)

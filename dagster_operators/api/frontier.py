@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.frontier_builder import OperatorBuilder
 from dagster_operators.api.frontier_capture import barrier, capture, limit_rate, replay
+from dagster_operators.api.frontier_iterate import iterate
 from dagster_operators.api.frontier_library import (
     branch,
     branch_when,
@@ -102,6 +103,7 @@ __all__ = [
     "inspect_batch",
     "inspect_core",
     "inspect_time",
+    "iterate",
     "limit_rate",
     "map",
     "map_in_place",

@@ -12,6 +12,9 @@ from dagster_operators.operators.frontier.definition import Columns, Definition,
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
 from dagster_operators.operators.frontier.pacts import Exchange, Pact, Pipeline
 from dagster_operators.operators.frontier.scope_body import ENTER, FEEDBACK, LEAVE, ScopeBody, ScopeNode, Source
+from dagster_operators.time.product import Product
+from dagster_operators.time.scopes import Enter, Leave
+from dagster_operators.time.summary import IDENTITY
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline_graph import PipelineGraph
@@ -26,10 +29,10 @@ class Scope:
 
     Args:
         name: The scope's name, which its state is addressed by.
-        pipeline: The pipeline.
+        pipeline: The pipeline, or the scope that it is in: what it builds then are streams of that one.
         iterative: Whether times within are ``Product(time outside, round)``; otherwise they are those outside, and what goes
             around gets a later one.
-        limit: How often rows may go around.
+        limit: How often rows may go around; that of the outermost scope holds for all in it.
 
     >>> import dagster_operators as do
     >>> pipeline = do.Pipeline("p", root="data")
@@ -45,18 +48,21 @@ class Scope:
     ('v', 't')
     """
 
-    def __init__(self, name: str, pipeline: PipelineGraph, *, iterative: bool = False, limit: int = 10_000) -> None:
+    def __init__(self, name: str, pipeline: PipelineGraph | Scope, *, iterative: bool = False, limit: int = 10_000) -> None:
         self.name = name
         self.iterative = iterative
-        self._pipeline = pipeline
+        self.parent = pipeline if isinstance(pipeline, Scope) else None
+        self.root: Scope = self if self.parent is None else self.parent.root
+        self.depth: int = 0 if self.parent is None else self.parent.depth + iterative
         self._limit = limit
+        self._entered: list[Source] = []
         self._entries: list[tuple[Stream, Pact]] = []
         self._handles: list[LoopHandle] = []
         self._leaves: list[tuple[Sequence[Source], Columns]] = []
         self._built = False
         self.nodes: list[ScopeNode] = []
 
-    def enter(self, stream: Stream, pact: Pact | None = None) -> ScopedStream:
+    def enter(self, stream: Stream | ScopedStream, pact: Pact | None = None) -> ScopedStream:
         """A stream from outside, within the scope.
 
         Args:
@@ -64,14 +70,22 @@ class Scope:
             pact: Which of its rows meet; the same for all streams that enter.
 
         Raises:
-            PipelineError: It is within a scope already.
+            PipelineError: It is of another scope than the one that this is in.
         """
+        if self.parent is not None:
+            self.parent.check(stream)
+            assert isinstance(stream, ScopedStream)  # noqa: S101 - which check has seen to
+            self.root.within(pact or Pipeline())
+            sources = self._way(stream, Enter())
+            self._entered.append(sources[0])
+            return ScopedStream(self, sources, stream.schema)
         if isinstance(stream, ScopedStream):
             raise PipelineError(
                 f"a stream of the scope {stream.scope.name!r} is no stream outside of scopes", operator=self.name,
                 remedy="leave that scope first",
             )  # fmt: skip
         self._entries.append((stream, pact or Pipeline()))
+        self._entered.append((ENTER, len(self._entries) - 1))
         return ScopedStream(self, [(ENTER, len(self._entries) - 1)])
 
     def feedback(self, summary: int = 1) -> tuple[LoopHandle, ScopedStream]:
@@ -88,8 +102,7 @@ class Scope:
                 f"the loop in {self.name!r} does not advance time by {summary}, so it would never end", operator=self.name,
                 remedy="advance it by 1 or more",
             )  # fmt: skip
-        handle = LoopHandle(self, len(self._handles), summary)
-        self._handles.append(handle)
+        handle = self._link(Product(IDENTITY, summary) if self.depth else summary)
         return handle, ScopedStream(self, [(FEEDBACK, handle.number)])
 
     def loop_variable(self, summary: int = 1) -> tuple[LoopHandle, ScopedStream]:
@@ -118,7 +131,8 @@ class Scope:
             PipelineError: It is of another scope.
         """
         self.check(stream)
-        self._leaves.append((stream.sources, schema or stream.schema))
+        sources = stream.sources if self.parent is None else self._way(stream, Leave())
+        self._leaves.append((sources, schema or stream.schema))
         return len(self._leaves) - 1
 
     def build(self) -> Any:
@@ -131,15 +145,19 @@ class Scope:
             PipelineError: Nothing enters or leaves, a feedback is not connected, or the scope is built already.
             SchemaError: A stream that enters has no event time, or lacks a column.
         """
-        open_ = next((handle for handle in self._handles if not handle.sources), None)
-        if self._built or not self._entries or not self._leaves or open_ is not None:
+        open_ = next((handle for handle in self.root._handles if handle.scope is self and not handle.sources), None)  # noqa: SLF001
+        if self._built or not self._entered or not self._leaves or open_ is not None:
             told = "is built already" if self._built else "lacks streams that enter and leave, or what goes around"
             raise PipelineError(
                 f"the scope {self.name!r} {told}", operator=self.name, remedy="enter, leave, handle.connect(...), then build once"
             )
+        self._built = True
+        if self.parent is not None:
+            outside = tuple(ScopedStream(self.parent, sources, schema) for sources, schema in self._leaves)
+            return outside if len(outside) > 1 else outside[0]
         body = ScopeBody(
             self.nodes, [(handle.summary, handle.sources) for handle in self._handles], [sources for sources, _ in self._leaves],
-            entries=len(self._entries), iterative=self.iterative, limit=self._limit,
+            entries=len(self._entries), iterative=self.iterative, limit=self._limit, likes=self._likes(),
         )  # fmt: skip
         body.reachability()  # which refuses loops that do not advance time
         given = [exchanged(stream, pact) for stream, pact in self._entries]
@@ -147,7 +165,6 @@ class Scope:
         definition = Definition("scope", [pact for _, pact in given], self.name, body, schema=schema)  # type: ignore[arg-type]
         first, *others = [stream for stream, _ in given]
         main = first.through(FrontierOperator, *others, name=self.name, definition=definition)
-        self._built = True
         streams = tuple(main if port == MAIN else main.side_output(port) for port in definition.ports)
         return streams if len(streams) > 1 else main
 
@@ -155,7 +172,7 @@ class Scope:
 
     def fresh_name(self, stem: str) -> str:
         """A name that no operator within has yet."""
-        taken = {node.name for node in self.nodes}
+        taken = {node.name.removeprefix(self._prefix) for node in self.root.nodes}
         numbers = (stem if number == 1 else f"{stem}_{number}" for number in range(1, len(taken) + 2))
         return next(name for name in numbers if name not in taken)
 
@@ -172,15 +189,42 @@ class Scope:
         """Put an operator into the scope."""
         for stream in streams:
             self.check(stream)
-        if not name.isidentifier() or "__" in name or name in {ENTER, FEEDBACK, LEAVE, *(node.name for node in self.nodes)}:
+        full, taken = self._prefix + name, {ENTER, FEEDBACK, LEAVE, *(node.name for node in self.root.nodes)}
+        if not full.isidentifier() or "__" in full or full in taken:
             raise PipelineError(
                 f"{name!r} cannot be the name of an operator in a scope", operator=self.name, remedy="use another"
             )
-        definition.pacts = tuple(map(self._within, definition.pacts))
-        self.nodes.append(ScopeNode(name, definition, [stream.sources for stream in streams]))
-        return ScopedStream(self, [(name, 0)], definition.schemas[0] or streams[0].schema, definition)
+        definition.pacts = tuple(map(self.root.within, definition.pacts))
+        self.root.nodes.append(ScopeNode(full, definition, [stream.sources for stream in streams], self.depth))
+        return ScopedStream(self, [(full, 0)], definition.schemas[0] or streams[0].schema, definition)
 
-    def _within(self, pact: Pact) -> Pact:
+    @property
+    def _prefix(self) -> str:
+        """What names begin with in the outermost scope."""
+        return "" if self.parent is None else f"{self.parent._prefix}{self.name}_"  # noqa: SLF001 - of its own class
+
+    def _link(self, summary: Any) -> LoopHandle:
+        handle = LoopHandle(self, len(self.root._handles), summary)  # noqa: SLF001 - as above
+        self.root._handles.append(handle)  # noqa: SLF001
+        return handle
+
+    def _way(self, stream: ScopedStream, summary: Any) -> list[Source]:
+        """The sources of a stream behind a way into this scope, or out of it."""
+        if not self.iterative:
+            return list(stream.sources)
+        handle = self._link(summary)
+        handle.sources = stream.sources
+        return [(FEEDBACK, handle.number)]
+
+    def _likes(self) -> dict[int, Source]:
+        """Sources with the columns of the ways into scopes within and out of them, and of what goes around there."""
+        inner = [handle for handle in self._handles if handle.scope is not self]
+        return {
+            handle.number: handle.sources[0] if isinstance(handle.summary, Enter | Leave) else handle.scope._entered[0]  # noqa: SLF001
+            for handle in inner
+        }
+
+    def within(self, pact: Pact) -> Pact:
         """Rows stay in the subtask that they entered: an operator may ask for no more than that."""
         keys = self._entries[0][1].by if self._entries else ()
         if keys and pact.by not in ((), keys):
@@ -194,7 +238,7 @@ class Scope:
 class LoopHandle:
     """What is to be connected with the rows that go around."""
 
-    def __init__(self, scope: Scope, number: int, summary: int) -> None:
+    def __init__(self, scope: Scope, number: int, summary: Any) -> None:
         self.scope = scope
         self.number = number
         self.summary = summary

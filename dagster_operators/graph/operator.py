@@ -20,6 +20,7 @@ from dagster_operators.graph.ports import MAIN, InputPort
 from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.graph.values import Fields, canonical_fields, check_fields, shown
+from dagster_operators.time.frontier import Frontier, meet
 
 Lineage = Mapping[str, frozenset[tuple[int, str]]]
 """For each output column, the (input index, column) pairs that it is computed from."""
@@ -192,6 +193,10 @@ class LogicalOperator(ABC):
     def watermark(self, inputs: int) -> int:
         """The output watermark for an input watermark: the identity unless the operator delays rows."""
         return inputs
+
+    def frontier(self, port: str, inputs: Sequence[Frontier]) -> Frontier:  # noqa: ARG002 - for those with several
+        """The frontier of an output, for those of the inputs, if the operator holds nothing there."""
+        return Frontier.from_watermark(self.watermark(meet(inputs).to_watermark()))
 
     def meaning(self) -> list[Any]:
         """What the operator computes: its kind, its settings, and the content of the user's functions that they call."""

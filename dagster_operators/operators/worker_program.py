@@ -187,6 +187,9 @@ class WorkerProgram(Protocol):
             nothing. A frontier never moves back: what was let go before stays let go. Times may be of scopes of the program's
             own (a ``Product`` of the inputs' time and another one): outside, what counts is their outer part; the program is
             given back what it held as it was.
+
+        A program that has a method ``passed``, too, says there for which output the frontier is not that of the inputs together
+        where nothing is held: ``passed(inputs)`` gives it by port.
         """
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:

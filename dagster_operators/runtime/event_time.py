@@ -61,8 +61,7 @@ class Frontiers:
         if self._begins(stream):
             timeless = isinstance(node.operator, Source) and not node.operator.event_time
             return FINISHED if timeless else Frontier.from_watermark(self._of_source(node.name))
-        inputs = meet(self._found[before] for before in node.inputs)
-        passed = Frontier.from_watermark(node.operator.watermark(inputs.to_watermark()))
+        passed = node.operator.frontier(stream.port, [self._found[before] for before in node.inputs])
         held = self._held(stream) if node.operator.holds_time else None
         return meet([passed, held.outside()]) if held else passed
 

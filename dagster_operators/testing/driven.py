@@ -17,6 +17,7 @@ from dagster_operators.operators.batch_operator import BatchOperator, keys_of
 from dagster_operators.operators.frontier.definition import Definition
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
 from dagster_operators.operators.frontier.pacts import Broadcast
+from dagster_operators.time.frontier import Frontier, meet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +36,7 @@ class Driven:
         program: Gives a program that nobody else uses.
         is_strict: Whether it is an error to move its inputs back.
         everywhere: The inputs whose rows go to every subtask.
+        passed: The frontier of an output, for those of the inputs, if nothing is held there.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Driven:
     program: Callable[[], WorkerProgram]
     is_strict: bool = False
     everywhere: frozenset[int] = frozenset()
+    passed: Callable[[str, Sequence[Frontier]], Frontier] = lambda _, inputs: meet(inputs)
 
 
 def driven(
@@ -100,4 +103,4 @@ def _frontier(operator: Definition, inputs: Sequence[pa.Schema], name: str | Non
     physical = logical.lower(types)
     everywhere = frozenset(number for number, pact in enumerate(operator.pacts) if isinstance(pact, Broadcast))
     keys = tuple(pact.by for pact in operator.pacts)
-    return Driven(logical.name, keys, physical, physical.program, is_strict=True, everywhere=everywhere)
+    return Driven(logical.name, keys, physical, physical.program, is_strict=True, everywhere=everywhere, passed=logical.frontier)

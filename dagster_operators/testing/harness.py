@@ -231,7 +231,7 @@ class OperatorHarness:
     def frontier(self, port: str = MAIN) -> Frontier:
         """The frontier of an output: the inputs', and what is held."""
         inputs = [Frontier.from_watermark(mark) for mark in self._watermarks]
-        return meet([*inputs, self._held_at.get(port, FINISHED)])
+        return meet([self._driven.passed(port, inputs), self._held_at.get(port, FINISHED)])
 
     def holds(self) -> list[dict[str, Any]]:
         """What holds an output of a frontier operator back: the place, the time, the output, and the subtask.

@@ -12,6 +12,9 @@ from dagster_operators.operators.frontier.declared import CapabilityState, Notif
 from dagster_operators.operators.frontier.pacts import Broadcast, Pact
 from dagster_operators.operators.frontier.scope_body import ScopeBody
 from dagster_operators.operators.frontier.shapes import SHAPES, Shape
+from dagster_operators.time.frontier import Frontier, meet
+from dagster_operators.time.summary import results_in
+from dagster_operators.time.watermark import MIN_WATERMARK
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,6 +105,21 @@ class Definition:
         """Whether its logic is told of frontiers."""
         return self.kind.sees_frontier if self.notify is None else any(when != NEVER for when in self.notify)
 
+    def passed(self, number: int, inputs: Sequence[Frontier]) -> Frontier:
+        """The frontier of an output, for those of the inputs, if nothing is held there.
+
+        Inputs that no way leads from do not count; but an operator that keeps nothing gets its initial capabilities anew in each
+        epoch, so that there all count if none is connected.
+
+        Args:
+            number: The output's number.
+            inputs: The frontiers of the inputs.
+        """
+        ways = None if self.summaries is None else [of[number] for of in self.summaries]
+        if ways is None or (not any(ways) and not self.holds_time):
+            return meet(inputs)
+        return meet(_through(summary, frontier) for way, frontier in zip(ways, inputs, strict=True) for summary in way)
+
     def summaries_of(self, number: int) -> Sequence[Sequence[Any]] | None:
         """For each output what the way from an input does to times."""
         return None if self.summaries is None else self.summaries[number]
@@ -152,3 +170,13 @@ class Definition:
                 raise PipelineError(
                     f"{kept!r} is no state", **where, remedy="declare a KeyedState, ListState, StashState, CapabilityState, ..."
                 )
+
+
+def _through(summary: Any, frontier: Frontier) -> Frontier:
+    """What a way makes of a frontier; before any time has come it is too early to tell.
+
+    >>> _through(2, Frontier([5])), _through(2, Frontier())
+    (Frontier([7]), Frontier([]))
+    """
+    moved = (time if time == MIN_WATERMARK else results_in(summary, time) for time in frontier)
+    return Frontier(time for time in moved if time is not None)

@@ -22,6 +22,7 @@ from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import Fields
 from dagster_operators.operators.frontier.functions_in import functions_in
 from dagster_operators.operators.frontier.pacts import Broadcast, Pact
+from dagster_operators.time.frontier import Frontier, meet
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -128,6 +129,11 @@ class FrontierOperator(LogicalOperator):
         if own.initial:
             found["initial"] = list(own.initial)
         return found
+
+    @override
+    def frontier(self, port: str, inputs: Sequence[Frontier]) -> Frontier:
+        ports = self.definition.ports
+        return self.definition.passed(ports.index(port), inputs) if port in ports else meet(inputs)
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:

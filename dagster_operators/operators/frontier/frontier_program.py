@@ -42,7 +42,9 @@ class FrontierProgram:
         self._ctx, own = ctx, self._definition
         self._gathered = [Gathered(column) for column in self._times]
         kept = Kept(ctx.state[CAPABILITIES], ctx.subtask, ctx.parallelism) if own.holds_time else None
-        outputs, least = outputs_of(ctx, self._times[0]), first_time(ctx, kept)
+        outputs, first = outputs_of(ctx, self._times[0]), first_time(ctx, kept)
+        begins = [own.passed(number, [ctx.begin] * len(own.pacts)) for number in range(len(outputs))]
+        least = None if first is None else [max([first, *begin], default=first) for begin in begins]
         self._instance = Instance(own, outputs, tables=ctx.state, kept=kept, least=least, where=ctx.where)
         info = OperatorInfo(ctx.operator, ctx.epoch, ctx.subtask, ctx.parallelism)
         self._instance.start(info, [ctx.begin] * len(own.pacts))
@@ -67,6 +69,10 @@ class FrontierProgram:
             self._call(out, None)
         self._instance.check_read()
         return {output.outlet.name: output.outlet.held() for output in self._instance.outputs}
+
+    def passed(self, inputs: Sequence[Frontier]) -> Mapping[str, Frontier]:
+        """What comes through from the inputs to each output."""
+        return {port: self._definition.passed(number, inputs) for number, port in enumerate(self._definition.ports)}
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:  # noqa: ARG002 - what it ends for makes no difference
         """Write what lives on, and refuse to lose what does not."""

@@ -36,7 +36,7 @@ class Instance:
         outputs: Its outputs.
         tables: Its state tables, by the names that it declared.
         kept: What it held before; None if it may not hold anything.
-        least: The time of the initial capabilities in the operator's first epoch; None in later ones.
+        least: The time of the initial capability for each output, in the operator's first epoch; None in later ones.
         where: The place that errors name.
 
     Attributes:
@@ -52,7 +52,7 @@ class Instance:
         *,
         tables: Mapping[str, Any],
         kept: Kept | None,
-        least: Any,
+        least: Sequence[Any] | None,
         where: Mapping[str, Any],
     ) -> None:
         self._definition = definition
@@ -164,7 +164,7 @@ class Instance:
     def _first_capabilities(self) -> list[Capability | None]:
         """For each output the initial capability as it was left; None once it was dropped."""
         if self._least is not None:
-            return [Capability(self._least, outlet) for outlet in self._outlets]
+            return [Capability(time, outlet) for time, outlet in zip(self._least, self._outlets, strict=True)]
         holds = [] if self._kept is None else self._kept.holds(INITIAL)
         found = {hold.output: hold.time for hold in reversed(holds)}
         return [Capability(found[each.number], each) if each.number in found else None for each in self._outlets]

@@ -6,7 +6,8 @@ for what comes from outside and what went around.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dagster_operators.time.product import Product
@@ -34,9 +35,14 @@ class ScopeNode:
         name: Its name there.
         definition: What it is made of.
         inputs: For each of its inputs the sources of its rows.
+        depth: In how many scopes with rounds it is within this one.
     """
 
-    def __init__(self, name: str, definition: Definition, inputs: Sequence[Sequence[Source]]) -> None:
+    depth = 0
+
+    def __init__(self, name: str, definition: Definition, inputs: Sequence[Sequence[Source]], depth: int = 0) -> None:
+        if depth:
+            self.depth = depth
         self.name = name
         self.definition = definition
         self.inputs = tuple(tuple(sources) for sources in inputs)
@@ -47,23 +53,30 @@ class ScopeBody:
 
     Args:
         nodes: The operators, each behind those that it reads, but for what goes around.
-        feedbacks: For each way around by how much it advances time, and its sources.
+        feedbacks: For each way around by how much it advances time, and its sources. The ways into scopes within and out of
+            them are here, too, and what goes around there: with their summaries.
         leaves: For each output of the scope its sources.
         entries: How many streams enter.
         iterative: Whether times within are of two parts, the time outside and the round, of which feedback advances the second.
         limit: How often rows may go around.
+        likes: A source with the same columns, of those feedbacks whose columns are not those of what enters first.
     """
+
+    likes: Mapping[int, Source] = MappingProxyType({})
 
     def __init__(
         self,
         nodes: Sequence[ScopeNode],
-        feedbacks: Sequence[tuple[int, Sequence[Source]]],
+        feedbacks: Sequence[tuple[Any, Sequence[Source]]],
         leaves: Sequence[Sequence[Source]],
         *,
         entries: int,
         iterative: bool,
         limit: int,
+        likes: Mapping[int, Source] | None = None,
     ) -> None:
+        if likes:
+            self.likes = dict(likes)
         self.nodes = tuple(nodes)
         self.feedbacks = tuple((step, tuple(sources)) for step, sources in feedbacks)
         self.leaves = tuple(tuple(sources) for sources in leaves)
@@ -78,11 +91,13 @@ class ScopeBody:
     def summary(self, number: int) -> Any:
         """What a way around does to times."""
         step = self.feedbacks[number][0]
-        return Product(0, step) if self.iterative else step
+        return Product(0, step) if self.iterative and type(step) is int else step
 
-    def inside(self, time: Any) -> Any:
-        """A time from outside, within the scope."""
-        return Product(time, 0) if self.iterative else time
+    def inside(self, time: Any, depth: int = 0) -> Any:
+        """A time from outside, within the scope, and within scopes in it."""
+        for _ in range(depth + self.iterative):
+            time = Product(time, 0)
+        return time
 
     def outside(self, time: Any) -> Any:
         """A time of the scope, as it is outside."""
@@ -116,11 +131,18 @@ class ScopeBody:
     def input_schemas(self, entries: Sequence[pa.Schema]) -> list[list[pa.Schema]]:
         """The columns of each input of each operator, for those of what enters; what goes around has those of the first."""
         known: dict[Source, pa.Schema] = {(ENTER, number): schema for number, schema in enumerate(entries)}
-        known |= {(FEEDBACK, number): entries[0] for number in range(len(self.feedbacks))}
+        alone = range(len(self.feedbacks))
+        known |= {(FEEDBACK, number): entries[0] for number in alone if number not in self.likes}
         found = []
         for node in self.nodes:
-            own = [known[sources[0]] for sources in node.inputs]
+            own = [known[self._like(sources[0])] for sources in node.inputs]
             for number, schema in enumerate(node.definition.schemas):
                 known[node.name, number] = own[0] if schema is None else Schema.of(schema).to_arrow()
             found.append(own)
         return found
+
+    def _like(self, source: Source) -> Source:
+        """A source that is no way into a scope or out of one, with the same columns."""
+        while source[0] == FEEDBACK and source[1] in self.likes:
+            source = self.likes[source[1]]
+        return source

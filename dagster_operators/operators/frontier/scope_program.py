@@ -21,7 +21,9 @@ from dagster_operators.operators.frontier.kept import CAPABILITIES, Hold, Kept
 from dagster_operators.operators.frontier.operator_info import OperatorInfo
 from dagster_operators.operators.frontier.scope_body import ENTER, FEEDBACK, LEAVE, ScopeBody, ScopeNode, Source
 from dagster_operators.time.frontier import Frontier
+from dagster_operators.time.product import Product
 from dagster_operators.time.reachability import InputOf, Location, OutputOf
+from dagster_operators.time.scopes import Enter, Leave
 from dagster_operators.time.summary import results_in
 from dagster_operators.types.schema import Schema
 
@@ -59,7 +61,7 @@ class ScopeProgram:
         self._instances = {node.name: self._instance(node) for node in self._body.nodes}
         for node in self._body.nodes:
             info = OperatorInfo(node.name, ctx.epoch, ctx.subtask, ctx.parallelism)
-            begin = Frontier(map(self._body.inside, ctx.begin))
+            begin = Frontier(self._body.inside(time, node.depth) for time in ctx.begin)
             self._instances[node.name].start(info, [begin] * len(node.inputs))
         self._frontiers: Mapping[Location, Frontier] = {}
 
@@ -122,7 +124,7 @@ class ScopeProgram:
             for number, (port, schema) in enumerate(zip(own.ports, own.schemas, strict=True))
         ]
         tables = _Tables(ctx.state, f"{node.name}__")
-        inside = None if least is None else self._body.inside(least)
+        inside = None if least is None else [self._body.inside(least, node.depth)] * len(outputs)
         where = {**ctx.where, "within": node.name}
         return Instance(own, outputs, tables=tables, kept=kept, least=inside, where=where)
 
@@ -184,7 +186,7 @@ class ScopeProgram:
             if name == LEAVE:
                 self._outputs[number].give_batch(self._body.outside(time), rows)
             elif name == FEEDBACK:
-                self._send_around(number, time, rows, hops + 1)
+                self._send_around(number, time, rows, hops)
             else:
                 if name not in self._inbox:
                     self._waiting.append(name)
@@ -192,9 +194,11 @@ class ScopeProgram:
                 self._hops[name] = max(self._hops[name], hops)
 
     def _send_around(self, number: int, time: Any, rows: pa.Table, hops: int) -> None:
-        later = results_in(self._body.summary(number), time)
-        rounds = hops if not self._body.iterative else getattr(later, "inner", 0)
-        if rounds > self._body.limit:
+        summary = self._body.summary(number)
+        later, goes_round = results_in(summary, time), not isinstance(summary, Enter | Leave)
+        hops += goes_round
+        rounds = later.inner if isinstance(later, Product) else hops
+        if goes_round and rounds > self._body.limit:
             raise EndlessLoopError(
                 f"rows still go around after {self._body.limit} rounds", **self._ctx.where,
                 remedy="see to it that rows leave the loop, or are sent back only if they are new; or raise the limit",

@@ -246,7 +246,9 @@ class _Running:
         self._context.watermarks.update(self.watermarks)
         together, held = meet(inputs), self._call("on_frontier", inputs, self)
         before, self.report.held = self.report.frontiers, {port_name(port, self._context): times for port, times in held.items()}
-        self.report.frontiers = {port: moved(before.get(port), held.get(port), together) for port in self._ports}
+        passed = getattr(self._member.program, "passed", None)
+        ways = {} if passed is None else passed(inputs)
+        self.report.frontiers = {port: moved(before.get(port), held.get(port), ways.get(port, together)) for port in self._ports}
 
     def close(self) -> None:
         if not self._closed:

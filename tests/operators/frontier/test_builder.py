@@ -71,6 +71,52 @@ def test_rows_come_out_no_earlier_than_the_summary_says():
             run(built(own, hand_on(way)), SCHEMA, [(3, {"v": 1})])
 
 
+def test_a_summary_moves_the_frontier_of_its_output():
+    own, (one, two) = builder(2)
+    own.new_input(one, PACT)
+    own.new_output_connection([(0, [2])])
+    own.new_input_connection(two, PACT, [(0, [5])])
+    own.new_output_connection([(1, [1])])
+    own.new_output_connection([(0, []), (1, [])])
+
+    def logic_of(capabilities, info):
+        capabilities.clear()
+        return lambda inputs, outputs: [given.for_each(lambda *_: None) for given in inputs]
+
+    harness = OperatorHarness(built(own, logic_of), *[f"{SCHEMA}, t timestamp_ntz"] * 2, event_time="t")
+    told = []
+    for marks in ((10, 3), (11, 9), (20, 15)):
+        for index, mark in enumerate(marks):
+            harness.move(mark, index)
+        reports = harness.end_epoch()
+        told.append([harness.frontier(port).elements for port in ("main", "output_1", "output_2")])
+        ports = [reports[0].frontiers[port].elements for port in ("main", "output_1", "output_2")]
+        assert ports == told[-1]
+    assert told == [[(8,), (4,), ()], [(13,), (10,), ()], [(20,), (16,), ()]]
+
+
+def test_what_is_held_counts_beside_what_a_summary_says():
+    def keeping(capabilities, info):
+        capabilities.clear()
+
+        def logic(inputs, outputs):
+            for time, _ in inputs[0]:
+                info.state["kept"].insert(time.delayed(time.time + 2))
+
+        return logic
+
+    own, (one,) = builder()
+    own.new_input(one, PACT)
+    own.new_output_connection([(0, [2])])
+    definition = built(own, keeping, state={"kept": frontier.CapabilityState()})
+    harness = OperatorHarness(definition, f"{SCHEMA}, t timestamp_ntz", event_time="t")
+    harness.process([{"v": 1, "t": 4}])
+    harness.end_epoch(5)
+    assert harness.frontier().elements == (6,)
+    harness.end_epoch(9)
+    assert harness.frontier().elements == (6,)
+
+
 @pytest.mark.parametrize(
     ("way", "message"),
     [

@@ -353,3 +353,32 @@ def test_rows_are_broadcast_to_every_subtask(engine, tmp_path):
     pipeline.run_until_caught_up()
     found = [(row.word, row.n) for row in pipeline.read("told").collect()]
     assert sorted(found) == sorted((row["word"], 4) for epoch in EPOCHS for row in epoch)
+
+
+def later_by_ten(capabilities, info):
+    """Puts everything out ten seconds later, and keeps nothing."""
+
+    def logic(inputs, outputs):
+        for time, batch in inputs[0]:
+            outputs[0].session(time.delayed(time.time + 10_000_000)).give_batch(batch)
+
+    return logic
+
+
+def test_windows_close_by_what_a_summary_says(sail, tmp_path):
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL, parallelism=2)
+    words = pipeline.source("words", do.MemorySource(EPOCHS, schema="word string, n long, t timestamp"), event_time="t")
+    builder = do.frontier.OperatorBuilder("later", pipeline)
+    builder.new_input(words, do.frontier.Pipeline())
+    builder.new_output_connection([(0, [10_000_000])])
+    builder.set_notify_for(0, "never")
+    later = builder.build(later_by_ten)
+    windows_of = later.window(do.Tumbling("10 seconds")).aggregate(words="count(*)", name="windows")
+    windows_of.to_table("windows")
+    probe = do.frontier.probe(pipeline, later)
+    told = []
+    for _ in EPOCHS[:3]:
+        pipeline.run_epoch()
+        told.append((probe.frontier.elements, windows(pipeline)))
+    assert told == [((micros(11),), {}), ((micros(21),), {1: 2}), ((micros(31),), {1: 2, 2: 2})]
+    assert [sum(complete.late_rows.values()) for complete in pipeline.history()] == [0] * 3

@@ -142,6 +142,91 @@ def test_what_is_held_within_holds_the_outside_back():
     assert len(harness.rows()) == 2
 
 
+def dec_v(batch):
+    return increased_by(batch, -1)
+
+
+def countdown(rows):
+    """Goes around once for each unit of v; what leaves has v = 0."""
+    left = frontier.map(rows, dec_v)
+    done, again = frontier.branch(left, lambda time, batch: pc.greater(batch["v"], 0))
+    return again, done
+
+
+def nested(scope, rows):
+    """In each of k rounds an inner loop counts v down to 0; the next round begins with v = k."""
+    handle, cycle = scope.loop_variable(1)
+    every = rows.concat(cycle)
+    inner = frontier.Scope("inner", scope, iterative=True)
+    inner_handle, inner_cycle = inner.loop_variable(1)
+    again, done = countdown(inner.enter(every).concat(inner_cycle))
+    inner_handle.connect(again)
+    inner.leave(done.unary_frontier(frontier.Pipeline(), "counted", count_inner, state={"stash": frontier.StashState()}))
+    fewer = frontier.map(inner.build(), lambda batch: with_v_of_k(increase_k(batch, -1)))
+    done, again = frontier.branch(fewer, lambda time, batch: pc.greater(batch["k"], 0))
+    handle.connect(again)
+    scope.leave(done)
+
+
+def increase_k(batch, amount):
+    return batch.set_column(batch.schema.get_field_index("k"), "k", pc.add(batch["k"], amount))
+
+
+def with_v_of_k(batch):
+    return batch.set_column(batch.schema.get_field_index("v"), "v", batch["k"])
+
+
+COUNTED = []
+
+
+def count_inner(capability, info):
+    """Hands on the rows of each time when it is complete, and remembers the time."""
+
+    def logic(given, output):
+        given.for_each(info.state["stash"].add)
+        for time, rows in info.state["stash"].complete(given.frontier):
+            COUNTED.append((time.time.outer.outer, time.time.outer.inner, time.time.inner))
+            output.session(time).give_batch(rows)
+
+    return logic
+
+
+@pytest.mark.parametrize(("size", "restart"), [(None, None), (1, 2)])
+def test_a_scope_within_a_scope(size, restart):
+    COUNTED.clear()
+    rows = [(0, {"k": 3, "v": 2}), (1, {"k": 1, "v": 1})]
+    found = run(scoped(nested, iterative=True), SCHEMA, rows, size=size, restart=restart)
+    assert found == {0: [{"k": 0, "v": 0}], 1: [{"k": 0, "v": 0}]}
+    assert sorted(COUNTED) == [(0, 0, 1), (0, 1, 1), (0, 2, 0), (1, 0, 0)]
+    ours = [time for time in COUNTED if time[0] == 0]
+    assert ours == sorted(ours)
+
+
+def test_a_scope_without_rounds_within_a_scope_has_its_times():
+    def within(scope, rows):
+        region = frontier.Scope("region", scope)
+        handle, cycle = region.feedback(1)
+        every = region.enter(rows).concat(cycle)
+        handle.connect(frontier.branch_when(every, lambda time: time < 5)[1])
+        region.leave(every)
+        scope.leave(region.build())
+
+    found = run(scoped(within), SCHEMA, [(0, {"k": 0, "v": 7})])
+    assert values(found) == {time: [7] for time in range(6)}
+
+
+def test_iterate_is_a_loop_in_one_call():
+    pipeline = do.Pipeline("p", root="nowhere")
+    rows = pipeline.source("rows", do.MemorySource([], schema=f"{SCHEMA}, t timestamp_ntz"), event_time="t")
+    operator = frontier.definition_of(frontier.iterate(rows, countdown))
+    assert values(run(operator, SCHEMA, [(time, {"k": 0, "v": time + 1}) for time in range(3)])) == {0: [0], 1: [0], 2: [0]}
+
+    def both(scope, entered):
+        scope.leave(frontier.iterate(entered, countdown))
+
+    assert values(run(scoped(both, iterative=True), SCHEMA, [(4, {"k": 0, "v": 9})])) == {4: [0]}
+
+
 # --- what is refused ---------------------------------------------------------------------------------------------------
 
 
@@ -176,6 +261,7 @@ def test_streams_of_different_scopes_do_not_mix():
     inside = one.enter(rows)
     for use in (
         lambda: other.leave(inside),
+        lambda: frontier.Scope("inner", other).enter(inside),
         lambda: other.enter(rows).concat(inside),
         lambda: other.feedback()[0].connect(inside),
         lambda: other.add("a", frontier.define("unary", frontier.Pipeline(), logic=double), [inside]),

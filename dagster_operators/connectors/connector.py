@@ -150,6 +150,10 @@ class Connector(ABC):
         """Whether a position of another source of the kind can mean the same here, as where data was moved."""
         return before.kind == self.kind
 
+    def continuing(self, before: Connector) -> Connector:  # noqa: ARG002  # positions of most mean the same wherever they are
+        """The source as it goes on from the position of another one, of which it was decided that it is the same data."""
+        return self
+
     def fingerprint(self) -> str:
         """A hash of ``identity``, equal in every process."""
         text = json.dumps({"kind": self.kind, **self.identity()}, sort_keys=True)
@@ -175,7 +179,7 @@ class Connector(ABC):
     def news(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> JSON | None:
         """Something that changes with the data after ``start``, or None when there is nothing new; changes nothing itself."""
         choice = self.choose(start, consumed)
-        return None if choice is None else choice.slice.end
+        return None if choice is None or not choice.news else choice.slice.end
 
     @abstractmethod
     def verify(self, items: JSON, schema_json: str) -> None:

@@ -13,6 +13,7 @@ from typing_extensions import override
 from dagster_operators.connectors import parquet_format
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
 from dagster_operators.connectors.dialect import reader_paths
+from dagster_operators.connectors.moved_files import names_of, position_with, without_name
 from dagster_operators.connectors.parquet_bounds import may_have_any
 from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.connectors.slicing import SeenFiles, SliceLimits, files_of
@@ -86,6 +87,7 @@ class FileSource(Connector):
     _location: FileLocation = field(init=False, repr=False)
     _limits: SliceLimits = field(init=False, repr=False)
     _seen: SeenFiles = field(init=False, repr=False, default_factory=SeenFiles)
+    _former_name: str = field(init=False, repr=False, default="")
 
     def __post_init__(self) -> None:
         if self.format not in {None, *_SUFFIXES.values()}:
@@ -130,7 +132,8 @@ class FileSource(Connector):
 
     @override
     def positions(self) -> dict[str, JSON]:
-        return {"folder": self.base[0]}
+        folder, name = self.base
+        return {"folder": folder, "name": name} if name else {"folder": folder}
 
     @property
     def base(self) -> tuple[str, str]:
@@ -142,9 +145,18 @@ class FileSource(Connector):
         """Whether files are named as they were: the folder was moved, not another one above or below it taken."""
         if not isinstance(before, FileSource):
             return False
-        (old, named), (new, name) = before.base, self.base
-        nested = f"{old}/".startswith(f"{new}/") or f"{new}/".startswith(f"{old}/")
-        return old == new or (named == name and not nested)
+        (old, named), (new, name) = (("/".join(filter(None, source.base)), source.base[1]) for source in (before, self))
+        nested = old != new and (f"{old}/".startswith(f"{new}/") or f"{new}/".startswith(f"{old}/"))
+        return before.base[0] == self.base[0] or (bool(named) == bool(name) and not nested)
+
+    @override
+    def continuing(self, before: Connector) -> FileSource:
+        """With the name that a folder or file had before it was moved, of which names of files begin with in the ledger."""
+        if not isinstance(before, FileSource) or before.base[1] in ("", self.base[1]) or not self.base[1]:
+            return self
+        made = replace(self)
+        object.__setattr__(made, "_former_name", before.base[1])
+        return made
 
     def below(self, root: Root) -> FileSource:
         """With the root's access if the files lie on the same store and have no ``storage_options`` of their own."""
@@ -202,19 +214,22 @@ class FileSource(Connector):
         """
         found = self._location.find()
         self._seen.move_to(start, consumed)
-        new = []
+        names = names_of(start, self._former_name, self.base[1])
+        seen, new = self._seen.without(names), []
         for file in found:
-            before = self._seen.files.get(file.path)
+            before = seen.get(without_name(file.path, names))
             if before is None:
                 new.append(file)
-            elif before != file:
+            elif (before.size, before.modified) != (file.size, file.modified):
                 raise changed_file(self._location.full_path(file), before, file)
         if not new:
-            return None
+            named = position_with(start, names)
+            return None if named == start else SliceChoice(SourceSlice(start, named, None), more=False, news=False)
         taken = self._limits.take(new, self._count_rows)
         self._format(taken)
         items: list[JSON] = [file.to_json() for file in taken]
-        return SliceChoice(SourceSlice(start, self._seen.position_after(taken), items), more=len(taken) < len(new))
+        end = position_with(self._seen.position_after(taken), names)
+        return SliceChoice(SourceSlice(start, end, items), more=len(taken) < len(new))
 
     def verify(self, items: JSON, schema_json: str) -> None:
         """Look whether the files are there unchanged, and have all columns: by CSV headers and Parquet footers."""

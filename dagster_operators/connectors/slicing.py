@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagster_operators.connectors.moved_files import without_name
 from dagster_operators.errors import LedgerError, PipelineError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.storage.location import SourceFile
@@ -93,6 +94,10 @@ class SeenFiles:
                 if self.digest == target:
                     return
             raise LedgerError("the slices in the ledger do not add up to the source's position", position=position)
+
+    def without(self, names: Collection[str]) -> dict[str, SourceFile]:
+        """The files by their path without the first of these names that it begins with."""
+        return {without_name(path, names): file for path, file in self.files.items()} if names else self.files
 
     def position_after(self, files: Sequence[SourceFile]) -> JSON:
         """The position after a further slice, which is remembered in case it gets committed."""

@@ -45,6 +45,12 @@ class SourceVerdicts:
         new, old = self._source(name), self._source(former, old=True)
         subject, problem = f"source {name}", _moved(old, new)
         then, now = self._stored.sources.get(former), self._fingerprints.get(name)
+        if name not in self._new.running:
+            return  # once it is read again, that is told
+        if former not in self._old.running and then and now and then != now:
+            text = "it was not read for some epochs, and reads something else now"
+            yield Verdict(Level.DECISION, subject, text, {"restart": "read it from its beginning"})
+            return
         if new.connector.kind == "operator" and then and now:  # what it says of itself may be more than a plan tells
             problem = "" if then == now else problem or "it says that its positions mean something else now"
         if problem:
@@ -100,7 +106,9 @@ class SourceVerdicts:
 def _moved(old: Source, new: Source) -> str:
     """What differs in what gives two sources' positions their meaning; empty if nothing does."""
     before, after = ({"kind": source.connector.kind, **source.connector.positions()} for source in (old, new))
-    pairs = {name: (before.get(name), after.get(name)) for name in {**before, **after}}
+    pairs = {
+        name: (before[name], after[name]) for name in before if name in after
+    }  # a pattern instead of a name is no other place
     told = [f"{name} was {json.dumps(was)}, and is {json.dumps(now)}" for name, (was, now) in pairs.items() if was != now]
     return f"{'; '.join(told)}: its position would mean something else" if told else ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dagster_operators.connectors.connector import SliceChoice
+from dagster_operators.connectors.connector import Connector, SliceChoice
 from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.errors import PipelineError, SourceError, located
 from dagster_operators.graph.dataflow import Dataflow
@@ -45,6 +45,7 @@ class Choosing:
         if begin is not None and begin.transition is None and same and self._readable(begin.slices, schemas):
             return begin.slices
         positions = carried(last.offsets, plan.origins) if last else {}
+        formerly = self._planning.comparing.formerly(view)
         watermarks = carried(last.watermarks, plan.origins) if last else {}
         offsets: dict[str, SourceSlice] = {}
         finished: set[str] = set()
@@ -55,7 +56,7 @@ class Choosing:
             if not isinstance(source, Source):
                 continue
             ahead = last is not None and self._is_ahead(name, last)
-            choice = None if ahead else self._offer(name, plan.origins.get(name, name), start, schemas)
+            choice = None if ahead else self._offer(name, plan.origins.get(name, name), start, schemas, formerly.get(name))
             offsets[name] = choice.slice if choice else SourceSlice(start, start, None)
             news = news or (choice is not None and choice.news)
             if choice is not None and choice.idle:
@@ -101,11 +102,14 @@ class Choosing:
             )  # fmt: skip
         return frontiers.of(StreamRef(waits_for)).less_than(last.watermarks[name])
 
-    def _offer(self, name: str, origin: str, start: Any, schemas: Mapping[str, str]) -> SliceChoice | None:
+    def _offer(
+        self, name: str, origin: str, start: Any, schemas: Mapping[str, str], formerly: Connector | None
+    ) -> SliceChoice | None:
         """What a source offers after a position, looked over; the ledger has its earlier slices under its origin."""
         connector = self._planning.connector(name)
         if connector is None:
             return None
+        connector = connector.continuing(formerly) if formerly else connector
         with located(source=name):
             choice = connector.choose(start, lambda: (piece.items for _, piece in self._coordinator.slices(origin)))
             if choice is not None and choice.slice.items is not None:
@@ -127,13 +131,14 @@ class Choosing:
     def has_news(self) -> dict[str, Any]:
         """Whether a source offers rows, without an engine: for sensors. Maps sources with news to what they offer."""
         view = self._coordinator.view()
-        origins = self._planning.comparing.origins(view)
+        origins, formerly = self._planning.comparing.origins(view), self._planning.comparing.formerly(view)
         positions = carried(view.last_complete.offsets, origins) if view.last_complete else {}
         found: dict[str, Any] = {}
         for stage in cut_stages(self._dataflow):
             for name in stage.operators:
                 node = self._dataflow.nodes.get(name)
                 if node and isinstance(node.operator, Source) and (connector := self._planning.connector(name)):
+                    connector = connector.continuing(formerly[name]) if name in formerly else connector
                     with located(pipeline=self._dataflow.name, source=name):
                         told = connector.news(
                             positions.get(name),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.errors import PipelineError, PlanError, UndecidedChangeError
 from dagster_operators.graph.dataflow import Dataflow
@@ -100,6 +101,17 @@ class Comparing:
         found = self.compare(view)
         ledgered = Ledgered(view, last, self._operators(found.before))
         return source_origins(self._dataflow, ledgered, found.was, ledgered.restarted)
+
+    def formerly(self, view: LedgerView) -> Mapping[str, Connector]:
+        """What sources were in the last completed epoch whose position they go on from, of those that changed."""
+        last = view.last_complete
+        if last is None or last.logical_plan == (self._kept.name_of(self._dataflow) or None):
+            return {}
+        found = self.compare(view)
+        before = {node.name: node.operator for node in found.before.nodes} if found.before else {}
+        sources = {name: before.get(former) for name, former in found.was.items()}
+        connectors = {name: source.connector for name, source in sources.items() if isinstance(source, Source)}
+        return {name: connector for name, connector in connectors.items() if isinstance(connector, Connector)}
 
     def compare(self, view: LedgerView) -> Comparison:
         """What changed since the last completed epoch, and what follows from it."""

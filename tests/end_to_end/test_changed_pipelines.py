@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,58 @@ def test_a_folder_that_was_moved(changed: Changed) -> None:
     changed.arrive("b,2", folder="moved")
     pipeline.run_until_caught_up()
     assert rows(changed.pipeline(clean, path="moved/*.csv"), "clean") == Counter({("a", 1): 1, ("b", 2): 1})
+
+
+@pytest.mark.parametrize("moved", ["in", "files"], ids=["folder", "file"])
+def test_a_folder_or_file_without_a_pattern_that_was_moved(changed: Changed, moved: str) -> None:
+    """Its files are the same, whatever they are called from then on; those that come later are read."""
+    names = ["in/001.csv", "in/a.csv", "in/b.csv"] if moved == "files" else ["in", "two", "three"]
+    changed.run("a,1", path=names[0])(clean)
+    for before, after in pairwise(names):
+        (changed.place / before).rename(changed.place / after)
+        pipeline = changed.pipeline(clean, path=after)
+        assert refused(pipeline).source == "rows"
+        pipeline.decide("source rows", "keep")
+        assert changed.pipeline(clean, path=after).epochs.has_news() == {}
+        if moved == "in":
+            changed.arrive("b,2", folder=after)
+            pipeline.run_until_caught_up()
+            changed.run(path=after)(clean)
+            assert sum(rows(pipeline, "clean").values()) == names.index(after) + 1
+        else:
+            break  # without news there is no epoch, and the question stays answered
+    assert changed.pipeline(clean, path=after).run_epoch().empty
+
+
+def test_another_folder_beside_it_is_read_from_its_beginning(changed: Changed) -> None:
+    changed.run("a,1", path="in")(clean)
+    changed.files = 0
+    changed.arrive("b,2", folder="other")  # of the same name as the file that was read
+    pipeline = changed.pipeline(clean, path="other")
+    assert 'name was "in", and is "other"' in str(refused(pipeline))
+    pipeline.decide("source rows", "restart")
+    pipeline.run_until_caught_up()
+    changed.arrive("c,3", folder="other")
+    assert rows(changed.run(path="other")(clean), "clean") == Counter({("a", 1): 1, ("b", 2): 1, ("c", 3): 1})
+
+
+def test_that_a_folder_was_moved_is_known_although_only_another_source_had_rows(changed: Changed) -> None:
+    def two(path: str) -> do.Pipeline:
+        pipeline = changed.pipeline(clean, path=path)
+        more = pipeline.source("more", do.FileSource(str(changed.place / "more/*.csv"), schema=SCHEMA))
+        more.to_table("others")
+        return pipeline
+
+    for folder in ("in", "more"):
+        changed.arrive("a,1", folder=folder)
+    two("in").run_until_caught_up()
+    (changed.place / "in").rename(changed.place / "moved")
+    two("moved").decide("source rows", "keep")
+    changed.arrive("a,1", folder="more")
+    two("moved").run_until_caught_up()
+    changed.arrive("b,2", folder="moved")
+    two("moved").run_until_caught_up()
+    assert rows(two("moved"), "clean") == Counter({("a", 1): 1, ("b", 2): 1})
 
 
 def test_news_of_a_source_that_is_read_again_by_decision(changed: Changed) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -15,6 +15,7 @@ from dagster_operators.api.changing import Changing
 from dagster_operators.api.going_back import GoingBack
 from dagster_operators.api.history import History
 from dagster_operators.api.pipeline_graph import PipelineGraph
+from dagster_operators.api.rebuilding import Rebuildable
 from dagster_operators.api.settling import Settling
 from dagster_operators.api.snapshot import Snapshot
 from dagster_operators.errors import PipelineError, StorageError
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dagster_operators.api.queries.sources import DeclaredSource
+    from dagster_operators.graph.dataflow import Dataflow
+    from dagster_operators.graph.restricted import Part
     from dagster_operators.plans.logical_plan import LogicalPlan
     from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.lease import IsRunAlive
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Pipeline(Changing, GoingBack, PipelineGraph, Settling):
+class Pipeline(Changing, GoingBack, Rebuildable, PipelineGraph, Settling):
     """A named dataflow with one storage root. Building one reads nothing and starts nothing.
 
     Args:
@@ -249,17 +252,31 @@ class Pipeline(Changing, GoingBack, PipelineGraph, Settling):
             engine: Where stages run.
             is_run_alive: Asked whether a Dagster run that owns the pipeline is going on.
         """
+        return self._epochs_of(self.dataflow, self.root, engine, is_run_alive)
+
+    def epochs_beside(self, epochs: Epochs, *, is_run_alive: IsRunAlive | None = None) -> Callable[[Part, str], Epochs]:
+        """Makes the steps of epochs of a part of the pipeline in another storage root, on the same engine."""
+        from dagster_operators.catalog.loading import catalog
+        from dagster_operators.graph.restricted import restricted_to
+
+        def beside(part: Part, root: str) -> Epochs:
+            made = restricted_to(epochs.plan().dataflow, part.tables, tuple(catalog().rules()))
+            return self._epochs_of(made, root, epochs.planning.engine, is_run_alive)
+
+        return beside
+
+    def _epochs_of(self, dataflow: Dataflow, root: str, engine: Engine, is_run_alive: IsRunAlive | None) -> Epochs:
         from dagster_operators.transactions.coordinator import Coordinator
 
         coordinator = Coordinator(
             self.name,
-            self.root,
+            root,
             storage_options=self._storage_options,
             lease_seconds=self._lease_seconds,
             is_run_alive=is_run_alive,
             durable=self._durable,
         )
-        return Epochs(self.dataflow, coordinator, engine, self._parallelism, self._concurrent_stages)
+        return Epochs(dataflow, coordinator, engine, self._parallelism, self._concurrent_stages)
 
     @property
     def _coordinator(self) -> Coordinator:

@@ -11,6 +11,7 @@ from dagster_operators.cli.looking import doctor, history, read, status
 from dagster_operators.cli.new import new
 from dagster_operators.cli.operators import operators
 from dagster_operators.cli.plans import plan
+from dagster_operators.cli.rebuilding import rebuild
 from dagster_operators.cli.settling import clean, repair, unlock
 
 
@@ -26,6 +27,7 @@ main.add_command(plan)
 main.add_command(diff)
 main.add_command(decide)
 main.add_command(drop)
+main.add_command(rebuild)
 main.add_command(rollback)
 main.add_command(reset)
 for command in (status, history, read, repair, clean, unlock, doctor):

@@ -123,13 +123,14 @@ def run(file: BinaryIO, *, root: str, until_caught_up: bool, parallelism: int | 
 
 
 def _settings(file: BinaryIO, path: Path | None) -> dict[str, Any]:
-    found = _secrets(path)
+    found = secrets_of(path)
     if _has_queries(file) and "secrets" in found:
         raise click.BadParameter("queries have their secrets themselves: write !env NAME there", param_hint="--secrets")
     return found
 
 
-def _secrets(path: Path | None) -> dict[str, Any]:
+def secrets_of(path: Path | None) -> dict[str, Any]:
+    """What plans leave out, as a file has it."""
     if path is None:
         return {}
     try:

@@ -191,6 +191,15 @@ class Connector(ABC):
             SourceError: Something is missing, has changed since the slice was chosen, or does not fit the schema.
         """
 
+    @property
+    def forgets(self) -> str:
+        """Why what was read once cannot be read again; empty if it can, as long as nobody takes it away."""
+        return ""
+
+    def together(self, before: JSON, after: JSON) -> JSON | None:  # noqa: ARG002
+        """The items of two slices, one right behind the other, as those of one slice; None if they cannot be read so."""
+        return None
+
     def verify_again(self, items: JSON, schema_json: str) -> None:
         """Look whether ``items`` are still what they were, once the last query that reads them is done.
 

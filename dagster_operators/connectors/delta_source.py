@@ -114,6 +114,11 @@ class DeltaSource(Connector):
             return versions.since(self.starting_version)
         return versions.snapshot()
 
+    @override
+    def together(self, before: JSON, after: JSON) -> JSON | None:
+        (first, _), (_, last) = _versions(before), _versions(after)
+        return None if first is None else {"versions": [first, last]}
+
     def verify(self, items: JSON, schema_json: str) -> None:
         """Look whether the table still has all columns in their types, and the data files are there."""
         last = _versions(items)[1]

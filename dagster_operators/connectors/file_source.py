@@ -231,6 +231,16 @@ class FileSource(Connector):
         end = position_with(self._seen.position_after(taken), names)
         return SliceChoice(SourceSlice(start, end, items), more=len(taken) < len(new))
 
+    @override
+    def together(self, before: JSON, after: JSON) -> JSON | None:
+        if not isinstance(before, list) or not isinstance(after, list):
+            return None
+        try:
+            self._format([*files_of(before)[:1], *files_of(after)])
+        except BadInputError:  # their suffixes tell different ones
+            return None
+        return [*before, *after]
+
     def verify(self, items: JSON, schema_json: str) -> None:
         """Look whether the files are there unchanged, and have all columns: by CSV headers and Parquet footers."""
         files = files_of(items)

@@ -98,6 +98,10 @@ class MemorySource(Connector):
             return None
         return SliceChoice(SourceSlice(start, {"batches": number + 1}, [number]), more=number + 1 < len(self.batches))
 
+    @override
+    def together(self, before: JSON, after: JSON) -> JSON | None:
+        return [*before, *after] if isinstance(before, list) and isinstance(after, list) else None
+
     def verify(self, items: JSON, schema_json: str) -> None:  # noqa: ARG002
         """Look whether the batches are there."""
         self._batches(items)

@@ -139,6 +139,11 @@ class OperatorSource(Connector):
         """The operator's schema."""
         return self._files.infer_schema(session)
 
+    @property
+    @override
+    def forgets(self) -> str:
+        return "its rows are kept until the epoch that read them is complete"
+
     @override
     def choose(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> SliceChoice | None:
         """Give the operator its turn.

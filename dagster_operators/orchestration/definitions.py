@@ -14,6 +14,7 @@ from dagster_operators.orchestration.catch_up import catch_up_job
 from dagster_operators.orchestration.engine import SparkEngine
 from dagster_operators.orchestration.keys import PIPELINE_TAG, AssetKeys
 from dagster_operators.orchestration.options import Options
+from dagster_operators.orchestration.rebuild_job import rebuild_job
 from dagster_operators.orchestration.schedule import epoch_schedule
 from dagster_operators.orchestration.sensor import news_sensor
 from dagster_operators.orchestration.steps import PipelineSteps
@@ -42,9 +43,10 @@ def build_definitions(
 
     Each pipeline becomes one graph of ops (``begin``, its stages, ``commit``) whose tables are assets ``[pipeline, table]``,
     behind its sources as external assets ``[pipeline, source]``. The job ``<pipeline>_epoch`` runs one epoch,
-    ``<pipeline>_catch_up`` runs epochs until the sources hold nothing new. A source that reads a table of another pipeline given
-    here is that table's asset. All that is in the result has the pipeline's name in its own, so that ``dg.Definitions.merge``
-    takes the results of several calls, and a user's definitions of any kind.
+    ``<pipeline>_catch_up`` runs epochs until the sources hold nothing new, ``<pipeline>_rebuild`` computes
+    tables anew. A source that reads a table of another pipeline given here is that table's asset. All that is in the result has
+    the pipeline's name in its own, so that ``dg.Definitions.merge`` takes the results of several calls, and a user's definitions
+    of any kind.
 
     Args:
         pipelines: What to deploy.
@@ -76,7 +78,7 @@ def build_definitions(
         >>> _ = flights.filter("delay > 15").to_table("late_flights")
         >>> defs = build_definitions(pipeline, schedule="*/10 * * * *", sensor=True)
         >>> sorted(job.name for job in defs.resolve_all_job_defs() if not job.name.startswith("__"))
-        ['flights_catch_up', 'flights_epoch']
+        ['flights_catch_up', 'flights_epoch', 'flights_rebuild']
     """
     _check(pipelines)
     options = Options(group_name, tuple(owners), tags or {}, retry_policy, automation_condition, wait_seconds, preview_rows)
@@ -97,7 +99,7 @@ def build_definitions(
         all_epochs = catch_up_job(steps)
         target = all_epochs if catch_up else epoch_job
         assets += [tables, *source_specs(steps)]
-        jobs += [epoch_job, all_epochs]
+        jobs += [epoch_job, all_epochs, rebuild_job(steps)]
         if schedule is not None:
             status = dg.DefaultScheduleStatus(default_status)
             schedules.append(epoch_schedule(steps, target, schedule, execution_timezone, status))

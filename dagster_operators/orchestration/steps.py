@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,7 @@ from dagster_operators.runtime.engine import Engine, default_engine
 from dagster_operators.transactions.owner import Owner
 
 if TYPE_CHECKING:
+    from dagster_operators.graph.restricted import Part
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.runtime.side_by_side import SideBySide
     from dagster_operators.transactions.manifest import Manifest
@@ -59,6 +60,10 @@ class PipelineSteps:
     def engine_key(self) -> str:
         """The key of the resource that says where its stages run; no other pipeline, and nothing of the user's, has it."""
         return f"{self.name}_engine"
+
+    def beside(self, epochs: Epochs) -> Callable[[Part, str], Epochs]:
+        """Makes the epochs of a part of the pipeline in another storage root, on the same engine."""
+        return self.pipeline.epochs_beside(epochs, is_run_alive=self._is_run_alive)
 
     @contextmanager
     def epochs(self, context: dg.OpExecutionContext) -> Iterator[Epochs]:

@@ -15,6 +15,7 @@ from dagster_operators.operators.frontier.frontier_operator import INCOMPLETE, F
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
+from dagster_operators.runtime.pinning import pinned
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.time.watermark import MAX_WATERMARK
 from dagster_operators.transactions.carrying import carried
@@ -66,27 +67,14 @@ class Choosing:
                 news = news or (source.event_time is not None and watermarks.get(name) != MAX_WATERMARK)
         if not news:
             return None
-        return Slices({**offsets, **self._pinned(schemas)}, frozenset(finished), frozenset(idle))
+        return Slices({**offsets, **pinned(self._planning)}, frozenset(finished), frozenset(idle))
 
     def only_time(self, view: LedgerView, watermarks: Mapping[str, int]) -> Slices:
         """Slices without rows, after which the watermarks of sources are that far."""
         plan, last = self._planning.record(), view.last_complete
         positions = carried(last.offsets, plan.origins) if last else {}
         standing = {name: SourceSlice(positions.get(name), positions.get(name), None) for name in self._planning.plan().sources}
-        pinned = self._pinned(self._planning.input_schemas())
-        return Slices({**standing, **pinned}, watermarks=watermarks)
-
-    def _pinned(self, schemas: Mapping[str, str]) -> dict[str, SourceSlice]:
-        """The lookup tables as they are now."""
-        found: dict[str, SourceSlice] = {}
-        for name in self._planning.plan().lookups:
-            connector = self._planning.connector(name)
-            if connector is not None:
-                with located(operator=name):
-                    pin = connector.pin()
-                    connector.verify(pin, schemas[name])
-                found[name] = SourceSlice(None, None, pin)
-        return found
+        return Slices({**standing, **pinned(self._planning)}, watermarks=watermarks)
 
     def _is_ahead(self, name: str, last: Complete) -> bool:
         """Whether a source has gone further than the operator that it waits for."""

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.operator_source import OperatorSource
-from dagster_operators.errors import PipelineError, PlanError, UndecidedChangeError
+from dagster_operators.errors import PipelineError, PlanError
 from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.restricted import reach_of
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.physical_plan import PhysicalPlan
 from dagster_operators.runtime.homes import elsewhere
 from dagster_operators.runtime.identities import Binding, Ledgered, bind, source_origins
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.stored_changes import ASKED
+from dagster_operators.runtime.undecided import tables_behind, undecided
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.records import Complete, Decide
 from dagster_operators.transactions.view import LedgerView
@@ -70,13 +71,14 @@ class Comparing:
         """Store the pipeline's logical plan; what it is called, nothing if no plan can hold it."""
         return self._kept.keep(self._dataflow)
 
-    def bound(self, view: LedgerView, logical: str, physical: PhysicalPlan) -> Binding:
+    def bound(self, view: LedgerView, logical: str, physical: PhysicalPlan, rebuilt: Collection[str] = ()) -> Binding:
         """Whose state and position every operator goes on with.
 
         Args:
             view: The ledger, with no epoch that is decided and not complete.
             logical: What the pipeline's plan is called, as :meth:`keep` told.
             physical: What it is lowered to.
+            rebuilt: The tables that are computed anew, with the state behind them.
 
         Raises:
             UndecidedChangeError: Something changed, and it has to be decided what becomes of state, positions or tables.
@@ -87,11 +89,59 @@ class Comparing:
         if logical and logical == last.logical_plan and not view.decisions:
             return Binding(last.identities)
         found = self.compare(view)
-        if found.undecided:
+        settled = [verdict for verdict in found.undecided if rebuilt and self._is_settled(verdict, found, rebuilt)]
+        if left := [verdict for verdict in found.undecided if verdict not in settled]:
+            found = replace(found, undecided=tuple(left))
             self._ask(found, logical, view)
-            raise _undecided(self._dataflow.name, self._coordinator.root.uri, found)
+            offers = {verdict.subject: self._tables_of(verdict, found) for verdict in found.undecided}
+            raise undecided(self._dataflow.name, self._coordinator.root.uri, found.epoch, found.undecided, offers)
         ledgered = Ledgered(view, last, self._operators(found.before))
-        return bind(self._dataflow, physical, ledgered, found.was, found.back, restarted=ledgered.restarted)
+        anew = {one.subject.partition(" ")[2] for one in settled if one.subject.startswith("operator ")}
+        anew |= found.elsewhere.keys() & self._leading_to(rebuilt)
+        restarted = ledgered.restarted | (anew & self._dataflow.nodes.keys())
+        return bind(self._dataflow, physical, ledgered, found.was, found.back, restarted=restarted)
+
+    def _is_settled(self, verdict: Verdict, found: Comparison, rebuilt: Collection[str]) -> bool:
+        """Whether a change is one of what is computed anew."""
+        kind, _, name = verdict.subject.partition(" ")
+        if kind == "operator" and name in self._dataflow.nodes:
+            return name in self._leading_to(rebuilt)
+        shown = self._shown_by(verdict, found)
+        return bool(shown) and shown <= set(rebuilt)
+
+    def _shown_by(self, verdict: Verdict, found: Comparison) -> set[str]:
+        """The program's tables that show what a change is about."""
+        kind, _, name = verdict.subject.partition(" ")
+        if kind != "operator":
+            return {name} if kind == "table" else set()
+        if name in self._dataflow.nodes or found.before is None:
+            behind = reach_of(self._dataflow).behind([name]) if name in self._dataflow.nodes else frozenset()
+            return {table.name for table in self._dataflow.tables.values() if table.stream.operator in behind}
+        return tables_behind(found.before, name) & self._dataflow.tables.keys()
+
+    def _tables_of(self, verdict: Verdict, found: Comparison) -> list[str]:
+        """The tables that may be computed anew to settle a change; none where it cannot be settled so."""
+        tables = sorted(self._shown_by(verdict, found))
+        before = [self._dataflow.nodes[name].operator for name in self._leading_to(tables)]
+        read = [operator.connector for operator in before if isinstance(operator, Source)]
+        forgets = any(isinstance(connector, Connector) and connector.forgets for connector in read)
+        behind = reach_of(self._dataflow).behind([operator.name for operator in before if not isinstance(operator, Source)])
+        outside = any(sink.stream.operator in behind for sink in self._dataflow.sinks.values())
+        return [] if forgets or outside else tables
+
+    def _leading_to(self, tables: Collection[str]) -> frozenset[str]:
+        """The operators that lead to some of the program's tables."""
+        return reach_of(self._dataflow).before([self._dataflow.tables[name].stream.operator for name in tables])
+
+    def states_behind(self, tables: Collection[str], view: LedgerView) -> list[str]:
+        """The state tables there are of the operators that lead to some tables."""
+        if view.last_complete is None:
+            return []
+        found = self.compare(view)
+        ledgered = Ledgered(view, view.last_complete, self._operators(found.before))
+        operators = self._leading_to(tables)
+        kept = [dataset for name in operators & found.was.keys() for dataset in ledgered.datasets(found.was[name])]
+        return kept + [one for name in operators & found.back.keys() for one in ledgered.left_datasets(found.back[name].identity)]
 
     def origins(self, view: LedgerView) -> Mapping[str, str]:
         """What the last completed epoch called each source, as :meth:`bound` says; without an engine, and nothing is stored."""
@@ -262,27 +312,3 @@ def _question(verdict: Verdict) -> dict[str, Any]:
         "subject": verdict.subject, "problem": verdict.problem, "question": verdict.question,
         "choices": dict(verdict.choices), "empties": list(verdict.empties),
     }  # fmt: skip
-
-
-def _undecided(pipeline: str, root: str, found: Comparison) -> UndecidedChangeError:
-    lines = [
-        f"the pipeline is not what it was in epoch {found.epoch}, and somebody has to decide what becomes of what is stored:"
-    ]
-    for verdict in found.undecided:
-        lines.append(f"- {verdict.subject}: {verdict.problem}")
-        if verdict.renamed_from:
-            lines.append(f"    if it was renamed, say so in the program: renamed_from={verdict.renamed_from!r}")
-        lines += [
-            f"    pipeline.decide({verdict.subject!r}, {choice!r}): {meaning}" for choice, meaning in verdict.choices.items()
-        ]
-    commands = [_command(root, verdict.subject, choice) for verdict in found.undecided for choice in verdict.choices]
-    first = found.undecided[0].subject.split(" ", 1)
-    return UndecidedChangeError(
-        "\n".join(lines), pipeline=pipeline, **{first[0]: first[1]}, epoch=found.epoch,
-        remedy=f"change the pipeline back, or decide, in Python as above or by: {'; or '.join(commands)} "
-        f"(what changed: {shlex.join(['dagster-operators', 'diff', root])})",
-    )  # fmt: skip
-
-
-def _command(root: str, subject: str, choice: str) -> str:
-    return shlex.join(["dagster-operators", "decide", root, *subject.split(" ", 1), choice])

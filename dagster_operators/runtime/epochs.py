@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,9 +33,10 @@ from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.manifest import Manifest
 from dagster_operators.transactions.owner import Owner
-from dagster_operators.transactions.plan import EpochHandle
+from dagster_operators.transactions.plan import EpochHandle, Slices
 from dagster_operators.transactions.records import Complete, Decide
 from dagster_operators.transactions.stage_keys import StageKey
+from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,9 +65,9 @@ class Epochs:
     ) -> None:
         self._dataflow = dataflow
         self._engine = engine
-        self._planning = Planning(dataflow, coordinator, engine, parallelism)
-        self._choosing = Choosing(self._planning, coordinator)
-        self._reading = Reading(self._planning, coordinator)
+        self.planning = Planning(dataflow, coordinator, engine, parallelism)
+        self._choosing = Choosing(self.planning, coordinator)
+        self._reading = Reading(self.planning, coordinator)
         self._loops: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._threads = EngineThreads(engine, concurrent_stages)
         self.coordinator = coordinator
@@ -87,15 +88,23 @@ class Epochs:
         Raises:
             SchemaError: An operator does not fit its input.
         """
-        return self._planning.plan()
+        return self.planning.plan()
 
-    def begin(self, owner: Owner, *, wait_seconds: float = 0, watermarks: Mapping[str, int] | None = None) -> EpochHandle | None:
+    def begin(
+        self,
+        owner: Owner,
+        *,
+        wait_seconds: float = 0,
+        watermarks: Mapping[str, int] | None = None,
+        choose: Callable[[LedgerView], Slices | None] | None = None,
+    ) -> EpochHandle | None:
         """Recover what an earlier run left, then begin the next epoch; None when the sources hold nothing new.
 
         Args:
             owner: Who runs it.
             wait_seconds: How long to wait for another run to end.
             watermarks: If given, the epoch reads nothing, and the watermarks of these sources are that far behind it.
+            choose: Gives what the epoch reads, instead of the sources.
 
         Raises:
             PipelineBusyError: Another run is at work.
@@ -103,13 +112,14 @@ class Epochs:
         """
         started = time.monotonic()
         self._join()
-        choose = partial(self._choosing.only_time, watermarks=watermarks) if watermarks else self._choosing.choose
+        if choose is None:
+            choose = partial(self._choosing.only_time, watermarks=watermarks) if watermarks else self._choosing.choose
         with located(pipeline=self._dataflow.name):
             while True:
                 self.coordinator.open(owner, wait_seconds=max(0.0, started + wait_seconds - time.monotonic()))
                 try:
                     self.coordinator.settle()
-                    handle = self.coordinator.begin(self._planning.record(), choose)
+                    handle = self.coordinator.begin(self.planning.record(), choose)
                 except FencedError:  # between two epochs anyone may take over: nothing of ours is lost, so we queue again
                     continue
                 self.begin_seconds = time.monotonic() - started
@@ -197,7 +207,7 @@ class Epochs:
         def work(attempt: StageAttempt) -> Manifest:
             given = StageWork(
                 self.session, self._engine.name, made.dataflow, made, made.stage(key.stage), attempt, self.coordinator,
-                self._planning.input_schemas(), self._planning.parallelism,
+                self.planning.input_schemas(), self.planning.parallelism,
             )  # fmt: skip
             try:
                 return StageRun(given).run()
@@ -214,11 +224,11 @@ class Epochs:
 
     def comparison(self) -> Comparison:
         """What changed in the pipeline since the last completed epoch, and what follows from it; without an engine."""
-        return self._planning.comparing.compare(self.coordinator.view())
+        return self.planning.comparing.compare(self.coordinator.view())
 
     def answer(self, verdict: Verdict, choice: Literal["keep", "restart"]) -> Decide:
         """Record what was decided about a change, and empty or delete what begins anew."""
-        return self._planning.comparing.answer(verdict, choice)
+        return self.planning.comparing.answer(verdict, choice)
 
     def drop(self, name: str) -> list[str]:
         """Forget and delete a table or the state of an operator that the pipeline no longer has; which datasets that were.
@@ -226,7 +236,7 @@ class Epochs:
         Raises:
             PipelineError: The pipeline has it, or there is nothing of that name.
         """
-        return self._planning.comparing.drop(name)
+        return self.planning.comparing.drop(name)
 
     def has_news(self) -> dict[str, Any]:
         """Whether a source offers rows, without an engine: for sensors. Maps sources with news to what they offer."""

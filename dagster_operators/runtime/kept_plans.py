@@ -59,6 +59,15 @@ class KeptPlans:
             PlanError: A newer version of the package wrote it, in a way that is not known here.
         """
         from dagster_operators.plans.codec import from_bytes
+
+        return from_bytes(self.data(name), to_run=False)
+
+    def data(self, name: str) -> bytes:
+        """The same as bytes.
+
+        Raises:
+            LedgerError: It is no longer there, or damaged.
+        """
         from dagster_operators.plans.logical_plan import digest
 
         data = self._content(name)
@@ -67,7 +76,7 @@ class KeptPlans:
                 f"the plan is {'no longer there' if data is None else 'damaged'}", file=self._root.join(_FOLDER, f"{name}.plan"),
                 remedy="restore the file from a backup; or run an epoch of the pipeline as it was then, which writes it again",
             )  # fmt: skip
-        return from_bytes(data, to_run=False)
+        return data
 
     def find(self, name: str) -> LogicalPlan | None:
         """The plan of that name, if it is there and can be read."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import located
 from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.restricted import Part
 from dagster_operators.planner.plan import Plan, plan
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.runtime.comparing import Comparing
@@ -100,6 +101,10 @@ class Planning:
         last = self._coordinator.last_complete()
         return last.schemas if last else {}
 
+    def take_schemas(self, schemas: Mapping[str, str]) -> None:
+        """Go on with the schemas of sources and lookup tables that somebody else has found."""
+        self._schemas.update({name: schema for name, schema in schemas.items() if name in self.dataflow.nodes})
+
     def connector(self, operator: str) -> Connector | None:
         """The connector of a source or lookup operator, with access to the root's store; None for other operators.
 
@@ -109,6 +114,16 @@ class Planning:
         if found is not None and operator not in self._connectors:
             self._connectors[operator] = found.below(self._coordinator.root)
         return self._connectors.get(operator)
+
+    def rebuilt(self, part: Part) -> PlanRecord:
+        """The same for an epoch that takes a part of the pipeline over that was computed anew, which decides about changes of it.
+
+        Raises:
+            UndecidedChangeError: Something else of the pipeline changed.
+        """
+        made, kept = self.plan(), self.comparing.keep()
+        binding = self.comparing.bound(self._coordinator.view(), kept, made.physical, part.tables)
+        return replace(plan_record(made, self.input_schemas(), binding, None), logical=kept)
 
     def record(self) -> PlanRecord:
         """What the ledger keeps of the plan; the logical plan is in the storage root from then on.

@@ -90,6 +90,17 @@ class StoredChanges:
             left = question.get("states", []) if choice == "restart" else []
             self._coordinator.decide(Decide(0, 0, subject, choice, question["question"], emptied), left)
 
+    def program(self) -> bytes:
+        """The plan of the pipeline that was refused since the last completed epoch, else of that epoch.
+
+        Raises:
+            LedgerError: No plan was kept of it, or no epoch is complete.
+        """
+        _, last, _ = self._last(self._coordinator.view())
+        content = self._coordinator.root.read(ASKED)
+        asked = json.loads(content) if content else {}
+        return self._kept.data(asked["plan"] if asked.get("epoch") == last.epoch else last.logical_plan)
+
     def drop(self, name: str, *, asked: bool = False) -> list[str]:
         """Forget and delete a table, or an operator's state.
 

@@ -143,6 +143,30 @@ class Root:
                 remedy="choose a storage root on a file system that has them (ext4, XFS, APFS, NTFS, NFS), or an object store",
             ) from None
 
+    def link(self, path: str, to: str) -> None:
+        """Have a file at another path, too: by a hard link where the file system has them, else by a copy.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     root = Root(folder)
+        ...     root.write("a/1", b"content")
+        ...     root.link("a/1", "b/c/1")
+        ...     root.delete_folder("a")
+        ...     root.read("b/c/1")
+        b'content'
+        """
+        with self.guard(to, "a file cannot be written"):
+            if not self.is_local:
+                self.files.copy_file(self.path(path), self.path(to))
+                return
+            Path(self.path(to)).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(self.path(path), self.path(to))
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                self.files.copy_file(self.path(path), self.path(to))
+
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""
         return self.modified(path) is not None

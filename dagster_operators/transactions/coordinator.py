@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from dagster_operators.errors import DamagedTableError, LedgerError, OperatorsError, PipelineBusyError, UnknownEpochError
 from dagster_operators.graph.slice import SourceSlice
@@ -37,6 +37,7 @@ from dagster_operators.transactions.view import LedgerView
 from dagster_operators.transactions.world import World
 
 T = TypeVar("T")
+Changes: TypeAlias = Callable[[StageAttempt], Iterable[Change]]
 
 
 class Coordinator:
@@ -329,17 +330,17 @@ class Coordinator:
         """Forget datasets that the pipeline no longer has, and delete them with their files."""
         self._run(drop(self._context(self._generation), tuple(datasets)))
 
-    def transit(self, plan: PlanRecord, to: Transition, changes: Callable[[StageAttempt], Iterable[Change]]) -> Complete:
+    def transit(self, plan: PlanRecord, to: Transition, changes: Changes, replaced: Collection[str] = ()) -> Complete:
         """Put tables, positions and times elsewhere, in an epoch of its own; an undecided one is forgotten.
 
         Args:
             plan: What the pipeline is behind it.
             to: Where its sources and its time stand then.
-            changes: Gives what becomes of each table; of the ledger nothing may be settled since they were worked out.
+            changes: Gives what becomes of each table.
+            replaced: The datasets of which nothing stays that there is.
         """
-        self._lease.hold(self._generation)
-        made = plan_of_transition(plan, to)
-        handle = self._run(begin_transition(self._context(self._generation), made, to, self.view().last_epoch))
+        made, before = plan_of_transition(plan, to), self.view().last_epoch
+        handle = self._run(begin_transition(self._context(self._generation), made, to, before, replaced))
         self._generation = handle.generation
         self._lease.hold(self._generation)
         self.prepare(handle, to.kind, lambda attempt: manifest_of(self.pipeline, attempt, changes(attempt)))

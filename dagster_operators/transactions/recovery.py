@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -161,11 +161,11 @@ def newest_epoch(view: LedgerView) -> int:
     return view.decision.epoch if view.decision else view.last_epoch
 
 
-def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> None:
-    """The plan fits the stored tables and state."""
-    stored = view.fingerprints
+def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord, replaced: Collection[str] = ()) -> None:
+    """The plan fits the stored tables and state, but for those that are replaced as a whole."""
+    stored = {dataset: text for dataset, text in view.fingerprints.items() if dataset not in replaced}
     _check_homes(view.name, stored, {dataset: record.fingerprint for dataset, record in plan.datasets.items()})
-    _check_forgotten(view, tables, plan)
+    _check_forgotten(view, tables, plan, replaced)
     for dataset, record in plan.datasets.items():
         place = {"pipeline": view.name, "table": dataset}
         if stored.get(dataset) and record.fingerprint and stored[dataset] != record.fingerprint:
@@ -201,14 +201,14 @@ def _check_homes(pipeline: str, stored: Mapping[str, str], wanted: Mapping[str, 
             )
 
 
-def _check_forgotten(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> None:
+def _check_forgotten(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord, replaced: Collection[str]) -> None:
     """No operator goes on without what it remembers: rows that wait there would never come out.
 
     An operator whose state evolves may drop a table, as long as it keeps another.
     """
     remembering = {_operator(dataset): record.evolves for dataset, record in plan.datasets.items()}
     for dataset in view.versions:
-        operator = None if dataset in plan.datasets else _operator(dataset)
+        operator = None if dataset in plan.datasets or dataset in replaced else _operator(dataset)
         if operator in plan.operators and not remembering.get(operator) and tables[dataset].version > 0:
             kept = "its state elsewhere" if operator in remembering else "no state any more"
             raise ChangedPipelineError(

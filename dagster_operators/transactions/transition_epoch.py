@@ -7,7 +7,7 @@ that finds it undecided forgets it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from dagster_operators.errors import LedgerError
@@ -18,7 +18,7 @@ from dagster_operators.transactions.manifest import Change, FileEntry, Manifest
 from dagster_operators.transactions.plan import DatasetRecord, EpochHandle, PlanRecord, Slices, StageRecord
 from dagster_operators.transactions.protocol import discard, ready
 from dagster_operators.transactions.records import Begin, Complete, Generation
-from dagster_operators.transactions.recovery import check_tables
+from dagster_operators.transactions.recovery import check_plan, check_tables
 from dagster_operators.transactions.steps import RunContext, Steps, fence, sure, unless_fenced
 from dagster_operators.transactions.transition import Transition
 from dagster_operators.transactions.view import LedgerView
@@ -27,7 +27,7 @@ from dagster_operators.transactions.view import LedgerView
 def plan_of_transition(plan: PlanRecord, transition: Transition) -> PlanRecord:
     """The plan with the one stage of a transition; no other transition's manifest is taken for its own."""
     digest = hashlib.sha256(to_json(transition).encode()).hexdigest()[:16]
-    return replace(plan, stages=(StageRecord(transition.kind, f"{transition.kind} {digest}"),), origins={})
+    return replace(plan, stages=(StageRecord(transition.kind, f"{transition.kind} {digest}"),))
 
 
 def as_completed(
@@ -49,11 +49,13 @@ def as_completed(
     }
     return replace(
         plan, datasets=datasets, sources=complete.sources, schemas=complete.schemas, identities=complete.identities,
-        parts=complete.parts, logical=complete.logical_plan,
+        parts=complete.parts, logical=complete.logical_plan, origins={},
     )  # fmt: skip
 
 
-def begin_transition(run: RunContext, plan: PlanRecord, transition: Transition, last_epoch: int) -> Steps[EpochHandle]:
+def begin_transition(
+    run: RunContext, plan: PlanRecord, transition: Transition, last_epoch: int, replaced: Collection[str] = ()
+) -> Steps[EpochHandle]:
     """Begin the epoch behind ``last_epoch``; one that is begun and not decided is forgotten, and its rows come with the next.
 
     Args:
@@ -61,6 +63,7 @@ def begin_transition(run: RunContext, plan: PlanRecord, transition: Transition, 
         plan: With the one stage.
         transition: What the epoch makes of the pipeline.
         last_epoch: The last completed epoch, as it was when the transition was worked out.
+        replaced: The datasets of which nothing stays that there is.
 
     Raises:
         LedgerError: Another epoch was completed meanwhile.
@@ -77,7 +80,7 @@ def begin_transition(run: RunContext, plan: PlanRecord, transition: Transition, 
                 epoch=view.last_epoch,
                 remedy="try again",
             )
-        yield from unless_fenced(run, _check(view, plan))
+        yield from unless_fenced(run, _check(view, plan, transition, replaced))
         before = view.open_begin
         if before and before.generation == run.generation and view.owner:  # another process of the same run may be at it
             taken = Append(Generation(run.generation + 1, view.owner), view.version)
@@ -92,9 +95,11 @@ def begin_transition(run: RunContext, plan: PlanRecord, transition: Transition, 
             return (yield from unless_fenced(run, _taken(run, begun, plan, before)))
 
 
-def _check(view: LedgerView, plan: PlanRecord) -> Steps[None]:
+def _check(view: LedgerView, plan: PlanRecord, transition: Transition, replaced: Collection[str]) -> Steps[None]:
     tables = yield ReadTables(tuple(sorted(view.versions.keys() | plan.datasets.keys())))
     check_tables(view, tables, plan)
+    if transition.kind == "rebuild":  # the others have the plan of an epoch that was completed
+        check_plan(view, tables, plan, replaced)
 
 
 def _taken(run: RunContext, view: LedgerView, plan: PlanRecord, before: Begin | None) -> Steps[EpochHandle]:
@@ -122,4 +127,6 @@ def exchanged(dataset: str, now: Iterable[FileEntry], then: Iterable[FileEntry])
 def manifest_of(pipeline: str, attempt: StageAttempt, changes: Iterable[Change]) -> Manifest:
     """The manifest of a transition's one stage."""
     made = tuple(change for change in changes if change.adds or change.removes)
-    return Manifest(pipeline, attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads, made)
+    tables = [change for change in made if change.dataset.startswith("tables/") and attempt.stage == "rebuild"]
+    rows = {change.dataset.removeprefix("tables/"): sum(entry.rows for entry in change.adds) for change in tables}
+    return Manifest(pipeline, attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads, made, rows)

@@ -1,0 +1,117 @@
+"""Computing tables of a pipeline anew over what its sources gave."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import PipelineError, UnknownEpochError
+from dagster_operators.runtime.results import EpochResult, result_of
+from dagster_operators.time.watermark import to_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from functools import cached_property
+
+    from dagster_operators.graph.dataflow import Table
+    from dagster_operators.graph.restricted import Part
+    from dagster_operators.runtime.epochs import Epochs
+    from dagster_operators.transactions.owner import Owner
+    from dagster_operators.transactions.records import Complete
+
+
+class Rebuildable:
+    """The methods of a pipeline that compute tables anew."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def name(self) -> str:
+            """The pipeline's name."""
+
+        @property
+        def tables(self) -> dict[str, Table]:
+            """The tables."""
+
+        @cached_property
+        def epochs(self) -> Epochs:
+            """The steps of an epoch."""
+
+        @property
+        def _owner(self) -> Owner: ...
+
+        def epochs_beside(self, epochs: Epochs) -> Callable[[Part, str], Epochs]:
+            """Makes the steps of epochs of a part of the pipeline."""
+
+    def rebuild(
+        self,
+        tables: str | Collection[str] | None = None,
+        operators: str | Collection[str] = (),
+        *,
+        since: int | str | datetime = 0,
+        epochs_at_once: int = 200,
+        wait_seconds: float = 0,
+    ) -> EpochResult:
+        """Compute tables anew, with the state behind them, over all that the pipeline's epochs have read, and take them over.
+
+        What comes out is what the program as it is now gives for these rows. It is computed beside the pipeline, in as many
+        epochs as it takes, while the pipeline's own epochs go on; a run that is killed is taken up by the next call. Then all of
+        it is taken over in one epoch. Changes that needed a decision about these tables are decided by it.
+
+        Args:
+            tables: Their names; with them those that show the same state. All when neither these nor operators are named.
+            operators: Operators: all tables that they lead to.
+            since: The first epoch whose rows are read, or a time: those of epochs that were complete from then on.
+            epochs_at_once: Of how many epochs one epoch of the rebuild reads at most.
+            wait_seconds: How long to wait for another run of the pipeline to end, when all is computed.
+
+        Returns:
+            The epoch that took the tables over.
+
+        Raises:
+            PipelineError: There is no such table or operator; a source does not keep what it gave; a sink has rows of the state.
+            SourceError: What an epoch has read is gone.
+            UndecidedChangeError: Something else changed about which somebody has to decide first.
+            PipelineBusyError: A run is at work.
+        """
+        return self.rebuild_on(
+            self.epochs, self.epochs_beside(self.epochs), self._owner, tables=_names(tables), operators=_names(operators) or (),
+            since=since, epochs_at_once=epochs_at_once, wait_seconds=wait_seconds,
+        )  # fmt: skip
+
+    def rebuild_on(
+        self,
+        epochs: Epochs,
+        beside: Callable[[Part, str], Epochs],
+        owner: Owner,
+        *,
+        tables: Collection[str] | None,
+        operators: Collection[str],
+        since: int | str | datetime,
+        epochs_at_once: int,
+        wait_seconds: float,
+    ) -> EpochResult:
+        """The same with the steps of epochs that somebody else made, as those of a Dagster run."""
+        from dagster_operators.runtime.rebuilding import Rebuilding, Request, part_of
+
+        if epochs_at_once < 1:
+            raise PipelineError(f"epochs_at_once is {epochs_at_once}", pipeline=self.name, remedy="choose 1 or more")
+        request = Request(part_of(epochs, tables, operators), self._first(epochs, since), epochs_at_once)
+        made = Rebuilding(epochs, beside, request).run(owner, wait_seconds=wait_seconds)
+        return result_of(made, tuple(self.tables))
+
+    def _first(self, epochs: Epochs, since: int | str | datetime) -> int:
+        from dagster_operators.runtime.resetting import moment_of
+
+        if isinstance(since, int):
+            return since
+        seconds = to_micros(moment_of(since)) / 1e6
+        found: list[Complete] = [one for one in epochs.coordinator.history() if one.committed_at >= seconds]
+        if not found:
+            raise UnknownEpochError(f"no epoch was complete since {since}", pipeline=self.name, remedy="name an earlier time")
+        return found[0].epoch
+
+
+def _names(given: str | Collection[str] | None) -> Collection[str] | None:
+    return [given] if isinstance(given, str) else given

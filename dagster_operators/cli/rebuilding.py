@@ -1,0 +1,53 @@
+"""``dagster-operators rebuild``: tables computed anew by the program that the storage root knows, or another one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dagster_operators.cli.plans import secrets_of, told
+
+
+@click.command()
+@click.argument("root")
+@click.argument("tables", nargs=-1)
+@click.option("--operator", "operators", multiple=True, help="An operator: all tables that it leads to. May be repeated.")
+@click.option("--since", help="The first epoch whose rows are read, or a time; all by default.")
+@click.option("--epochs-at-once", type=click.IntRange(1), default=200, help="Of how many epochs one step reads at most.")
+@click.option("--plan", "file", type=click.File("rb"), help="The program: pipeline.to_plan(); by default as ROOT knows it.")
+@click.option(
+    "--secrets",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='A JSON file with what plans leave out: {"storage_options": {...}, "secrets": {NAME: {SETTING: VALUE}}}.',
+)
+def rebuild(root: str, tables: tuple[str, ...], **options: Any) -> None:
+    """Compute TABLES of the pipeline in ROOT anew, with the state behind them; all by default.
+
+    The program is that of the run that was refused since the last epoch, else that of the last epoch. The user's modules are
+    looked for in the current folder, too. It runs where DAGSTER_OPERATORS_ENGINE says, by default on embedded Spark.
+    """
+    from dagster_operators.api.pipeline import Pipeline
+
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    since = options["since"] or 0
+    with told():
+        given = secrets_of(options["secrets"])
+        program = options["file"].read() if options["file"] else _known(root, given.get("storage_options"))
+        made = Pipeline.from_plan(program, root=root, **given).rebuild(
+            tables or None, options["operators"], since=int(since) if str(since).isdigit() else since,
+            epochs_at_once=options["epochs_at_once"],
+        )  # fmt: skip
+    click.echo(str(made))
+
+
+def _known(root: str, access: Any) -> bytes:
+    from dagster_operators.runtime.stored_changes import StoredChanges
+    from dagster_operators.storage.root import Root
+    from dagster_operators.transactions.coordinator import Coordinator
+    from dagster_operators.transactions.whose import pipeline_of
+
+    return StoredChanges(Coordinator(pipeline_of(Root(root, access)), root, storage_options=access)).program()

@@ -1,0 +1,68 @@
+"""A part of a dataflow: some of its tables, with all that their rows are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.reach import Reach
+
+
+def reach_of(dataflow: Dataflow) -> Reach:
+    """Which operators of a dataflow read which."""
+    return Reach.of(dataflow, dataflow.feedback.items())
+
+
+def restricted_to(dataflow: Dataflow, tables: Collection[str], rules_off: Collection[str]) -> Dataflow:
+    """The part of a dataflow that leads to some of its tables, without sinks.
+
+    Args:
+        dataflow: The whole.
+        tables: The names of the tables.
+        rules_off: The names of the planner's rules that are not applied to it.
+    """
+    kept = reach_of(dataflow).before([dataflow.tables[name].stream.operator for name in tables])
+    made = Dataflow(dataflow.name)
+    made.cost_model, made.rules_off = dataflow.cost_model, frozenset(rules_off)
+    made.nodes |= {name: node for name, node in dataflow.nodes.items() if name in kept}
+    made.scopes |= {name: scope for name, scope in dataflow.scopes.items() if any(node.scope == name for node in made)}
+    made.feedback |= {name: stream for name, stream in dataflow.feedback.items() if name in kept}
+    made.side_streams |= {stream: name for stream, name in dataflow.side_streams.items() if stream.operator in kept}
+    made.automatic |= dataflow.automatic & kept
+    for name in dataflow.tables:
+        if name in tables:
+            made.add_table(dataflow.tables[name])
+    return made
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is computed anew together: tables, and the operators with state that nobody else's rows come from.
+
+    Attributes:
+        tables: The tables.
+        operators: All operators that lead to them.
+    """
+
+    tables: tuple[str, ...]
+    operators: frozenset[str]
+
+
+def part_with(dataflow: Dataflow, tables: Collection[str], stateful: Collection[str]) -> Part:
+    """The tables, and all others that show the state of an operator that leads to one of them.
+
+    Args:
+        dataflow: The pipeline.
+        tables: The names of tables of it.
+        stateful: The operators that have state.
+    """
+    reach, ends = reach_of(dataflow), {name: table.stream.operator for name, table in dataflow.tables.items()}
+    found: set[str] = set()
+    wanted = set(tables)
+    while wanted - found:
+        found |= wanted
+        before = reach.before([ends[name] for name in found])
+        shown = reach.behind([name for name in before if name in stateful])
+        wanted |= {name for name, operator in ends.items() if operator in shown}
+    return Part(tuple(name for name in ends if name in found), reach.before([ends[name] for name in found]))

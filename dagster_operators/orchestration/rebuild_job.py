@@ -1,0 +1,57 @@
+"""Tables of a pipeline computed anew as a Dagster job."""
+
+# No postponed annotations here: Dagster reads those of ``context`` and of the configuration as they are.
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from dagster_operators.orchestration.keys import PIPELINE_TAG
+from dagster_operators.orchestration.ops import definition_name
+from dagster_operators.orchestration.options import COMMIT_RETRIES
+from dagster_operators.orchestration.reporting import events
+from dagster_operators.orchestration.steps import PipelineSteps, owner_of
+
+
+class RebuildConfig(dg.Config):
+    """What is to be computed anew."""
+
+    tables: list[str] = Field(default=[], description="Tables; all when neither these nor operators are named")
+    operators: list[str] = Field(default=[], description="Operators: all tables that they lead to")
+    since: str = Field(default="0", description="The first epoch whose rows are read, or a time")
+    epochs_at_once: int = Field(default=200, ge=1, description="Of how many epochs one step reads at most")
+
+
+def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:
+    """The job ``<pipeline>_rebuild``: computes tables anew, and reports them.
+
+    It may be terminated at any time: the next run with the same configuration goes on where it was.
+    """
+
+    @dg.op(
+        name=definition_name(steps, "rebuild"),
+        description="Computes tables anew, with the state behind them",
+        out=dg.Out(dg.Nothing, description="Its metadata say which epoch took them over"),
+        required_resource_keys={steps.engine_key},
+        retry_policy=steps.options.retry_policy or COMMIT_RETRIES,
+    )
+    def rebuild(context: dg.OpExecutionContext, config: RebuildConfig) -> Iterator[Any]:
+        with steps.epochs(context) as epochs:
+            made = steps.pipeline.rebuild_on(
+                epochs, steps.beside(epochs), owner_of(context), tables=config.tables or None, operators=config.operators,
+                since=int(config.since) if config.since.isdigit() else config.since, epochs_at_once=config.epochs_at_once,
+                wait_seconds=steps.options.wait_seconds,
+            )  # fmt: skip
+            told = events(steps, epochs, epochs.coordinator.versions(made.epoch))
+        context.log.info("%s", made)
+        yield from told
+        yield dg.Output(None, metadata={"epoch": made.epoch})
+
+    def run() -> None:
+        rebuild.alias("rebuild")()
+
+    description = f"Computes tables of {steps.name} anew over what its sources gave"
+    graph = dg.graph(name=f"{steps.name}_rebuild", description=description)(run)
+    return graph.to_job(tags={PIPELINE_TAG: steps.name}, executor_def=dg.in_process_executor)

@@ -1,0 +1,173 @@
+"""What a rebuild reads: what the epochs of a pipeline have read, many of them at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dagster_operators.errors import PipelineError, SourceError, located
+from dagster_operators.graph.slice import JSON, SourceSlice
+from dagster_operators.operators.relational.source import Source
+from dagster_operators.runtime.pinning import pinned
+from dagster_operators.runtime.planning import Planning
+from dagster_operators.time.watermark import MIN_WATERMARK
+from dagster_operators.transactions.carrying import carried
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.plan import Slices
+from dagster_operators.transactions.view import LedgerView
+
+
+@dataclass(frozen=True)
+class History:
+    """What the epochs of a pipeline have read, by the names that its sources have now.
+
+    Attributes:
+        epoch: The last of these epochs.
+        pieces: Per source, with the epoch: those that lead to where it stands.
+        watermarks: Of the sources at the end of the last epoch.
+    """
+
+    epoch: int
+    pieces: Mapping[str, Sequence[tuple[int, SourceSlice]]] = field(default_factory=dict)
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Coordinator, sources: Sequence[str], origins: Mapping[str, str], since: int) -> History:
+        """The history of a pipeline up to now.
+
+        Args:
+            run: The pipeline's ledger.
+            sources: Their names now.
+            origins: What the last epoch called sources that have another name now; empty for those it did not have.
+            since: The first epoch of which something is read.
+        """
+        last = run.last_complete()
+        if last is None:
+            return cls(0)
+        offsets, watermarks = carried(last.offsets, origins), carried(last.watermarks, origins)
+        pieces = {
+            name: _leading_to(offsets.get(name), run.slices(origin), since)
+            for name in sources
+            if (origin := origins.get(name, name))
+        }
+        return cls(last.epoch, pieces, {name: mark for name, mark in watermarks.items() if name in sources})
+
+    def after(self, source: str, position: JSON | None) -> list[tuple[int, SourceSlice]] | None:
+        """What is left to be read of a source behind a position; None if the source was never there."""
+        pieces = list(self.pieces.get(source, ()))
+        if position is None:
+            return pieces
+        ends = [part.end for _, part in pieces]
+        return pieces[ends.index(position) + 1 :] if position in ends else None
+
+
+def _leading_to(position: JSON | None, slices: Iterable[tuple[int, SourceSlice]], since: int) -> list[tuple[int, SourceSlice]]:
+    """The slices with rows that a source has read on the way to a position."""
+    found = [(epoch, part) for epoch, part in slices if part.items is not None or part.start != part.end]
+    while found and found[-1][1].end != position:
+        found.pop()
+    return [(epoch, part) for epoch, part in found if epoch >= since]
+
+
+class HistoryChoosing:
+    """Chooses the slices of a rebuild's epochs.
+
+    Args:
+        planning: The rebuild's.
+        at_once: Of how many epochs one of its epochs reads at most.
+    """
+
+    def __init__(self, planning: Planning, at_once: int) -> None:
+        self._planning = planning
+        self._at_once = at_once
+        self.history = History(0)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources that are read."""
+        return self._planning.plan().sources
+
+    def check(self) -> None:
+        """Refuse what cannot be read again.
+
+        Raises:
+            PipelineError: A source does not keep what it gave.
+            SourceError: Something of it is gone, or was changed.
+        """
+        schemas = self._planning.input_schemas()
+        for name in self.sources:
+            connector = self._planning.connector(name)
+            for epoch, part in self.history.pieces.get(name, ()) if connector else ():
+                if connector is None or part.items is None:
+                    continue
+                if connector.forgets:
+                    raise PipelineError(
+                        f"what it gave cannot be read again: {connector.forgets}", source=name, epoch=epoch,
+                        remedy="leave its tables as they are, or read a source that keeps its rows",
+                    )  # fmt: skip
+                try:
+                    with located(source=name, epoch=epoch):
+                        connector.verify_again(part.items, schemas[name])
+                except SourceError as error:
+                    error.remedy = f"put back what epoch {epoch} read; or leave out what came before: since={epoch + 1}"
+                    raise
+
+    def is_caught_up(self, view: LedgerView) -> bool:
+        """Whether all of the history is in the rebuild's last epoch."""
+        last = view.last_complete
+        if last is None:
+            return False
+        behind = any(last.watermarks.get(name, MIN_WATERMARK) < mark for name, mark in self._marks().items())
+        return not behind and not any(self.history.after(name, last.offsets.get(name)) for name in self.sources)
+
+    def is_stale(self, view: LedgerView) -> bool:
+        """Whether the rebuild has read what the pipeline has not: it was put back since."""
+        last = view.last_complete
+        return last is not None and any(self.history.after(name, last.offsets.get(name)) is None for name in self.sources)
+
+    def choose(self, view: LedgerView) -> Slices | None:
+        """The slices of the open epoch; else the next ones, None when all is read."""
+        if view.open_begin is not None:
+            return view.open_begin.slices
+        if self.is_caught_up(view):
+            return None
+        last = view.last_complete
+        positions = last.offsets if last else {}
+        left = {name: self.history.after(name, positions.get(name)) or [] for name in self.sources}
+        epochs = sorted({epoch for pieces in left.values() for epoch, _ in pieces})[: self._at_once]
+        offsets = self._together(positions, left, epochs)
+        done = all(not pieces or offsets[name].end == pieces[-1][1].end for name, pieces in left.items())
+        return Slices({**offsets, **pinned(self._planning)}, watermarks=self._marks() if done else {})
+
+    def _marks(self) -> dict[str, int]:
+        """How far the sources that have an event time are in the pipeline."""
+        timed = {name for name in self.sources if _has_time(self._planning, name)}
+        return {name: mark for name, mark in self.history.watermarks.items() if name in timed and mark > MIN_WATERMARK}
+
+    def _together(
+        self, positions: Mapping[str, JSON], left: Mapping[str, Sequence[tuple[int, SourceSlice]]], epochs: Sequence[int]
+    ) -> dict[str, SourceSlice]:
+        """What as many of these epochs as possible have read, as one slice of each source."""
+        made = {name: SourceSlice(positions.get(name), positions.get(name), None) for name in left}
+        for epoch in epochs:
+            further = dict(made)
+            for name, pieces in left.items():
+                part = next((part for number, part in pieces if number == epoch), None)
+                joined = made[name] if part is None else self._joined(name, made[name], part)
+                if joined is None:
+                    return made
+                further[name] = joined
+            made = further
+        return made
+
+    def _joined(self, name: str, before: SourceSlice, part: SourceSlice) -> SourceSlice | None:
+        connector = self._planning.connector(name)
+        if before.items is None or part.items is None or connector is None:
+            return SourceSlice(before.start, part.end, part.items if before.items is None else before.items)
+        items = connector.together(before.items, part.items)
+        return None if items is None else SourceSlice(before.start, part.end, items)
+
+
+def _has_time(planning: Planning, name: str) -> bool:
+    operator = planning.dataflow.nodes[name].operator
+    return isinstance(operator, Source) and operator.event_time is not None

@@ -1,0 +1,20 @@
+"""Lookup tables as they are when an epoch begins."""
+
+from __future__ import annotations
+
+from dagster_operators.errors import located
+from dagster_operators.graph.slice import SourceSlice
+from dagster_operators.runtime.planning import Planning
+
+
+def pinned(planning: Planning) -> dict[str, SourceSlice]:
+    """All of each lookup table of a plan, as it is now, looked over."""
+    schemas, found = planning.input_schemas(), dict[str, SourceSlice]()
+    for name in planning.plan().lookups:
+        connector = planning.connector(name)
+        if connector is not None:
+            with located(operator=name):
+                pin = connector.pin()
+                connector.verify(pin, schemas[name])
+            found[name] = SourceSlice(None, None, pin)
+    return found

@@ -1,0 +1,268 @@
+"""Computing tables anew, with the state behind them, over what the epochs of a pipeline have read.
+
+It is done beside the pipeline, as a pipeline of its own in a folder of the storage root, with its own ledger: in as many epochs
+as it takes, and taken up again where it was after a kill, while the pipeline's own epochs go on. When it has read all that they
+have, its files are taken over in one epoch of the pipeline, in the commit of every epoch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.errors import ChangedPipelineError, LedgerError, PipelineBusyError, PipelineError
+from dagster_operators.graph.restricted import Part, part_with, reach_of
+from dagster_operators.runtime.history_choosing import History, HistoryChoosing
+from dagster_operators.time.watermark import format_timestamp
+from dagster_operators.transactions.carrying import carried
+from dagster_operators.transactions.failpoints import reach
+from dagster_operators.transactions.manifest import Change, FileEntry
+from dagster_operators.transactions.records import Complete, Decision
+from dagster_operators.transactions.transition import Transition
+
+if TYPE_CHECKING:
+    from dagster_operators.runtime.epochs import Epochs
+    from dagster_operators.transactions.effects import StageAttempt
+    from dagster_operators.transactions.owner import Owner
+    from dagster_operators.transactions.view import LedgerView
+
+FOLDER: Final = "rebuild"
+"""The folder of the storage root in which it is done."""
+
+_WHAT: Final = f"{FOLDER}/what.json"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be computed anew.
+
+    Attributes:
+        part: The tables, with what leads to them.
+        since: The first epoch of which something is read.
+        at_once: Of how many epochs one epoch of the rebuild reads at most.
+    """
+
+    part: Part
+    since: int
+    at_once: int
+
+
+class Rebuilding:
+    """Computes tables of a pipeline anew.
+
+    Args:
+        epochs: The pipeline's.
+        beside: The same for a part of it, in a folder of the storage root.
+        request: What is to be computed.
+    """
+
+    def __init__(self, epochs: Epochs, beside: Callable[[Part, str], Epochs], request: Request) -> None:
+        self._epochs = epochs
+        self._run = epochs.coordinator
+        self._part, self._request, self._beside = request.part, request, beside
+        self._made_anew()
+
+    def run(self, owner: Owner, *, wait_seconds: float = 0) -> Complete:
+        """Compute, and take over what was computed.
+
+        Raises:
+            UndecidedChangeError: Something else of the pipeline changed, and it has to be decided what becomes of it.
+            PipelineError: A source does not keep what it gave, or rows went to a sink, which cannot take them back.
+            SourceError: What an epoch has read is gone.
+            PipelineBusyError: Another run is at work, on the rebuild or, when all is computed, on the pipeline.
+        """
+        self._begin()
+        self._choosing.check()
+        try:
+            self._catch_up(owner)
+            self._run.open(owner, wait_seconds=wait_seconds)
+            try:
+                self._look(self._run.settle())
+                self._catch_up(owner)  # what was completed meanwhile
+                made = self._take_over()
+            finally:
+                self._run.close()
+        finally:
+            self._shadow.coordinator.close()
+        self._run.root.delete_folder(FOLDER)
+        return made
+
+    # --- computing ---------------------------------------------------------------------------------------------------
+
+    def _made_anew(self) -> None:
+        """Open what is in the folder, or will be."""
+        self._shadow = self._beside(self._part, self._run.root.join(FOLDER))
+        self._shadow.planning.take_schemas(self._epochs.planning.input_schemas())
+        self._choosing = HistoryChoosing(self._shadow.planning, self._request.at_once)
+
+    def _look(self, view: LedgerView) -> None:
+        """See what there is to be read, and that nothing else has to be decided."""
+        if view.last_complete is None:
+            raise LedgerError(
+                "no epoch was completed yet", pipeline=self._run.pipeline, remedy="run one: there is nothing to compute anew"
+            )
+        self._record = self._epochs.planning.rebuilt(self._part)
+        self._choosing.history = History.of(self._run, self._choosing.sources, self._record.origins, self._request.since)
+
+    def _begin(self) -> None:
+        """Go on with what a run before this one has computed, if it is the same."""
+        self._look(self._run.view())
+        root, known = self._run.root, self._run.root.read(_WHAT)
+        same = known is not None and json.loads(known).get("id") == self._id
+        if same and not self._is_over() and not self._choosing.is_stale(self._shadow.coordinator.view()):
+            return
+        if known is not None and (owner := self._shadow.coordinator.owner_at_work()):
+            raise PipelineBusyError(
+                f"another rebuild is at work: {owner}", pipeline=self._run.pipeline, owner=str(owner), remedy="wait for it to end"
+            )
+        root.delete_folder(FOLDER)
+        root.write(_WHAT, json.dumps({"id": self._id, "tables": list(self._part.tables)}).encode())
+        self._made_anew()
+        self._look(self._run.view())
+
+    @property
+    def _id(self) -> str:
+        """What tells this rebuild from another one: what is computed, and from where on."""
+        plan = self._shadow.plan()
+        datasets = sorted((name, record.schema_json) for name, record in self._record.datasets.items())
+        told = json.dumps([plan.fingerprint, self._part.tables, self._request.since, dict(self._record.sources), datasets])
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def _is_over(self) -> bool:
+        """Whether it was taken over, by a run that died before it had deleted the folder."""
+        told = (complete.transition for complete in self._run.history() if complete.transition.startswith("rebuild "))
+        return any(text.endswith(self._name) for text in told)
+
+    @property
+    def _name(self) -> str:
+        return f"({self._shadow.coordinator.view().pipeline[:8]})"
+
+    def _catch_up(self, owner: Owner) -> None:
+        while (handle := self._shadow.begin(owner, choose=self._choosing.choose)) is not None:
+            self._shadow.run_stages(handle)
+            self._shadow.commit(handle)
+
+    # --- taking over -------------------------------------------------------------------------------------------------
+
+    def _take_over(self) -> Complete:
+        view, shadow = self._run.view(), self._shadow.coordinator
+        last, made = view.last_complete, shadow.last_complete()
+        if last is None or made is None:
+            raise LedgerError("nothing was computed", pipeline=self._run.pipeline)
+        taken = dict(self._taken(made))
+        self._check(view, last, made, taken)
+        before = self._epochs.planning.comparing.states_behind(self._part.tables, view)
+        to = self._behind(last, made)
+        done = self._run.transit(
+            self._record, to, lambda attempt: self._changes(attempt, view, made, taken, before), {*taken.values(), *before}
+        )
+        left = [dataset for dataset in before if dataset not in self._record.datasets]
+        if left:
+            self._run.drop(left)
+        return done
+
+    def _taken(self, made: Complete) -> Iterator[tuple[str, str]]:
+        """What the pipeline calls the tables and states that were computed."""
+        yield from ((f"tables/{table}", f"tables/{table}") for table in self._part.tables)
+        for dataset in made.versions:
+            if dataset.startswith("state/"):
+                operator, _, state = dataset.removeprefix("state/").rpartition(".")
+                yield dataset, f"state/{self._record.identities.get(operator, operator)}.{state}"
+
+    def _check(self, view: LedgerView, last: Complete, made: Complete, taken: Mapping[str, str]) -> None:
+        """What was computed must be what the pipeline has, at the same places of its sources."""
+        shadow = self._shadow.coordinator.view().last_plan
+        for dataset, name in taken.items():
+            ours, theirs = self._record.datasets.get(name), shadow.datasets.get(dataset) if shadow else None
+            if ours is None or theirs is None or ours.schema_json != theirs.schema_json:
+                raise PipelineError(
+                    "a table would be computed otherwise than the whole pipeline does it", pipeline=view.name, table=name,
+                    remedy="rebuild all tables: pipeline.rebuild()",
+                )  # fmt: skip
+        marks = carried(last.watermarks, self._record.origins)
+        for source in self._choosing.sources:
+            if made.watermarks.get(source, 0) > marks.get(source, made.watermarks.get(source, 0)):
+                self._run.root.delete_folder(FOLDER)
+                raise ChangedPipelineError(
+                    f"what was computed is at {format_timestamp(made.watermarks[source])} by the lateness of now, "
+                    f"and the pipeline at {format_timestamp(marks[source])}",
+                    pipeline=view.name, source=source,
+                    remedy=f"run an epoch first, or pipeline.set_watermark({source!r}, ...); or leave the lateness as it was",
+                )  # fmt: skip
+
+    def _behind(self, last: Complete, made: Complete) -> Transition:
+        origins, operators = self._record.origins, set(self._shadow.plan().physical.nodes) - set(self._choosing.sources)
+        watermarks = {name: mark for name, mark in carried(last.watermarks, origins).items() if name not in operators}
+        held = {name: one for name, one in carried(last.held, origins).items() if name.partition(".")[0] not in operators}
+        return Transition(
+            "rebuild", f"{', '.join(self._part.tables)} {self._name}", carried(last.offsets, origins),
+            {**watermarks, **{name: mark for name, mark in made.watermarks.items() if name in operators}},
+            tuple(sorted(carried(dict.fromkeys(last.finished), origins))),
+            {**held, **{name: one for name, one in made.held.items() if name.partition(".")[0] in operators}},
+        )  # fmt: skip
+
+    def _changes(
+        self, attempt: StageAttempt, view: LedgerView, made: Complete, taken: Mapping[str, str], before: Collection[str]
+    ) -> Iterator[Change]:
+        """All files of what was computed, in the attempt's own folder, instead of all that there were."""
+        shadow, root = self._shadow.coordinator, self._run.root
+        known = {
+            (change.dataset, entry.path): entry
+            for record in shadow.records(Decision)
+            if isinstance(record, Decision)
+            for manifest in record.manifests
+            for change in manifest.changes
+            for entry in change.adds
+        }
+        for dataset, name in taken.items():
+            adds: list[FileEntry] = []
+            for found in shadow.files(dataset, made.versions[dataset]):
+                entry = known.get((dataset, found.path), found)
+                path = f"{attempt.directory(name)}/{entry.path}"
+                root.link(f"{FOLDER}/{dataset}/{entry.path}", f"{name}/{path}")
+                adds.append(replace(entry, path=path))
+                reach("rebuild:half_taken", stage=attempt.stage)
+            version = view.versions.get(name, 0)
+            gone = [entry.path for entry in self._run.files(name, version)] if name in view.versions else []
+            yield Change(name, tuple(adds), tuple(gone))
+        for name in set(before) & self._record.datasets.keys() - set(taken.values()):
+            yield Change(name, (), tuple(entry.path for entry in self._run.files(name, view.versions[name])))
+        reach("rebuild:taken", stage=attempt.stage)
+
+
+def part_of(epochs: Epochs, tables: Collection[str] | None, operators: Collection[str]) -> Part:
+    """What is to be computed anew so that some tables, and what operators lead to, are as the pipeline is now.
+
+    Raises:
+        PipelineError: There is no such table or operator, or a sink has rows of what would be computed anew.
+    """
+    plan = epochs.planning.plan()
+    dataflow, physical = plan.dataflow, plan.physical
+    where = {"pipeline": dataflow.name}
+    ends = {name: table.stream.operator for name, table in dataflow.tables.items()}
+    wanted = set(ends) if tables is None and not operators else set(tables or ())
+    if unknown := sorted(wanted - ends.keys()):
+        raise PipelineError(
+            "the pipeline has no such table", **where, table=unknown[0], remedy=f"name one of: {', '.join(ends)}"
+        )  # fmt: skip
+    for name in operators:
+        behind = reach_of(dataflow).behind([name]) if name in dataflow.nodes else frozenset()
+        shown = {table for table, operator in ends.items() if operator in behind}
+        if not shown:
+            raise PipelineError(
+                "there is no such operator that leads to a table", **where, operator=name, remedy="name it as explain() shows it"
+            )
+        wanted |= shown
+    stateful = {node.logical for node in physical if node.operator.states or physical.own_table(node.name)}
+    part = part_with(dataflow, wanted, stateful)
+    shared = reach_of(dataflow).behind(part.operators & stateful)
+    sinks = sorted(sink.name for sink in dataflow.sinks.values() if sink.stream.operator in shared)
+    if sinks:
+        raise PipelineError(
+            f"{', '.join(sinks)} has rows of the state that would be computed anew, which cannot be taken back", **where,
+            sink=sinks[0], remedy="take the sink out of the program, rebuild, and put a new one there",
+        )  # fmt: skip
+    return part

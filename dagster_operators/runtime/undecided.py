@@ -1,0 +1,62 @@
+"""What is told where a pipeline changed and somebody has to decide: what changed, and each way on as it is typed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import UndecidedChangeError
+from dagster_operators.graph.reach import Reach
+
+if TYPE_CHECKING:
+    from dagster_operators.plans.logical_plan import LogicalPlan
+    from dagster_operators.plans.verdict import Verdict
+
+
+def undecided(
+    pipeline: str, root: str, epoch: int, verdicts: Sequence[Verdict], rebuilt: Mapping[str, Sequence[str]]
+) -> UndecidedChangeError:
+    """The error about changes that somebody has to decide about.
+
+    Args:
+        pipeline: The pipeline's name.
+        root: Its storage root.
+        epoch: The last completed epoch.
+        verdicts: The changes.
+        rebuilt: By what they are about, the tables that may be computed anew instead; none where that is no way on.
+    """
+    lines = [f"the pipeline is not what it was in epoch {epoch}, and somebody has to decide what becomes of what is stored:"]
+    for verdict in verdicts:
+        lines.append(f"- {verdict.subject}: {verdict.problem}")
+        lines += _in_python(verdict, rebuilt.get(verdict.subject, ()))
+    commands = dict.fromkeys(command for verdict in verdicts for command in _commands(root, verdict, rebuilt))
+    first = verdicts[0].subject.split(" ", 1)
+    return UndecidedChangeError(
+        "\n".join(lines), pipeline=pipeline, **{first[0]: first[1]}, epoch=epoch,
+        remedy=f"change the pipeline back, or decide, in Python as above or by: {'; or '.join(commands)} "
+        f"(what changed: {shlex.join(['dagster-operators', 'diff', root])})",
+    )  # fmt: skip
+
+
+def _in_python(verdict: Verdict, rebuilt: Sequence[str]) -> Iterator[str]:
+    if verdict.renamed_from:
+        yield f"    if it was renamed, say so in the program: renamed_from={verdict.renamed_from!r}"
+    yield from (f"    pipeline.decide({verdict.subject!r}, {choice!r}): {meaning}" for choice, meaning in verdict.choices.items())
+    if rebuilt:
+        named = repr(rebuilt[0]) if len(rebuilt) == 1 else list(rebuilt)
+        yield f"    pipeline.rebuild({named}): compute it anew, with the state behind it, from all that its sources gave"
+
+
+def _commands(root: str, verdict: Verdict, rebuilt: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for choice in verdict.choices:
+        yield shlex.join(["dagster-operators", "decide", root, *verdict.subject.split(" ", 1), choice])
+    if tables := rebuilt.get(verdict.subject):
+        yield shlex.join(["dagster-operators", "rebuild", root, *tables])
+
+
+def tables_behind(plan: LogicalPlan, operator: str) -> set[str]:
+    """The tables that rows of an operator lead to."""
+    reach = Reach.of(plan.nodes, [pair for loop in plan.loops for pair in loop.feedback])
+    behind = reach.behind([operator]) if operator in reach.reads else frozenset()
+    return {table.name for table in plan.tables if table.stream.operator in behind}

@@ -1,0 +1,249 @@
+"""Tables that are computed anew hold what a full computation by the program of now gives, whatever came in between."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dagster_operators as do
+from dagster_operators.cli.main import main
+from dagster_operators.errors import LedgerError, MissingInputError, PipelineError, UndecidedChangeError, UnknownEpochError
+from dagster_operators.transactions.failpoints import watch
+from tests.end_to_end.landing import put
+from tests.engines import SAIL
+
+pytestmark = pytest.mark.usefixtures("sail")
+
+SCHEMA = "k string, v long, at timestamp"
+TABLES = ("clean", "totals", "minutes", "newest")
+EDITS: list[dict[str, Any]] = [
+    {}, {"least": 4}, {"keys": "upper(k)"}, {"window": "2 minutes"}, {"window": "30 seconds", "least": 3}, {"total": "max(v)"},
+]  # fmt: skip
+
+
+def batches(seed: int, count: int) -> list[list[tuple[str, int, str]]]:
+    """Rows whose times go forward, each batch a minute on."""
+    chance = random.Random(seed)  # noqa: S311 - the same rows each time
+    return [
+        [
+            (chance.choice("abc"), chance.randrange(9), f"2026-01-01 00:{minute:02d}:{chance.randrange(60):02d}")
+            for _ in range(chance.randrange(1, 6))
+        ]
+        for minute in range(count)
+    ]
+
+
+def pipeline(
+    root: Path, rows: Any, *, least: int = 1, keys: str = "k", window: str = "1 minute", total: str = "sum(v)", **more: Any
+) -> do.Pipeline:
+    made = do.Pipeline("again", root=str(root), engine=SAIL)
+    source = rows if not isinstance(rows, list) else do.MemorySource(rows, schema=SCHEMA)
+    read = made.source("rows", source, event_time="at", lateness="2 minutes", **more)
+    some = read.filter(f"v >= {least}", name="some")
+    some.to_table("clean")
+    keyed = some.with_columns(g=keys, name="keyed").key_by("g")
+    keyed.aggregate(n="count(*)", total=total, name="per_key").to_table("totals")
+    keyed.window(do.Tumbling(window)).aggregate(n="count(*)", name="per_window").to_table("minutes")
+    read.key_by("k").deduplicate(keep="last", name="last").to_table("newest")
+    return made
+
+
+def content(made: do.Pipeline) -> dict[str, Counter[Any]]:
+    return {table: Counter(map(tuple, made.read(table).collect())) for table in TABLES}
+
+
+def computed(place: Path, rows: list[Any], **shape: Any) -> dict[str, Counter[Any]]:
+    fresh = pipeline(place, rows, **shape)
+    fresh.run_until_caught_up()
+    return content(fresh)
+
+
+@given(
+    seed=st.integers(0, 999), count=st.integers(1, 4), more=st.integers(0, 2), edit=st.sampled_from(EDITS),
+    at_once=st.sampled_from([1, 2, 200]),
+)  # fmt: skip
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+def test_it_is_what_a_full_computation_gives(
+    tmp_path_factory: pytest.TempPathFactory, *, seed: int, count: int, more: int, edit: dict[str, Any], at_once: int
+) -> None:
+    place, rows = tmp_path_factory.mktemp("any"), batches(seed, count + more)
+    pipeline(place / "root", rows[:count]).run_until_caught_up()
+    made = pipeline(place / "root", rows[:count], **edit)
+    made.rebuild(epochs_at_once=at_once)
+    assert content(made) == computed(place / "fresh", rows[:count], **edit)
+    later = pipeline(place / "root", rows, **edit)
+    assert len(later.run_until_caught_up()) == more
+    assert content(later) == computed(place / "all", rows, **edit)
+    assert not (place / "root/rebuild").exists()
+
+
+def test_it_is_a_way_out_where_somebody_has_to_decide(tmp_path: Path) -> None:
+    rows = batches(1, 3)
+    pipeline(tmp_path / "root", rows).run_until_caught_up()
+    before = content(pipeline(tmp_path / "root", rows))
+    made = pipeline(tmp_path / "root", rows, window="2 minutes")
+    with pytest.raises(UndecidedChangeError, match=r"pipeline.rebuild\('minutes'\)"):
+        made.run_epoch()
+    with pytest.raises(UndecidedChangeError, match="operator per_window"):
+        made.rebuild("totals")
+    made.rebuild("minutes")
+    assert content(made) == {**before, "minutes": computed(tmp_path / "fresh", rows, window="2 minutes")["minutes"]}
+    assert made.run_epoch().empty
+    assert {path.name for path in (tmp_path / "root/state").iterdir()} == {"per_key.partials", "per_window_2.panes"}
+
+
+class DiedError(Exception):
+    pass
+
+
+class Dies:
+    """Dies when a place is reached for the n-th time, and does something before."""
+
+    def __init__(self, place: str, times: int) -> None:
+        self.place, self.left = place, times
+
+    def __call__(self, name: str) -> None:
+        if name == self.place:
+            self.left -= 1
+            if self.left == 0:
+                raise DiedError
+
+
+@pytest.mark.parametrize(
+    ("place", "times"),
+    [("after:append_complete", 2), ("rebuild:half_taken", 2), ("after:commit_table:1", 4), ("after:append_complete", 4)],
+    ids=str,
+)
+def test_a_rebuild_that_dies_is_taken_up(tmp_path: Path, place: str, times: int) -> None:
+    rows = batches(2, 3)
+    pipeline(tmp_path / "root", rows).run_until_caught_up()
+    made = pipeline(tmp_path / "root", rows, least=4)
+    with watch(Dies(place, times)), pytest.raises(DiedError):
+        made.rebuild(epochs_at_once=1)
+    again = pipeline(tmp_path / "root", rows, least=4)
+    computing: list[str] = []
+    with watch(lambda name: computing.append(name) if name == "after:append_complete" else None):
+        again.rebuild(epochs_at_once=1)
+    assert len(computing) <= 4
+    assert content(again) == computed(tmp_path / "fresh", rows, least=4)
+    assert again.run_epoch().empty
+    assert not (tmp_path / "root/rebuild").exists()
+
+
+def test_the_pipeline_goes_on_meanwhile(tmp_path: Path) -> None:
+    rows = batches(3, 5)
+    root = tmp_path / "root"
+    pipeline(root, rows[:3]).run_until_caught_up()
+    done: list[str] = []
+
+    def in_between(name: str) -> None:
+        done.append(name)
+        if name == "after:append_complete" and done.count(name) == 1:  # of the rebuild's first epoch
+            assert len(pipeline(root, rows).run_until_caught_up()) == 2
+
+    made = pipeline(root, rows)
+    with watch(in_between):
+        assert made.rebuild(["totals"], epochs_at_once=1).epoch == 6
+    assert content(made) == computed(tmp_path / "fresh", rows)
+
+
+def test_part_of_the_history(tmp_path: Path) -> None:
+    rows = batches(4, 4)
+    made = pipeline(tmp_path / "root", rows)
+    made.run_until_caught_up()
+    before = content(made)
+    with pytest.raises(UnknownEpochError, match="no epoch was complete since 2099-01-01"):
+        made.rebuild("clean", since="2099-01-01")
+    made.rebuild(operators="some", since=3)
+    later = computed(tmp_path / "fresh", rows[2:])
+    assert content(made) == {**later, "newest": before["newest"]}
+
+
+def test_history_after_a_source_was_put_back(tmp_path: Path) -> None:
+    """What was read twice is read once."""
+    rows = batches(5, 3)
+    made = pipeline(tmp_path / "root", rows)
+    made.run_until_caught_up()
+    made.reset("rows", 1, tables="keep")
+    made.run_until_caught_up()
+    made.rebuild(["clean", "totals"])
+    fresh = computed(tmp_path / "fresh", rows)
+    assert content(made) == fresh
+
+
+def files(place: Path, rows: list[Any]) -> do.FileSource:
+    (place / "in").mkdir(exist_ok=True)
+    for number, batch in enumerate(rows):
+        text = "\n".join(["k,v,at", *(",".join(map(str, row)) for row in batch)])
+        put(place / "in" / f"{number}.csv", text + "\n", number)
+    return do.FileSource(str(place / "in/*.csv"), schema=SCHEMA, max_files=1)
+
+
+def test_files_that_are_gone(tmp_path: Path) -> None:
+    rows = batches(6, 3)
+    source = files(tmp_path, rows)
+    made = pipeline(tmp_path / "root", source)
+    made.run_until_caught_up()
+    made.rebuild("totals")
+    assert content(made) == computed(tmp_path / "fresh", rows)
+    (tmp_path / "in/0.csv").rename(tmp_path / "in/0.tmp")
+    with pytest.raises(MissingInputError, match=r"put back what epoch 1 read; or leave out what came before: since=2"):
+        made.rebuild("totals")
+    made.rebuild(since=2)
+    assert content(made) == computed(tmp_path / "later", rows[1:])
+
+
+def command(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_the_command_that_a_refusal_tells_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
+    rows, root = batches(7, 2), str(tmp_path / "root")
+    source = files(tmp_path, rows)
+    pipeline(tmp_path / "root", source).run_until_caught_up()
+    assert "2 rows in" not in command("rebuild", root, "newest", "--since", "1", "--epochs-at-once", "1")
+    made = pipeline(tmp_path / "root", source, window="2 minutes")
+    with pytest.raises(UndecidedChangeError) as caught:
+        made.run_epoch()
+    (told,) = re.findall(r"dagster-operators (rebuild [^;]*?)(?: \(|;)", caught.value.remedy)
+    assert command(*told.split()).startswith("epoch 4: ")
+    assert content(made) == computed(tmp_path / "fresh", rows, window="2 minutes")
+    assert "no such table" in command("rebuild", root, "some", code=1)
+
+
+class Numbers(do.SourceOperator):
+    def output_schema(self) -> str:
+        return "v long"
+
+    def run(self, ctx: Any, out: Any) -> Any:
+        import pyarrow as pa
+
+        out.collect(pa.record_batch({"v": [1]}))
+        return "final"
+
+
+def test_what_cannot_be_computed_anew(tmp_path: Path) -> None:
+    made = do.Pipeline("forgets", root=str(tmp_path), engine=SAIL)
+    made.source("numbers", Numbers()).to_table("all")
+    with pytest.raises(LedgerError, match="no epoch was completed yet"):
+        made.rebuild()
+    made.run_until_caught_up()
+    with pytest.raises(PipelineError, match="what it gave cannot be read again: its rows are kept until"):
+        made.rebuild()
+    with pytest.raises(PipelineError, match=r"no such table.*name one of: all"):
+        made.rebuild("some")
+    with pytest.raises(PipelineError, match="no such operator that leads to a table"):
+        made.rebuild(operators="some")
+    with pytest.raises(PipelineError, match="epochs_at_once is 0"):
+        made.rebuild(epochs_at_once=0)

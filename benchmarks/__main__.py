@@ -18,6 +18,7 @@ BENCHMARKS = (
     "batch_operators",
     "keyed_state",
     "large_graph",
+    "rebuild_flights",
 )
 
 

@@ -122,6 +122,7 @@ class OutputStream(BaseStream):
         checks: Mapping[str, str | Check] | None = None,
         owners: Sequence[str] = (),
         tags: Mapping[str, str] | None = None,
+        backfill: bool = False,
     ) -> Self:
         """Write the stream to a Delta table of the pipeline, which becomes a Dagster asset.
 
@@ -134,6 +135,8 @@ class OutputStream(BaseStream):
                 blocks: if it fails, nothing is committed. ``Check(expression, blocking=False)`` only reports.
             owners: Dagster owners, for example ``"team:data"``.
             tags: Dagster tags of the asset.
+            backfill: Whether the table, where it is added to a pipeline that has run, gets the rows of before, too: then it is
+                computed as :meth:`Pipeline.rebuild` does before the next epoch begins. No part of the pipeline's plan.
 
         Returns:
             The stream, for operators that read it too.
@@ -153,6 +156,8 @@ class OutputStream(BaseStream):
         """
         wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}
         self._dataflow.add_table(Table(table, self._ref, description, wanted, dict(tags or {}), tuple(owners)))
+        if backfill:
+            self._dataflow.backfilled.add(table)
         return self
 
     def to_sink(self, sink: SinkTarget, *, name: str | None = None, description: str = "") -> Self:

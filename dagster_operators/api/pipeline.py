@@ -313,6 +313,7 @@ class Pipeline(Changing, GoingBack, Rebuildable, PipelineGraph, Settling):
 
     def _run_steps(self, wait_seconds: float, watermarks: Mapping[str, int] | None) -> EpochResult:
         started = time.monotonic()
+        self.fill(self.epochs, self.epochs_beside(self.epochs), self._owner, wait_seconds)
         handle = self.epochs.begin(self._owner, wait_seconds=wait_seconds, watermarks=watermarks)
         begun = time.monotonic()
         if handle is None:

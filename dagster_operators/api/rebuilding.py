@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import PipelineError, UnknownEpochError
 from dagster_operators.runtime.results import EpochResult, result_of
@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from functools import cached_property
 
-    from dagster_operators.graph.dataflow import Table
+    from dagster_operators.graph.dataflow import Dataflow, Table
     from dagster_operators.graph.restricted import Part
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.records import Complete
+
+
+AT_ONCE: Final = 500
+"""Of so many epochs one epoch of a rebuild reads at most, unless it is said otherwise."""
 
 
 class Rebuildable:
@@ -33,6 +37,10 @@ class Rebuildable:
         @property
         def tables(self) -> dict[str, Table]:
             """The tables."""
+
+        @cached_property
+        def dataflow(self) -> Dataflow:
+            """The graph."""
 
         @cached_property
         def epochs(self) -> Epochs:
@@ -50,7 +58,7 @@ class Rebuildable:
         operators: str | Collection[str] = (),
         *,
         since: int | str | datetime = 0,
-        epochs_at_once: int = 200,
+        epochs_at_once: int = AT_ONCE,
         wait_seconds: float = 0,
     ) -> EpochResult:
         """Compute tables anew, with the state behind them, over all that the pipeline's epochs have read, and take them over.
@@ -100,6 +108,27 @@ class Rebuildable:
         request = Request(part_of(epochs, tables, operators), self._first(epochs, since), epochs_at_once)
         made = Rebuilding(epochs, beside, request).run(owner, wait_seconds=wait_seconds)
         return result_of(made, tuple(self.tables))
+
+    def fill(self, epochs: Epochs, beside: Callable[[Part, str], Epochs], owner: Owner, wait_seconds: float = 0) -> None:
+        """Compute the tables that were added with ``backfill=True`` since the last epoch, if there was one.
+
+        Args:
+            epochs: The pipeline's steps.
+            beside: Makes those of a part of it.
+            owner: Who runs it.
+            wait_seconds: How long to wait for another run of the pipeline to end.
+
+        Raises:
+            OperatorsError: As of :meth:`rebuild`.
+        """
+        last = epochs.coordinator.last_complete() if self.dataflow.backfilled else None
+        new = [
+            name for name in self.tables if name in self.dataflow.backfilled and last and f"tables/{name}" not in last.versions
+        ]
+        if new:
+            self.rebuild_on(
+                epochs, beside, owner, tables=new, operators=(), since=0, epochs_at_once=AT_ONCE, wait_seconds=wait_seconds
+            )  # fmt: skip
 
     def _first(self, epochs: Epochs, since: int | str | datetime) -> int:
         from dagster_operators.runtime.resetting import moment_of

@@ -16,7 +16,7 @@ from dagster_operators.cli.plans import secrets_of, told
 @click.argument("tables", nargs=-1)
 @click.option("--operator", "operators", multiple=True, help="An operator: all tables that it leads to. May be repeated.")
 @click.option("--since", help="The first epoch whose rows are read, or a time; all by default.")
-@click.option("--epochs-at-once", type=click.IntRange(1), default=200, help="Of how many epochs one step reads at most.")
+@click.option("--epochs-at-once", type=click.IntRange(1), default=500, help="Of how many epochs one step reads at most.")
 @click.option("--plan", "file", type=click.File("rb"), help="The program: pipeline.to_plan(); by default as ROOT knows it.")
 @click.option(
     "--secrets",

@@ -126,6 +126,8 @@ class Dataflow:
         """The operators that nobody named: their names follow from the order in which they were added."""
         self.renamed: dict[str, str] = {}
         """What operators were called before, of those whose author says so."""
+        self.backfilled: set[str] = set()
+        """The tables that are to have the rows of before they were added."""
         self._made_up: set[str] = set()
         self._named: Counter[str] = Counter()
         self._taken: set[str] = set()

@@ -21,7 +21,7 @@ class RebuildConfig(dg.Config):
     tables: list[str] = Field(default=[], description="Tables; all when neither these nor operators are named")
     operators: list[str] = Field(default=[], description="Operators: all tables that they lead to")
     since: str = Field(default="0", description="The first epoch whose rows are read, or a time")
-    epochs_at_once: int = Field(default=200, ge=1, description="Of how many epochs one step reads at most")
+    epochs_at_once: int = Field(default=500, ge=1, description="Of how many epochs one step reads at most")
 
 
 def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:

@@ -105,6 +105,7 @@ class PipelineSteps:
 
     def begin(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle | None:
         """Begin the run's next epoch; None, and a line in the run's log, when there is nothing new."""
+        self.pipeline.fill(epochs, self.beside(epochs), owner_of(context), self.options.wait_seconds)
         handle = epochs.begin(owner_of(context), wait_seconds=self.options.wait_seconds)
         if handle is None:
             last = epochs.coordinator.last_complete()

@@ -63,6 +63,8 @@ class Rebuilding:
         self._epochs = epochs
         self._run = epochs.coordinator
         self._part, self._request, self._beside = request.part, request, beside
+        if not self._run.root.exists(_WHAT):  # scraps, if there is something
+            self._run.root.delete_folder(FOLDER)
         self._made_anew()
 
     def run(self, owner: Owner, *, wait_seconds: float = 0) -> Complete:
@@ -114,14 +116,17 @@ class Rebuilding:
         same = known is not None and json.loads(known).get("id") == self._id
         if same and not self._is_over() and not self._choosing.is_stale(self._shadow.coordinator.view()):
             return
-        if known is not None and (owner := self._shadow.coordinator.owner_at_work()):
-            raise PipelineBusyError(
-                f"another rebuild is at work: {owner}", pipeline=self._run.pipeline, owner=str(owner), remedy="wait for it to end"
-            )
-        root.delete_folder(FOLDER)
-        root.write(_WHAT, json.dumps({"id": self._id, "tables": list(self._part.tables)}).encode())
-        self._made_anew()
-        self._look(self._run.view())
+        what = json.dumps({"id": self._id, "tables": list(self._part.tables)}).encode()
+        if known is not None:
+            if owner := self._shadow.coordinator.owner_at_work():
+                raise PipelineBusyError(
+                    f"another rebuild is at work: {owner}", pipeline=self._run.pipeline, owner=str(owner),
+                    remedy="wait for it to end",
+                )  # fmt: skip
+            root.delete_folder(FOLDER)
+            self._made_anew()
+            self._look(self._run.view())
+        root.write(_WHAT, what)
 
     @property
     def _id(self) -> str:

@@ -179,6 +179,29 @@ def test_history_after_a_source_was_put_back(tmp_path: Path) -> None:
     assert content(made) == fresh
 
 
+@pytest.mark.parametrize("behind_state", [False, True])
+def test_a_table_that_is_added_gets_the_rows_of_before(tmp_path: Path, *, behind_state: bool) -> None:
+    rows = batches(8, 3)
+
+    def program(count: int, *, more: bool, root: str = "root") -> do.Pipeline:
+        made = do.Pipeline("filled", root=str(tmp_path / root), engine=SAIL)
+        read = made.source("rows", do.MemorySource(rows[:count], schema=SCHEMA))
+        totals = read.key_by("k").aggregate(n="count(*)", name="per_key")
+        totals.to_table("totals")
+        if more:
+            (totals.filter("n > 1") if behind_state else read.filter("v > 3")).to_table("more", backfill=True)
+        return made
+
+    program(2, more=False).run_until_caught_up()
+    made = program(3, more=True)
+    assert made.run_epoch().epoch == 4
+    assert made.run_epoch().empty
+    fresh = program(3, more=True, root="fresh")
+    fresh.run_until_caught_up()
+    for table in ("totals", "more"):
+        assert Counter(map(tuple, made.read(table).collect())) == Counter(map(tuple, fresh.read(table).collect()))
+
+
 def files(place: Path, rows: list[Any]) -> do.FileSource:
     (place / "in").mkdir(exist_ok=True)
     for number, batch in enumerate(rows):

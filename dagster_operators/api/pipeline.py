@@ -52,7 +52,7 @@ class Pipeline(Changing, GoingBack, Rebuildable, PipelineGraph, Settling):
             engine has shuffle partitions. It may change between epochs: state is stored by key group.
         concurrent_stages: How many stages that do not depend on each other run at the same time; 1 runs them one after another.
             By default as many as this machine (or the local Spark master) has cores, at most 8, and 4 on a cluster.
-        rules_off: The names of the planner's rules that are not applied; ``explain`` shows what each does.
+        rules_off: The names of the planner's rules that are not applied, or one name; ``explain`` shows what each does.
         durable: Whether an epoch's files are flushed to the disk (fsync), in the order in which recovery needs them, so that a
             power cut takes nothing that was recorded. Of a local root; an object store does it anyway.
 
@@ -76,7 +76,7 @@ class Pipeline(Changing, GoingBack, Rebuildable, PipelineGraph, Settling):
         lease_seconds: float = 30.0,
         parallelism: int | None = None,
         concurrent_stages: int | None = None,
-        rules_off: Collection[str] = (),
+        rules_off: str | Collection[str] = (),
         durable: bool = False,
     ) -> None:
         if parallelism is not None and not 1 <= parallelism <= MOST_SUBTASKS:
@@ -140,7 +140,7 @@ class Pipeline(Changing, GoingBack, Rebuildable, PipelineGraph, Settling):
         lease_seconds: float = 30.0,
         parallelism: int | None = None,
         concurrent_stages: int | None = None,
-        rules_off: Collection[str] = (),
+        rules_off: str | Collection[str] = (),
     ) -> Self:
         """The pipeline of a plan. What is the user's own in it is imported when the pipeline is first planned or run.
 

@@ -16,6 +16,7 @@ from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.connectors.source_operator import SourceOperator
 from dagster_operators.errors import PipelineError
+from dagster_operators.graph.all_or_nothing import all_or_nothing
 from dagster_operators.graph.dataflow import Dataflow, Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.renaming import renamed
@@ -39,11 +40,11 @@ class PipelineGraph:
     """
 
     def __init__(
-        self, name: str, root: str, storage_options: Mapping[str, str] | None = None, rules_off: Collection[str] = ()
+        self, name: str, root: str, storage_options: Mapping[str, str] | None = None, rules_off: str | Collection[str] = ()
     ) -> None:
         self._name = name
         self._given: tuple[LogicalPlan, Surroundings] | None = None
-        self._rules_off = frozenset(rules_off)
+        self._rules_off = frozenset((rules_off,) if isinstance(rules_off, str) else rules_off)
         self.dataflow = self._built()
         self.root = str(root)
         self._storage_options = dict(storage_options or {})
@@ -132,7 +133,7 @@ class PipelineGraph:
         return Loop(self.dataflow, name)
 
     def add(self, *queries: Query, sources: Sources | None = None) -> Any:
-        """Make the fluent calls of queries; a step that several queries share is made once.
+        """Make the fluent calls of queries; a step that several queries share is made once. After an error none is made.
 
         Args:
             queries: What :func:`~dagster_operators.query` began, with the tables and sinks that they go to.
@@ -154,6 +155,9 @@ class PipelineGraph:
         for query in queries:
             if not isinstance(query, Query):
                 raise PipelineError(f"{query!r} is no query", pipeline=self.name, remedy="write do.query(name).filter(...)")
-        play(self, queries, sources or {}, self._added)
-        found = tuple(self._added[query] for query in queries)
+        added = dict(self._added)
+        with all_or_nothing(self.dataflow):
+            play(self, queries, sources or {}, added)
+        self._added = added
+        found = tuple(added[query] for query in queries)
         return found[0] if len(found) == 1 else found

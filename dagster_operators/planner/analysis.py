@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import OperatorsError, SchemaError
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow, Node, Table
 from dagster_operators.graph.expressions import without_comments
+from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.physical import Analysis
 from dagster_operators.planner.physical_plan import PhysicalNode
@@ -46,6 +47,7 @@ def analyse(dataflow: Dataflow, node: PhysicalNode, inputs: Sequence[DataFrame])
         ) from error
     _check_names(dataflow, node.logical, analysis.output)
     if node.name == node.logical:
+        _check_declared(dataflow, dataflow.nodes[node.logical], {MAIN: analysis.output, **analysis.sides})
         _check_time(dataflow, dataflow.nodes[node.logical], analysis.output)
     return analysis
 
@@ -117,6 +119,24 @@ def _check_names(dataflow: Dataflow, operator: str, output: DataFrame) -> None:
                 operator=operator,
                 column=column,
                 remedy="rename one of them; case does not matter",
+            )
+
+
+def _check_declared(dataflow: Dataflow, node: Node, outputs: Mapping[str, DataFrame]) -> None:
+    """See that what does the work puts out the columns that the logical operator says."""
+    for port, frame in outputs.items():
+        kind = node.outputs.get(port)
+        if kind is None or kind.columns is None:
+            continue
+        found = [column for column in frame.columns if column not in kind.marks and column != DELETED]
+        if [column.lower() for column in found] != [column.lower() for column in kind.columns]:
+            where = "" if port == MAIN else f" at {port!r}"
+            raise SchemaError(
+                f"{node.operator.label} says that it puts out the columns {', '.join(kind.columns)}{where}, "
+                f"and what does its work puts out {', '.join(found) or 'none'}",
+                pipeline=dataflow.name,
+                operator=node.name,
+                remedy="correct output() of the logical operator, or what it lowers to",
             )
 
 

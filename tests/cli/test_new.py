@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
+import subprocess
+import sys
+
 import pytest
 from click.testing import CliRunner
 
@@ -50,6 +54,19 @@ def test_what_it_wrote_passes_its_tests_once_it_is_installed(tmp_path):
     done = environment.run("-m", "pytest", *options, *map(str, folders), DAGSTER_OPERATORS_ENGINE="sail", RUST_LOG="off")
     assert done.returncode == 0, done.stdout.decode()[-4000:]
     assert "9 passed" in done.stdout.decode()
+
+
+def test_its_tests_say_what_to_do_where_it_is_not_installed(tmp_path, monkeypatch):
+    new_operator("drop_nulls", tmp_path)
+    folder = tmp_path / "dagster-operators-drop-nulls"
+    monkeypatch.syspath_prepend(folder / "src")
+    with pytest.raises(pytest.fail.Exception, match="do not have the method drop_nulls yet: install"):
+        runpy.run_path(str(folder / "tests/test_drop_nulls.py"))
+
+
+def test_the_command_is_there_without_its_script():
+    done = subprocess.run([sys.executable, "-m", "dagster_operators.cli", "plan", "--help"], capture_output=True, check=True)
+    assert b"Usage: dagster-operators plan" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["Limit", "drop-nulls", "2nd", "class", "drop__nulls", "_hidden", "", "../escape", "naïve"])

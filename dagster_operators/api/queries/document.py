@@ -64,7 +64,6 @@ class Document:
         Raises:
             QueryError: With all that is wrong.
         """
-        steps = StepReader(self._told)
         for name in self._root.data:
             if name not in _SECTIONS:
                 remedy = near(name, _SECTIONS) or f"there are: {', '.join(_SECTIONS)}"
@@ -73,7 +72,9 @@ class Document:
         self._sources(pipeline)
         for name, given, _ in self._section("loops"):
             self._loop(pipeline, name, given)
-        for name, given, _ in self._section("streams"):
+        steps = StepReader(self._told, {*sources, *pipeline.dataflow.nodes})
+        steps.expected = {name: given for name, given, _ in self._section("streams")}
+        for name, given in steps.expected.items():
             steps.add_stream(name, given)
         for name, given, place in self._section("tables"):
             steps.add_table(name, given, place)

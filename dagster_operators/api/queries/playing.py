@@ -50,10 +50,11 @@ def play(
                 played[query] = _made(pipeline, call, played)
         except OperatorsError as error:
             if told is None:
-                raise error.at(**call.place) from error.__cause__
+                raise error.at(**call.place, **({} if call.function is named else {"method": call.name})) from error.__cause__
             told(error.at(**call.place))
         except Exception as error:
             if told is None:
+                error.add_note(f"in {call.name}(...) of the query, written in {call.place.get('file')}:{call.place.get('line')}")
                 raise
             told(PipelineError(f"{call.name}: {error}", **call.place, remedy="correct the arguments"))
 

@@ -85,7 +85,10 @@ def recorded(
     Raises:
         TypeError: The method does not take these arguments.
     """
-    method.signature.bind(query, *arguments, **keywords)
+    try:
+        method.signature.bind(query, *arguments, **keywords)
+    except TypeError as error:
+        raise TypeError(f"{method.name}(): {error}") from None
     return Query(Call(method.name, method.function, (query, *arguments), dict(keywords), place), method.gives)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -24,21 +24,31 @@ class StepReader:
 
     Args:
         told: Is told of each error.
+        sources: Names that stand for something else already.
 
     Attributes:
         queries: All that were made.
         streams: Those with a name; None for one that is wrong, of which what follows is not told again.
+        expected: All streams with a name that stand in the text: one that another names is made before that.
     """
 
-    def __init__(self, told: Callable[[OperatorsError], None]) -> None:
+    def __init__(self, told: Callable[[OperatorsError], None], sources: Collection[str] = ()) -> None:
         self.queries: list[Query] = []
         self.streams: dict[str, Query | None] = {}
+        self.expected: dict[str, Located] = {}
+        self._sources = sources
+        self._making: list[str] = []
         self._reader = ArgumentReader(self.stream, told)
         self._told = self._reader.tell
 
     def add_stream(self, name: str, given: Located) -> None:
-        """A stream with a name: what it is made from, and its steps."""
-        self.streams[name] = self._variable(name, given) if _has(given, "variable") else self.stream(given)
+        """A stream with a name: what it is made from, and its steps; nothing if it was made already, for one that named it."""
+        if name in self.streams:
+            return
+        self._making.append(name)
+        made = self._variable(name, given) if _has(given, "variable") else self.stream(given)
+        self._making.pop()
+        self.streams[name] = made
 
     def add_table(self, name: str, given: Located, place: dict[str, int]) -> None:
         """A table: the stream that goes there, and what else ``to_table`` takes."""
@@ -76,11 +86,22 @@ class StepReader:
         return self._chained(found, listed)
 
     def _named(self, given: Located) -> Query | None:
-        if given.data in self.streams:
-            return self.streams[given.data]
+        name = given.data
+        if name in self.expected and name not in self.streams and not self._stands_for_another(name):
+            if name in self._making:
+                way = " is made of ".join(map(repr, (*self._making[self._making.index(name) :], name)))
+                self._told(_wrong(given, f"a stream is made of itself: {way}", "let rows go round by a variable of a loop"))
+                return None
+            self.add_stream(name, self.expected[name])
+        if name in self.streams:
+            return self.streams[name]
         made = Query(Call("query", named, (given.data,), place=given.place), "stream")
         self.queries.append(made)
         return made
+
+    def _stands_for_another(self, name: str) -> bool:
+        """Whether a name that a stream will have is one now: of a source, or of an operator that was made."""
+        return name in self._sources or any(query._call.keywords.get("name") == name for query in self.queries)  # noqa: SLF001
 
     def _variable(self, name: str, given: Located) -> Query | None:
         self._check_keys(given, ("variable", "loop"))

@@ -13,6 +13,7 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.batch_operator import BatchOperator
 from dagster_operators.operators.physical import RelationalOperator, Rows, TableOperator, constant
 from dagster_operators.planner.inner_loops import leaves, only_hands_on
+from dagster_operators.runtime.stages.as_analysed import check_as_analysed
 from dagster_operators.runtime.stages.current_rows import CurrentRows
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.sinks import write_to_sinks
@@ -195,6 +196,7 @@ class StageRun:
             elif isinstance(operator, TableOperator):
                 table = self._current[node.name] = CurrentRows(self._files, work, node.name, operator.replaces_by)
                 rows[StreamRef(node.name)] = operator.run(self, [rows[edge.stream] for edge in node.inputs], analysed, table)
+            check_as_analysed(node, rows.get(StreamRef(node.name)), analysed)
         return {**rows, **self._sides}
 
     def _numbered(self) -> Iterator[tuple[StreamRef, pa.Schema]]:

@@ -162,6 +162,35 @@ def test_what_is_no_document_is_told(text, problem):
     assert errors_in(text) == [problem]
 
 
+FORWARD = """\
+pipeline: p
+streams:
+  both: {from: big, steps: [union: [small]]}
+  small: {from: rows, steps: [filter: v < 1]}
+  big: {from: rows, steps: [filter: v > 9]}
+tables: {out: both}
+sources:
+  rows: {memory: {batches: [], schema: "k string, v long"}}
+"""
+
+
+def test_a_stream_may_stand_below_the_one_that_names_it():
+    made = do.Pipeline.from_query_text(FORWARD, root="unused")
+    lines = FORWARD.splitlines()
+    ordered = "\n".join([*lines[:2], lines[4], lines[3], lines[2], *lines[5:]])
+    assert made.to_plan() == do.Pipeline.from_query_text(ordered, root="unused").to_plan()
+
+
+def test_a_stream_that_is_made_of_itself_is_told():
+    text = FORWARD.replace("small: {from: rows", "small: {from: both")
+    assert errors_in(text) == [(4, 17, "a stream is made of itself: 'both' is made of 'small' is made of 'both'")]
+
+
+def test_a_stream_may_be_called_as_the_source_that_it_is_made_of():
+    text = FORWARD.replace("small:", "rows:").replace("[small]", "[rows]")
+    assert [*do.Pipeline.from_query_text(text, root="unused").dataflow.nodes] == ["rows", "filter", "union", "filter_2"]
+
+
 def test_a_text_whose_aliases_make_it_grow_is_refused_soon():
     names = "abcdefghijklmnop"
     lines = [f"{name}: &{name} [{', '.join([f'*{names[at - 1]}' if at else 'x'] * 9)}]" for at, name in enumerate(names)]

@@ -114,11 +114,33 @@ def test_an_error_says_in_which_line_the_call_was_written():
     with pytest.raises(SchemaError) as caught:
         pipeline("rows").add(wrong.filter("v > 1"))
     assert (caught.value.file, caught.value.line, caught.value.operator) == (__file__, line, "select")
+    assert caught.value.method == "select"
+
+
+def test_an_error_of_python_says_in_which_call_it_was():
+    wrong = do.query("rows").filter(7)
+    with pytest.raises(Exception, match=r".") as caught:
+        pipeline("rows").add(wrong)
+    assert "in filter(...) of the query, written in " + __file__ in caught.value.__notes__[0]
+
+
+def test_of_several_queries_all_are_added_or_none():
+    made, sources = pipeline("rows"), do.Sources()
+    sources.add("more", do.MemorySource([], schema=SCHEMA))
+    rows, before = do.query("rows"), made.to_plan()
+    good = do.query("more").union(rows.filter("v > 1")).to_table("good")
+    with pytest.raises(SchemaError, match="nothing_there"):
+        made.add(good, rows.select("nothing_there").to_table("bad"), sources=sources)
+    assert made.to_plan() == before
+    assert made.add(good, rows.select("k").to_table("bad"), sources=sources)[1].columns == ("k",)
+    fresh = pipeline("rows")
+    fresh.add(good, rows.select("k").to_table("bad"), sources=sources)
+    assert made.to_plan() == fresh.to_plan()
 
 
 def test_arguments_and_methods_that_are_not_there_are_refused_at_once():
     rows = do.query("rows")
-    with pytest.raises(TypeError, match="unexpected keyword argument 'whatever'"):
+    with pytest.raises(TypeError, match=r"^filter\(\): got an unexpected keyword argument 'whatever'"):
         rows.filter("v > 1", whatever=1)
     with pytest.raises(AttributeError, match="a query for a stream has no method 'filtr'; did you mean 'filter'"):
         rows.filtr("v > 1")

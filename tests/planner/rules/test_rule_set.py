@@ -85,6 +85,16 @@ def test_a_rule_that_is_switched_off_is_passed_over():
     assert "-> same" in other.explain(rules=False)
 
 
+def test_one_rule_may_be_given_by_its_name_alone():
+    pipeline, rows = flow(rules_off="push_filters")
+    rows.to_table("out")
+    assert pipeline.dataflow.rules_off == {"push_filters"}
+    pipeline, rows = flow(rules_off="push_filter")
+    rows.to_table("out")
+    with pytest.raises(PipelineError, match=r"there is no rule 'push_filter'.*did you mean 'push_filters'"):
+        pipeline.explain()
+
+
 def test_rules_off_holds_for_a_pipeline_of_a_plan_and_is_checked():
     pipeline, rows = flow()
     rows.select("k", "v", name="same").aggregate(n="count(*)").to_table("t")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.expressions import columns_of
+from dagster_operators.graph.values import leaves
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _CALLED = re.compile(r"\b([A-Za-z]\w*)\b`?\s*\(")
@@ -114,7 +115,7 @@ def called_in(config: Any) -> Mapping[str, UserFunction]:
     """The functions that an operator's configuration calls anywhere in its texts, by their names in small letters."""
     if not _known:
         return {}
-    called = {name.lower() for text in _texts(config) for name in _CALLED.findall(text)}
+    called = {name.lower() for text in leaves(config) if isinstance(text, str) for name in _CALLED.findall(text)}
     return {name: found for name in sorted(called) if (found := _known.get(name))}
 
 
@@ -125,14 +126,3 @@ def contents_of(config: Any) -> Mapping[str, str]:
     {}
     """
     return {name: found.digest for name, found in called_in(config).items()}
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)

@@ -6,7 +6,7 @@ A value is None, a truth value, a number, text, bytes, a tuple of values, or an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from dagster_operators.errors import PlanError
@@ -58,6 +58,19 @@ def canonical_fields(fields: Fields) -> str:
     '{a=(),b=1}'
     """
     return "{" + ",".join(f"{name}={canonical(fields[name])}" for name in sorted(fields)) + "}"
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """The parts of nested mappings, lists and tuples that are none of these.
+
+    >>> list(leaves({"a": [1, (2, {"b": None})], "c": "d"}))
+    [1, 2, None, 'd']
+    """
+    if isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from leaves(part)
+    else:
+        yield value
 
 
 def shown(value: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from dagster_operators.api.queries.methods import Method, method_of, methods_of
 from dagster_operators.catalog.catalog import near
+from dagster_operators.graph.values import leaves
 
 _numbers = count()
 
@@ -119,14 +120,7 @@ def named(name: str) -> Any:
 
 def queries_in(value: Any) -> Iterator[Query]:
     """The queries among an argument's values."""
-    if isinstance(value, Query):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from queries_in(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from queries_in(part)
+    return (part for part in leaves(value) if isinstance(part, Query))
 
 
 def written_at() -> dict[str, Any]:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +13,7 @@ from dagster_operators.errors import CapabilityError
 from dagster_operators.orchestration.keys import AssetKeys
 from dagster_operators.orchestration.materialisation import materialisations
 from dagster_operators.orchestration.tables import table_assets
-from dagster_operators.transactions.failpoints import VARIABLE
+from tests.crash.killed import run_and_kill
 from tests.engines import EMBEDDED, SAIL
 from tests.operators.frontier.words import count_complete
 
@@ -309,14 +304,9 @@ def run(root, which, parallelism):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("which", PIPELINES)
 def test_it_goes_on_after_being_killed_anywhere(sail, tmp_path, which):
-    for number, failpoint in enumerate(KILLS):
-        environment = {**os.environ, VARIABLE: failpoint, "DAGSTER_OPERATORS_CACHE": str(tmp_path / "cache")}
-        call = f"run({str(tmp_path / 'root')!r}, {which!r}, {number % 3 + 1})"
-        command = [sys.executable, "-c", f"from {__name__} import run; {call}"]  # by its name, so that the code is the same
-        done = subprocess.run(
-            command, cwd=Path(__file__).parents[3], env=environment, capture_output=True, timeout=200, check=False
-        )
-        assert done.returncode == -signal.SIGKILL, (failpoint, done.stderr[-2000:])
+    root = str(tmp_path / "root")
+    calls = [f"run({root!r}, {which!r}, {number % 3 + 1})" for number in range(len(KILLS))]
+    run_and_kill(__name__, calls, KILLS, tmp_path)
     make, found, wanted = PIPELINES[which]
     pipeline = make(tmp_path / "root", SAIL)
     pipeline.run_until_caught_up()

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +10,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import OperatorFailedError
-from dagster_operators.transactions.failpoints import VARIABLE
+from tests.crash.killed import run_and_kill
 from tests.engines import EMBEDDED, SAIL
 
 EPOCHS = [[{"k": f"k{i % 7}", "v": 100 * epoch + i} for i in range(30)] for epoch in range(4)]
@@ -127,6 +122,11 @@ def test_it_goes_on_after_an_error_in_one_of_its_branches(engine, tmp_path):
     check(build(tmp_path, engine))
 
 
+def run(root):
+    """Runs the pipeline, in a process that is killed meanwhile."""
+    build(root, SAIL).run_until_caught_up()
+
+
 KILLS = ["stage:half_files", "stage:files_written", "after:append_prepared", "after:append_decision", "after:commit_table:2"]
 
 
@@ -134,17 +134,7 @@ KILLS = ["stage:half_files", "stage:files_written", "after:append_prepared", "af
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_it_goes_on_after_being_killed_anywhere(sail, tmp_path):
-    for failpoint in KILLS:
-        environment = {**os.environ, VARIABLE: failpoint, "DAGSTER_OPERATORS_CACHE": str(tmp_path / "cache")}
-        command = [sys.executable, "-m", __name__, str(tmp_path / "root")]
-        done = subprocess.run(
-            command, cwd=Path(__file__).parents[3], env=environment, capture_output=True, timeout=200, check=False
-        )
-        assert done.returncode == -signal.SIGKILL, (failpoint, done.stderr[-2000:])
+    run_and_kill(__name__, [f"run({str(tmp_path / 'root')!r})"] * len(KILLS), KILLS, tmp_path)
     pipeline = build(tmp_path / "root", SAIL)
     pipeline.run_until_caught_up()
     check(pipeline)
-
-
-if __name__ == "__main__":
-    build(sys.argv[1], SAIL).run_until_caught_up()

@@ -5,13 +5,8 @@ It keeps some rows back. What is downstream must wait for them: a window that th
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
@@ -26,7 +21,7 @@ from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.batch_operator import BatchOperator
 from dagster_operators.operators.physical import PhysicalState
 from dagster_operators.time import FINISHED, Frontier, Product
-from dagster_operators.transactions.failpoints import VARIABLE
+from tests.crash.killed import run_and_kill
 from tests.engines import EMBEDDED, SAIL
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -189,6 +184,11 @@ def test_rows_whose_time_is_not_held_come_too_late(sail, tmp_path):
     assert counts(pipeline) == {0: 3, 1: 6, 2: 6, 3: 6}
 
 
+def run(root):
+    """Runs the pipeline, in a process that is killed meanwhile."""
+    build(root, SAIL).run_until_caught_up()
+
+
 KILLS = ["stage:half_files", "after:append_prepared", "after:append_decision", "stage:files_written", "after:append_complete"]
 
 
@@ -196,18 +196,8 @@ KILLS = ["stage:half_files", "after:append_prepared", "after:append_decision", "
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_it_holds_on_after_being_killed_anywhere(sail, tmp_path):
-    for failpoint in KILLS:
-        environment = {**os.environ, VARIABLE: failpoint, "DAGSTER_OPERATORS_CACHE": str(tmp_path / "cache")}
-        command = [sys.executable, "-m", __name__, str(tmp_path / "root")]
-        done = subprocess.run(
-            command, cwd=Path(__file__).parents[3], env=environment, capture_output=True, timeout=200, check=False
-        )
-        assert done.returncode == -signal.SIGKILL, (failpoint, done.stderr[-2000:])
+    run_and_kill(__name__, [f"run({str(tmp_path / 'root')!r})"] * len(KILLS), KILLS, tmp_path)
     pipeline = build(tmp_path / "root", SAIL)
     pipeline.run_until_caught_up()
     assert [complete.held for complete in pipeline.history()] == [{"keeper": KEPT}] * 2 + [{"keeper": FINISHED}] * 3
     assert counts(pipeline) == {0: 6, 1: 6, 2: 6, 3: 6}
-
-
-if __name__ == "__main__":
-    build(sys.argv[1], SAIL).run_until_caught_up()

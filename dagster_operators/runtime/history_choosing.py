@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import PipelineError, SourceError, located
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.relational.source import Source
@@ -97,20 +98,19 @@ class HistoryChoosing:
         schemas = self._planning.input_schemas()
         for name in self.sources:
             connector = self._planning.connector(name)
-            for epoch, part in self.history.pieces.get(name, ()) if connector else ():
-                if connector is None or part.items is None:
-                    continue
-                if connector.forgets:
-                    raise PipelineError(
-                        f"what it gave cannot be read again: {connector.forgets}", source=name, epoch=epoch,
-                        remedy="leave its tables as they are, or read a source that keeps its rows",
-                    )  # fmt: skip
-                try:
-                    with located(source=name, epoch=epoch):
-                        connector.verify_again(part.items, schemas[name])
-                except SourceError as error:
-                    error.remedy = f"put back what epoch {epoch} read; or leave out what came before: since={epoch + 1}"
-                    raise
+            pieces = [(epoch, part.items) for epoch, part in self.history.pieces.get(name, ()) if part.items is not None]
+            if connector is None or not pieces:
+                continue
+            if connector.forgets:
+                raise PipelineError(
+                    f"what it gave cannot be read again: {connector.forgets}", source=name, epoch=pieces[0][0],
+                    remedy="leave its tables as they are, or read a source that keeps its rows",
+                )  # fmt: skip
+            try:
+                for items in _joined_all(connector, [items for _, items in pieces]):
+                    connector.verify_again(items, schemas[name])
+            except SourceError:
+                _tell_epoch(connector, name, pieces, schemas[name])
 
     def is_caught_up(self, view: LedgerView) -> bool:
         """Whether all of the history is in the rebuild's last epoch."""
@@ -166,6 +166,28 @@ class HistoryChoosing:
             return SourceSlice(before.start, part.end, part.items if before.items is None else before.items)
         items = connector.together(before.items, part.items)
         return None if items is None else SourceSlice(before.start, part.end, items)
+
+
+def _joined_all(connector: Connector, pieces: Sequence[JSON]) -> Iterator[JSON]:
+    """The items of slices, as many as possible at once: looking at each alone takes long."""
+    before, *others = pieces
+    for items in others:
+        joined = connector.together(before, items)
+        if joined is None:
+            yield before
+        before = items if joined is None else joined
+    yield before
+
+
+def _tell_epoch(connector: Connector, name: str, pieces: Sequence[tuple[int, JSON]], schema: str) -> None:
+    """Raise the error of the first epoch of which something is gone."""
+    for epoch, items in pieces:
+        try:
+            with located(source=name, epoch=epoch):
+                connector.verify_again(items, schema)
+        except SourceError as error:
+            error.remedy = f"put back what epoch {epoch} read; or leave out what came before: since={epoch + 1}"
+            raise
 
 
 def _has_time(planning: Planning, name: str) -> bool:

@@ -64,6 +64,7 @@ class LogEntry:
         data_change: Whether the rows change, or only lie elsewhere.
         transaction: The application transaction: its id and version.
         metadata: What ``DESCRIBE HISTORY`` shows besides.
+        schema_json: The columns from then on, as the JSON of a Spark ``StructType``; empty where they stay. On a local root only.
     """
 
     adds: tuple[LoggedFile, ...] = ()
@@ -71,6 +72,7 @@ class LogEntry:
     data_change: bool = True
     transaction: tuple[str, int] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    schema_json: str = ""
 
 
 class TableLog:
@@ -190,8 +192,25 @@ class TableLog:
         return written
 
     def _link(self, base: int, entry: LogEntry) -> Stamp | None:
-        lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in _actions(entry))
+        first, *others = _actions(entry)
+        actions = [first, *([self._metadata(base, entry.schema_json)] if entry.schema_json else []), *others]
+        lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
         return self._root.create(self._file(base + 1), lines.encode())
+
+    def _metadata(self, base: int, schema_json: str) -> dict[str, Any]:
+        """What the table says of itself, with other columns."""
+        known = self.at(base).metadata()
+        told = {"name": known.name, "description": known.description, "createdTime": known.created_time}
+        return {
+            "metaData": {
+                "id": str(known.id),
+                **{name: value for name, value in told.items() if value is not None},
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": schema_json,
+                "partitionColumns": list(known.partition_columns),
+                "configuration": dict(known.configuration),
+            }
+        }
 
     def _commit(self, base: int, stamp: Stamp, entry: LogEntry) -> Stamp | None:
         try:

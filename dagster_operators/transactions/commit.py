@@ -212,9 +212,15 @@ def _commit_tables(
                     table=dataset,
                     remedy=how_to_repair(dataset, "ours"),
                 )
-            if (yield CommitTable(dataset, base, decision.epoch, change, view.pipeline, index)) is None:
+            if (yield CommitTable(dataset, base, decision.epoch, change, view.pipeline, index, _columns(view, dataset))) is None:
                 break
             base = base_for_commit(view, dataset, (yield ReadTables((dataset,)))[dataset])  # noqa: PLW2901 - another wrote
+
+
+def _columns(view: LedgerView, dataset: str) -> str:
+    """The columns that the table is to have; empty where its owner reads files of any."""
+    record = view.open_begin.plan.datasets.get(dataset) if view.open_begin else None
+    return record.schema_json if record and not record.evolves else ""
 
 
 def _completion(view: LedgerView, decision: Decision, run: RunContext, committed_at: float) -> Complete:

@@ -25,12 +25,14 @@ class TableStatus:
         pipeline: The uuid of the pipeline that created it; empty when none of this package did.
         applied_epoch: Its application transaction: the last epoch of this pipeline that was committed to it; 0 when none.
         columns: Name and type of each column, in Delta's spelling.
+        alterable: Whether a commit of ours may bring other columns.
     """
 
     version: int = -1
     pipeline: str = ""
     applied_epoch: int = 0
     columns: tuple[tuple[str, str], ...] = ()
+    alterable: bool = False
 
     @property
     def exists(self) -> bool:
@@ -131,7 +133,10 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class CommitTable:
-    """Commit a change with the application transaction if the table is exactly at ``base``. Result: None, or Conflict."""
+    """Commit a change with the application transaction if the table is exactly at ``base``. Result: None, or Conflict.
+
+    With ``schema_json`` the table has these columns from then on, if that is not empty.
+    """
 
     dataset: str
     base: int
@@ -139,6 +144,7 @@ class CommitTable:
     change: Change
     pipeline: str
     index: int
+    schema_json: str = ""
     name: ClassVar[str] = "commit_table"
 
 
@@ -171,10 +177,7 @@ class FindLost:
 
 @dataclass(frozen=True)
 class RestoreTable:
-    """Give a table at version ``found`` the content of the last completed epoch again, in a commit that carries ``epoch``.
-
-    Result: its status, or Conflict.
-    """
+    """Put the last complete content back at version ``found``, by a commit with ``epoch``. Result: status or Conflict."""
 
     dataset: str
     found: int
@@ -185,10 +188,7 @@ class RestoreTable:
 
 @dataclass(frozen=True)
 class EmptyTable:
-    """Take all files out of a table at version ``found``, in a commit that carries ``epoch``. Result: its status, or Conflict.
-
-    Nothing is to be done where that was the table's last commit.
-    """
+    """Take all files out at version ``found``, by a commit with ``epoch``, unless that is done. Result: status or Conflict."""
 
     dataset: str
     found: int

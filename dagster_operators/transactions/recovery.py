@@ -172,15 +172,16 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
             raise ChangedPipelineError(
                 f"what the stored data depends on has changed: {_changes(stored[dataset], record.fingerprint)}",
                 operator=_operator(dataset),
-                remedy="change it back, give the operator and its table other names to start afresh, or use another storage root",
+                remedy=f"change it back, give the operator and its table other names to start afresh, or {_anew(dataset)}",
                 **place,
             )
-        status = tables[dataset]
-        if status.exists and not record.evolves and status.columns != (wanted := columns_of(record.schema_json)):
+        status, wanted = tables[dataset], columns_of(record.schema_json)
+        fits = dataset in replaced or (record.kind != "state" and _only_adds(status.columns, wanted))
+        if status.exists and not record.evolves and status.columns != wanted and not (status.alterable and fits):
             raise ChangedPipelineError(
                 f"the columns changed: {difference(status.columns, wanted)}",
                 operator=_operator(dataset),
-                remedy="change them back, write to a table of another name, or use another storage root",
+                remedy=f"change them back, write to a table of another name, or {_anew(dataset)}",
                 **place,
             )
 
@@ -250,6 +251,23 @@ def _flat(value: Any, path: str = "") -> dict[str, str]:
     if not isinstance(value, dict):
         return {path: json.dumps(value)}
     return {name: text for key, inner in value.items() for name, text in _flat(inner, f"{path}.{key}" if path else key).items()}
+
+
+def _anew(dataset: str) -> str:
+    """How a table, or an operator's state, is computed anew.
+
+    >>> _anew("tables/totals"), _anew("state/per_key.partials")
+    ("compute it anew: pipeline.rebuild('totals')", "compute it anew: pipeline.rebuild(operators='per_key')")
+    """
+    operator = _operator(dataset)
+    what = f"operators={operator!r}" if operator else repr(dataset.partition("/")[2])
+    return f"compute it anew: pipeline.rebuild({what})"
+
+
+def _only_adds(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> bool:
+    """Whether columns are only added: rows that are there have nulls in them."""
+    after = dict(wanted)
+    return all(after.get(name) == kind for name, kind in stored)
 
 
 def difference(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> str:

@@ -121,12 +121,13 @@ class Tables:
         known, removes = self._known[effect.dataset], effect.change.removes
         if removes and known.files is None:
             known.files = self._version_at(effect.dataset, effect.base).files
-        before = known.files or {}
+        before, schema = known.files or {}, _other_columns(known.status, effect.schema_json)
         entry = LogEntry(
             tuple(LoggedFile(file.path, file.size, _stats(file)) for file in effect.change.adds),
             tuple(LoggedFile(path, before[path].size) for path in removes),
             transaction=(effect.pipeline, effect.epoch),
             metadata={"dagster_operators.epoch": str(effect.epoch)},
+            schema_json=schema,
         )
         stamp = self._log(effect.dataset).append(effect.base, known.stamp, entry, plain=known.plain)
         if stamp is None:
@@ -134,6 +135,8 @@ class Tables:
         version = effect.base + 1
         known.status = replace(known.status, version=version, applied_epoch=effect.epoch)
         known.stamp = stamp
+        if schema:
+            known.status, known.schema_json = replace(known.status, columns=columns_of(schema)), schema
         if known.files is not None:
             gone = set(removes)
             kept = {path: file for path, file in known.files.items() if path not in gone}
@@ -255,13 +258,14 @@ class Tables:
             table = log.load()
             self._require_whole(dataset, table.version())
             schema_json = table.schema().to_json()
+            plain = is_plain(table)
             status = TableStatus(
                 table.version(),
                 table.metadata().configuration.get(PIPELINE_PROPERTY) or "",
                 table.transaction_version(pipeline) or 0,
                 columns_of(schema_json),
+                alterable=self._root.is_local and plain,
             )
-            plain = is_plain(table)
         self._versions.pop(dataset, None)  # it may be another table now
         known = self._known[dataset] = _Known(status, log.stamp(status.version), schema_json, plain)
         return known
@@ -317,6 +321,13 @@ def columns_of(schema_json: str) -> tuple[tuple[str, str], ...]:
     (('k', 'long'),)
     """
     return tuple((field.name, field.type.spelt_as_json) for field in Schema.from_json(schema_json))
+
+
+def _other_columns(status: TableStatus, schema_json: str) -> str:
+    """The columns that a table is to have; empty where it has them, or cannot get others."""
+    if not schema_json or not status.alterable or columns_of(schema_json) == status.columns:
+        return ""
+    return Schema.from_json(schema_json).with_nulls().to_json()
 
 
 def _stats(file: FileEntry) -> str:

@@ -74,11 +74,11 @@ def _graph(steps: PipelineSteps, upstream: tuple[str, ...], tables: Mapping[str,
         out={name: dg.GraphOut() for name in outputs},
     )
     def epoch(**sources: Any) -> Any:
-        begun = begin(**sources)
+        begun, unchanged = begin(**sources)
         made: dict[str, Any] = {}
         for stage in stages:
             made[stage.name] = ops[stage.name]([made[name] for name in stage.upstream] or [begun])
-        committed = commit([output for name, output in made.items() if name not in read])
+        committed = commit([*(output for name, output in made.items() if name not in read), unchanged])
         return dict(zip(outputs, committed, strict=True)) if len(outputs) > 1 else {outputs[0]: committed}
 
     return epoch

@@ -12,17 +12,28 @@ if TYPE_CHECKING:
 
     from dagster_operators.transactions.plan import EpochHandle
 
-BEGIN_TAG: Final = "dagster_operators/begin_id"
-"""The run tag with the id of the epoch's begin record."""
+_NOTHING_NEW: Final = "none"
 
 
-def remember(context: dg.OpExecutionContext, handle: EpochHandle) -> None:
-    """Note the epoch that the run has begun, for its other ops and for runs that re-execute it."""
-    context.instance.add_run_tags(context.run_id, {EPOCH_TAG: str(handle.epoch), BEGIN_TAG: handle.begin_id})
+def begin_tag(pipeline: str) -> str:
+    """The run tag with the id of the begin record of a pipeline's epoch; one run may be of several pipelines.
+
+    >>> begin_tag("flights")
+    'dagster_operators/begin_id.flights'
+    """
+    return f"dagster_operators/begin_id.{pipeline}"
 
 
-def begin_id_of(context: dg.OpExecutionContext) -> str:
-    """The id of the begin record of the run's epoch; of a re-executed run, whose begin may have been another one's.
+def remember(context: dg.OpExecutionContext, pipeline: str, handle: EpochHandle | None) -> None:
+    """Note the epoch that the run has begun, or that there is none, for its other ops and for runs that re-execute it."""
+    begun = {begin_tag(pipeline): handle.begin_id if handle else _NOTHING_NEW}
+    context.instance.add_run_tags(context.run_id, begun | ({EPOCH_TAG: str(handle.epoch)} if handle else {}))
+
+
+def begin_id_of(context: dg.OpExecutionContext, pipeline: str) -> str | None:
+    """The id of the begin record of the run's epoch; None if its sources held nothing new.
+
+    Of a re-executed run the begin may have been another one's.
 
     Raises:
         LedgerError: Neither the run nor one that it re-executes has begun an epoch.
@@ -32,7 +43,7 @@ def begin_id_of(context: dg.OpExecutionContext) -> str:
         run = context.instance.get_run_by_id(run_id)  # as it is now: the op that began may be in another process
         if run is None:
             break
-        if BEGIN_TAG in run.tags:
-            return run.tags[BEGIN_TAG]
+        if (begun := run.tags.get(begin_tag(pipeline))) is not None:
+            return None if begun == _NOTHING_NEW else begun
         run_id = run.parent_run_id
     raise LedgerError("no run is known that began the epoch", run_id=context.run_id, remedy="start a new run of all its steps")

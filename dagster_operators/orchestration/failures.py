@@ -4,22 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import dagster as dg
 
 from dagster_operators.errors import OperatorsError
+from dagster_operators.orchestration.remedies import commands_for
+
+RETRY_HELPS: Final = "a retry can help"
+"""The metadata entry of a failure that says whether the cause may pass by itself."""
 
 
-def as_failure(error: OperatorsError) -> dg.Failure:
-    """The failure that ends a step, with the error's fields as metadata.
+def as_failure(error: OperatorsError, root: str = "", *, last_try: bool = False) -> dg.Failure:
+    """The failure that ends a step, with the error's fields as metadata and the commands that settle it.
+
+    Args:
+        error: The error.
+        root: The pipeline's storage root, for the commands.
+        last_try: Whether the step is not tried again in any case: then this, and no count of retries, is what Dagster shows.
 
     >>> from dagster_operators.errors import SchemaError
     >>> as_failure(SchemaError("no column 'x'", column="x")).allow_retries
     False
     """
+    commands = commands_for(error, root) if root else ()
     fields = {"error": type(error).__name__, **error.where, **({"to do": error.remedy} if error.remedy else {})}
     metadata = {name: value if isinstance(value, int | float | str) else str(value) for name, value in fields.items()}
-    return dg.Failure(str(error), metadata=metadata, allow_retries=error.retryable)
+    told = "\n".join([f"{type(error).__name__}: {error}", *(f"    {command}" for command in commands)])
+    metadata |= {RETRY_HELPS: error.retryable, **({"command": "\n".join(commands)} if commands else {})}
+    return dg.Failure(told, metadata=metadata, allow_retries=error.retryable and not last_try)
+
+
+def unexpected(error: Exception) -> dg.Failure:
+    r"""The failure of a step that something else ended, at its last try: its type and the last line of what it says.
+
+    >>> unexpected(ValueError("a long story\nno such key")).description
+    'ValueError: no such key'
+    """
+    kind, lines = type(error).__name__, str(error).strip().splitlines()
+    told = f"{kind}: {lines[-1]}" if lines else kind
+    return dg.Failure(told, metadata={"error": kind, RETRY_HELPS: True}, allow_retries=False)
 
 
 def terminated() -> dg.Failure:
@@ -31,12 +55,29 @@ def terminated() -> dg.Failure:
     return dg.Failure("The run is being terminated. The next run goes on with its epoch.", allow_retries=False)
 
 
+def is_last_try(context: dg.OpExecutionContext) -> bool:
+    """Whether the step's retry policy has no try after this one."""
+    policy = context.op_def.retry_policy
+    return policy is None or context.retry_number >= policy.max_retries
+
+
 @contextmanager
-def as_failures() -> Iterator[None]:
-    """Turn our errors and interrupts into failures."""
+def as_failures(root: str = "", *, last_try: bool = False) -> Iterator[None]:
+    """Turn our errors and interrupts into failures, at the last try all errors.
+
+    Args:
+        root: As of :func:`as_failure`.
+        last_try: As of :func:`as_failure`.
+    """
     try:
         yield
     except OperatorsError as error:
-        raise as_failure(error) from error
+        raise as_failure(error, root, last_try=last_try) from error
     except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError) as interrupt:
         raise terminated() from interrupt
+    except dg.Failure:
+        raise
+    except Exception as error:
+        if last_try:
+            raise unexpected(error) from error
+        raise

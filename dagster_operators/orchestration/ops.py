@@ -3,7 +3,7 @@
 # No postponed annotations here: Dagster reads those of ``context`` as they are.
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 
@@ -17,7 +17,14 @@ from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.planner.stages import Stage
 from dagster_operators.runtime.results import result_of
 
-BEGUN = dg.Out(dg.Nothing, description="An epoch has begun; there is none when the sources hold nothing new", is_required=False)
+BEGUN: Final = "begun"
+UNCHANGED: Final = "unchanged"
+BEGIN_OUTS: Final = {
+    BEGUN: dg.Out(dg.Nothing, description="An epoch has begun", is_required=False),
+    UNCHANGED: dg.Out(dg.Nothing, description="Nothing is new, and assets of others wait for the tables", is_required=False),
+}
+"""One of them is given; neither when nothing is new and nobody waits, so that all that follows is skipped."""
+
 PREPARED = dg.Out(dg.Nothing, description="The stage is prepared")
 
 
@@ -38,7 +45,7 @@ def begin_op(steps: PipelineSteps, sources: Sequence[str]) -> dg.OpDefinition:
         name=definition_name(steps, "begin"),
         description="Recovers what earlier runs left, chooses what the epoch reads and records it in the ledger",
         ins={name: dg.In(dg.Nothing) for name in sources},
-        out=BEGUN,
+        out=BEGIN_OUTS,
         required_resource_keys={steps.engine_key},
         retry_policy=steps.options.retry_policy or COMMIT_RETRIES,
     )
@@ -46,10 +53,14 @@ def begin_op(steps: PipelineSteps, sources: Sequence[str]) -> dg.OpDefinition:
         with steps.epochs(context) as epochs:
             handle = steps.begin(context, epochs)
             missed = list(unreported(context, steps, epochs, handle.epoch if handle else 1 << 62))
+            last = epochs.coordinator.last_complete()
         yield from missed
         if handle is not None:
             context.log.info("Epoch %d has begun.", handle.epoch)
-            yield dg.Output(None, metadata={"epoch": handle.epoch})
+            yield dg.Output(None, BEGUN, metadata={"epoch": handle.epoch})
+        elif last is not None and steps.others_go_on(context):
+            context.log.info("Assets of others go on with the tables as of epoch %d.", last.epoch)
+            yield dg.Output(None, UNCHANGED, metadata={"epoch": last.epoch})
 
     return begin
 
@@ -68,7 +79,7 @@ def stage_op(steps: PipelineSteps, stage: Stage) -> dg.OpDefinition:
     )
     def run_stage(context: dg.OpExecutionContext) -> Iterator[Any]:
         with steps.epochs(context) as epochs:
-            handle = steps.resume(context, epochs)
+            handle = steps.begun(context, epochs)
             stages = steps.side_by_side(context, epochs, handle)
             ran_beside = stages is not None and stages.has_begun(stage.name)
             known = None if ran_beside else epochs.coordinator.valid_manifest(handle, stage.name)
@@ -105,17 +116,22 @@ def commit_op(steps: PipelineSteps, outputs: Sequence[str]) -> dg.OpDefinition:
         failed: CheckFailedError | None = None
         with steps.epochs(context) as epochs:
             handle = steps.resume(context, epochs)
-            try:
-                complete = epochs.commit(handle)
-            except CheckFailedError as error:
-                failed = error
-                outcomes = staged_outcomes(epochs, handle, steps.tables.values())
+            if handle is None:
+                reported = results(steps, epochs, epochs.coordinator.versions())
+                line = "Nothing is new: the tables are told of as they were."
             else:
-                reported = results(steps, epochs, complete)
+                try:
+                    complete = epochs.commit(handle)
+                except CheckFailedError as error:
+                    failed, epoch = error, handle.epoch
+                    outcomes = staged_outcomes(epochs, handle, steps.tables.values())
+                else:
+                    reported = results(steps, epochs, complete)
+                    line = str(result_of(complete, tuple(steps.pipeline.tables)))
         if failed is not None:
-            yield from check_results(steps.tables, outcomes, handle.epoch)
+            yield from check_results(steps.tables, outcomes, epoch)
             raise as_failure(failed) from failed
-        context.log.info(str(result_of(complete, tuple(steps.pipeline.tables))))
+        context.log.info(line)
         yield from reported
 
     return commit

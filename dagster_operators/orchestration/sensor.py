@@ -11,6 +11,7 @@ import dagster as dg
 from dagster_operators.orchestration.in_progress import work_in_progress
 from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.steps import PipelineSteps
+from dagster_operators.orchestration.tries import NEWS_TAG, judge
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -26,8 +27,8 @@ def news_sensor(
 ) -> dg.SensorDefinition:
     """The sensor ``<pipeline>_sensor``.
 
-    The cursor holds what the last run was asked for. The same news never starts a second run, even when the first one failed:
-    more data, a schedule or a person does.
+    For the same news it starts a second run only when the first was killed or failed for a reason that may pass, and a few times
+    at most. The cursor holds what the last run was asked for.
     """
 
     @dg.sensor(
@@ -45,11 +46,12 @@ def news_sensor(
         if not news["sources"] and not news["decided"]:
             return dg.SkipReason(f"Nothing new after epoch {news['epoch']} in {', '.join(steps.keys.inputs)}")
         key = f"{steps.name}:{news['epoch'] + 1}:{_digest(news)}"
-        asked = json.loads(context.cursor).get("run_key") if context.cursor else None
-        if asked == key:
-            return dg.SkipReason(f"A run was started for this already: {_in_words(news)}")
-        request = dg.RunRequest(run_key=key, tags={PIPELINE_TAG: steps.name})
-        return dg.SensorResult(run_requests=[request], cursor=json.dumps({"run_key": key, **news}, sort_keys=True))
+        verdict = judge(context.instance, key)
+        if verdict.reason:
+            return dg.SkipReason(f"{verdict.reason} ({_in_words(news)})")
+        run_key = f"{key}:{verdict.number}" if verdict.number else key
+        request = dg.RunRequest(run_key=run_key, tags={PIPELINE_TAG: steps.name, NEWS_TAG: key})
+        return dg.SensorResult(run_requests=[request], cursor=json.dumps({"run_key": run_key, **news}, sort_keys=True))
 
     return look
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
 from dagster_operators.api.pipeline import Pipeline
+from dagster_operators.errors import LedgerError, OperatorsError
 from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember
-from dagster_operators.orchestration.failures import as_failures, terminated
+from dagster_operators.orchestration.failures import as_failures, is_last_try, terminated
 from dagster_operators.orchestration.keys import AssetKeys, op_name
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.tables import table_assets
 from dagster_operators.runtime.engine import Engine, default_engine
 from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.unlocking import let_go
 
 if TYPE_CHECKING:
     from dagster_operators.graph.restricted import Part
@@ -67,7 +69,10 @@ class PipelineSteps:
 
     @contextmanager
     def epochs(self, context: dg.OpExecutionContext) -> Iterator[Epochs]:
-        """The epochs on the run's engine. The heartbeat stops when the step does; the run stays the owner between its steps."""
+        """The epochs on the run's engine. The heartbeat stops when the step does.
+
+        The run stays the owner between its steps, unless one fails for good: whoever is to settle that need not wait.
+        """
         self._instance = context.instance
         engine: Engine = getattr(context.resources, self.engine_key)
         if self._epochs is None or self._epochs[0] != engine:
@@ -75,13 +80,20 @@ class PipelineSteps:
         epochs = self._epochs[1]
         if context.run_id == self._interrupted:
             raise terminated()
-        with as_failures():
+        last_try = is_last_try(context)
+        with as_failures(self.pipeline.root, last_try=last_try):
             try:
                 yield epochs
             except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
                 self._interrupted = context.run_id
                 if self._beside is not None:
                     self._beside[1].stop()
+                raise
+            except Exception as error:
+                epochs.coordinator.close()
+                if last_try or (isinstance(error, OperatorsError) and not error.retryable):
+                    with suppress(OperatorsError):  # the error at hand is the one to tell
+                        let_go(epochs.coordinator, owner_of(context))
                 raise
             finally:
                 self._at_work = context.run_id
@@ -111,13 +123,28 @@ class PipelineSteps:
             last = epochs.coordinator.last_complete()
             sources = ", ".join(epochs.plan().sources)
             context.log.info("Nothing new after epoch %d in %s: nothing to do.", last.epoch if last else 0, sources)
-            return None
-        remember(context, handle)
+        remember(context, self.name, handle)
         return handle
 
-    def resume(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle:
-        """Go on with the epoch that the run, or one that it re-executes, has begun."""
-        return epochs.coordinator.resume(begin_id_of(context), owner_of(context))
+    def resume(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle | None:
+        """Go on with the epoch that the run, or one that it re-executes, has begun; None when there was nothing new."""
+        begin_id = begin_id_of(context, self.name)
+        return None if begin_id is None else epochs.coordinator.resume(begin_id, owner_of(context))
+
+    def begun(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle:
+        """The epoch that the run has begun.
+
+        Raises:
+            LedgerError: There was nothing new.
+        """
+        handle = self.resume(context, epochs)
+        if handle is None:
+            raise LedgerError("the run has begun no epoch: nothing was new", pipeline=self.name, remedy="start a new run")
+        return handle
+
+    def others_go_on(self, context: dg.OpExecutionContext) -> bool:
+        """Whether the run is also of assets that are not this pipeline's: they are not to wait for news of ours."""
+        return bool(set(context.job_def.asset_layer.executable_asset_keys) - {table.key for table in self.tables.values()})
 
     def observer(self, instance: dg.DagsterInstance) -> Epochs:
         """The epochs for sensors and schedules, which look and run nothing; its engine is never started."""

@@ -1,4 +1,4 @@
-"""Taking a pipeline from a run that hangs: its heartbeat is called off, and a newer generation fences it."""
+"""Taking a pipeline from a run that hangs, and letting it go after one that failed: others need not wait for the lease."""
 
 from __future__ import annotations
 
@@ -23,3 +23,10 @@ def unlock(coordinator: Coordinator, owner: Owner) -> Owner | None:
         coordinator.open(owner)
         coordinator.close()
     return taken
+
+
+def let_go(coordinator: Coordinator, owner: Owner) -> None:
+    """Say that a run which failed is not at work any more, should it be the owner. Steps of it that still run take hold again."""
+    view = coordinator.view()
+    if owner.is_same(view.owner):
+        Lease(coordinator.root, 0).release(view.generation)

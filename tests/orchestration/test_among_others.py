@@ -73,6 +73,51 @@ def test_a_run_that_began_nothing_says_so(instance: dg.DagsterInstance, folder: 
     assert "no run is known that began the epoch" in str(result.all_events)
 
 
+def reading(folder: Path, name: str, table: str) -> do.Pipeline:
+    """A pipeline that reads a table of another."""
+    pipeline = do.Pipeline(name, root=str(folder / name))
+    pipeline.source("theirs", do.DeltaSource(str(folder / table))).to_table("copied")
+    return pipeline
+
+
+def chain(folder: Path) -> dg.JobDefinition:
+    """The demo, a pipeline that reads it, one that does not, and plain assets behind both, as one job."""
+    seen = folder / "seen"
+
+    @dg.asset(deps=[["b", "copied"], ["demo", "totals"]])
+    def report() -> None:
+        seen.write_text(seen.read_text() + "x" if seen.exists() else "x")
+
+    alone = do.Pipeline("alone", root=str(folder / "alone"))
+    alone.source("rows", do.FileSource(str(folder / "in"), format="json", schema=demo.SCHEMA)).to_table("kept")
+    pipelines = demo.pipeline(folder), reading(folder, "b", "demo/tables/clean"), alone
+    defs = do.build_definitions(*pipelines, retry_policy=demo.FAST, wait_seconds=0)
+    job = dg.define_asset_job("nightly", executor_def=dg.in_process_executor)
+    return dg.Definitions.merge(defs, dg.Definitions(assets=[report], jobs=[job])).resolve_job_def("nightly")
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_what_is_downstream_goes_on_when_nothing_is_new(folder: Path, instance: dg.DagsterInstance) -> None:
+    (folder / "in/003.json").unlink()
+    first = chain(folder).execute_in_process(instance=instance)
+    assert first.success
+    second = chain(folder).execute_in_process(instance=instance)
+    assert second.success
+    assert (folder / "seen").read_text() == "xx"
+    events = [event.step_materialization_data.materialization for event in second.all_events
+              if event.event_type is dg.DagsterEventType.ASSET_MATERIALIZATION]  # fmt: skip
+    told = {event.asset_key.to_user_string(): (event.tags or {}).get("epoch") for event in events}
+    assert told == {"demo/clean": "1", "demo/totals": "1", "demo/hourly": "1", "b/copied": "1", "alone/kept": "1", "report": None}
+    skipped = {event.step_key for event in second.all_events if event.is_step_skipped}
+    assert skipped == {"demo.clean", "demo.totals", "demo.hourly", "b.copied", "alone.kept"}
+    demo.drop(folder, 5, [("c", 1)])
+    third = chain(folder).execute_in_process(instance=instance)
+    assert third.success
+    assert len(reading(folder, "b", "demo/tables/clean").history()) == 2
+    tags = instance.get_run_by_id(third.run_id).tags  # type: ignore[union-attr]
+    assert len({tags[f"dagster_operators/begin_id.{name}"] for name in ("demo", "b", "alone")}) == 3
+
+
 def test_nothing_is_set_for_the_whole_location(tmp_path: Path) -> None:
     def build(name: str, engine: do.SparkEngine | None = None) -> do.Pipeline:
         pipeline = do.Pipeline(name, root=str(tmp_path / name), engine=engine)

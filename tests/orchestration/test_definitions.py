@@ -31,7 +31,13 @@ def test_stages_are_ops_between_begin_and_commit(folder: Path) -> None:
         for node, wired in graph.dependencies.items()
         if isinstance(node, dg.NodeInvocation)
     }
-    assert reads == {"begin": [], "clean": ["begin"], "totals": ["clean"], "hourly": ["clean"], "commit": ["totals", "hourly"]}
+    assert reads == {
+        "begin": [],
+        "clean": ["begin"],
+        "totals": ["clean"],
+        "hourly": ["clean"],
+        "commit": ["totals", "hourly", "begin"],
+    }
     assert all(node.definition.retry_policy == demo.FAST for node in graph.nodes if isinstance(node.definition, dg.OpDefinition))
 
 

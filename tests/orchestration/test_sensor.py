@@ -38,11 +38,9 @@ def test_news_start_one_run(folder: Path, instance: dg.DagsterInstance) -> None:
     assert request.run_key.startswith("demo:1:")
     assert json.loads(result.cursor)["sources"].keys() == {"rows"}
     again = tick(folder, instance, result.cursor)
-    assert isinstance(again, dg.SkipReason)
-    assert again.skip_message is not None
-    assert again.skip_message.startswith("A run was started for this already: rows up to")
-    forgotten = tick(folder, instance)
-    assert forgotten.run_requests[0].run_key == request.run_key  # Dagster starts no second run of this key
+    assert (
+        again.run_requests[0].run_key == request.run_key
+    )  # as long as no such run is known; Dagster starts no second one of a key
 
 
 @pytest.mark.usefixtures("without_engine")
@@ -75,7 +73,85 @@ def test_an_epoch_that_waits_to_be_carried_out_gets_one_more_run(folder: Path, i
         dg.execute_job(demo.reconstructable(folder, "demo_epoch"), instance)
     second = tick(folder, instance, first.cursor)
     assert second.run_requests[0].run_key != first.run_requests[0].run_key
-    assert isinstance(tick(folder, instance, second.cursor), dg.SkipReason)
+
+
+def asked(result: Any) -> dict[str, str]:
+    (request,) = result.run_requests
+    return dict(request.tags)
+
+
+def killed(folder: Path, instance: dg.DagsterInstance, tags: dict[str, str]) -> dg.DagsterRun:
+    """A run that was killed, as Dagster's monitoring puts it down."""
+    job = demo.definitions(folder).resolve_job_def("demo_epoch")
+    made = instance.create_run_for_job(job, tags={**job.tags, **tags})
+    instance.report_dagster_event(dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job.name), made.run_id)
+    return made
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_run_that_was_killed_is_started_again_at_once_then_later_and_not_for_ever(
+    folder: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = []
+    for number in range(5):
+        with monkeypatch.context() as at_once:
+            at_once.setattr("dagster_operators.orchestration.tries._PAUSES", (0.0,) * 4)
+            result = tick(folder, instance)
+        keys.append(result.run_requests[0].run_key)
+        run = killed(folder, instance, asked(result))
+        instance.report_run_failed(run)
+        then = tick(folder, instance)
+        if number in (1, 2, 3):
+            assert f"run {run.run_id} (demo_epoch), which was started for this, is failure" in then.skip_message
+            assert f"try {number + 2} of 5 begins at" in then.skip_message
+        elif not number:
+            assert then.run_requests
+    assert len(set(keys)) == 5
+    assert "the last of 5 tries: re-execute it, or launch demo_epoch" in then.skip_message
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_run_that_was_killed_and_that_nobody_has_put_down_is_started_again(
+    folder: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dagster_operators.orchestration.in_progress._GRACE_SECONDS", -1.0)
+    first = tick(folder, instance)
+    killed(folder, instance, asked(first))
+    assert tick(folder, instance).run_requests[0].run_key == f"{first.run_requests[0].run_key}:1"
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_run_that_a_person_ended_is_not_started_again(folder: Path, instance: dg.DagsterInstance) -> None:
+    run = killed(folder, instance, asked(tick(folder, instance)))
+    instance.report_run_canceled(run)
+    assert f"run {run.run_id} (demo_epoch), which was started for this, is canceled: somebody ended it" in str(
+        tick(folder, instance)
+    )
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_a_run_is_not_started_again_when_its_cause_does_not_pass(folder: Path, instance: dg.DagsterInstance) -> None:
+    (folder / "in/003.json").unlink()
+    (folder / "in/000.json").write_text('{"k": ["not a string"]')
+    first = tick(folder, instance)
+    result = dg.execute_job(demo.reconstructable(folder, "demo_epoch"), instance, tags=asked(first))
+    skipped = tick(folder, instance)
+    assert f"run {result.run_id} (demo_epoch), which was started for this, is failure: BadInputError: " in skipped.skip_message
+    assert "000.json" in skipped.skip_message
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_the_sensor_brings_an_epoch_home_whose_run_failed(folder: Path, instance: dg.DagsterInstance) -> None:
+    def fail(name: str) -> None:
+        if name == "stage:files_written":
+            raise StorageError("the disk is full")
+
+    first = tick(folder, instance)
+    with watch(fail):
+        assert not dg.execute_job(demo.reconstructable(folder, "demo_epoch"), instance, tags=asked(first)).success
+    second = tick(folder, instance)
+    assert dg.execute_job(demo.reconstructable(folder, "demo_epoch"), instance, tags=asked(second)).success
+    assert [complete.epoch for complete in demo.pipeline(folder).history()] == [1]
 
 
 @pytest.mark.usefixtures("without_engine")

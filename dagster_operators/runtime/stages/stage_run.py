@@ -16,6 +16,7 @@ from dagster_operators.planner.inner_loops import leaves, only_hands_on
 from dagster_operators.runtime.stages.as_analysed import check_as_analysed
 from dagster_operators.runtime.stages.current_rows import CurrentRows
 from dagster_operators.runtime.stages.observed import Observed
+from dagster_operators.runtime.stages.reasons import reason_of
 from dagster_operators.runtime.stages.sinks import write_to_sinks
 from dagster_operators.runtime.stages.stage_inputs import StageInputs
 from dagster_operators.runtime.stages.stage_outputs import StageOutputs
@@ -252,7 +253,6 @@ class StageRun:
             told = connector.explain_failure(work.session, error, items, work.schemas[name])
             if told is not None:
                 return told.at(source=name, **work.where())
-        reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
         if storage := _STORAGE.search(str(error)):
             return StorageError(
                 f"the engine cannot store what the stage makes: {storage[1].strip()}",
@@ -262,4 +262,4 @@ class StageRun:
             )
         if lost := unreadable_file(work):
             return lost.at(**work.where())
-        return StageFailedError(f"the stage failed: {reason}", remedy="see the cause", **work.where())
+        return StageFailedError(f"the stage failed: {reason_of(error)}", remedy="see the cause", **work.where())

@@ -1,0 +1,56 @@
+"""The commands that settle an error, as they are typed: for the text of a failure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Final
+
+from dagster_operators.errors import (
+    DamagedLedgerError,
+    FencedError,
+    ForeignWriteError,
+    LostFileError,
+    OperatorsError,
+    PipelineBusyError,
+    RestoredTableError,
+    StorageError,
+    UndecidedChangeError,
+)
+from dagster_operators.storage.uri import public_uri
+
+_BACK_TO: Final = re.compile(r"repair_ledger\(last_epoch=(\d+)\)")
+
+
+def commands_for(error: OperatorsError, root: str) -> tuple[str, ...]:
+    """The commands for an error of a pipeline with that storage root; none where no command helps.
+
+    >>> error = ForeignWriteError("somebody wrote", table="tables/clean", remedy='pipeline.repair("clean", keep="ours")')
+    >>> commands_for(error, "/lake/flights")
+    ('dagster-operators repair /lake/flights tables/clean --keep ours    (or: --keep theirs)',)
+    >>> commands_for(OperatorsError("no"), "/lake/flights")
+    ()
+    """
+    place = shlex.quote(public_uri(root))
+    return tuple(f"dagster-operators {command}" for command in _commands(error, place))
+
+
+def _commands(error: OperatorsError, root: str) -> list[str]:  # noqa: PLR0911  # a line for each kind of error
+    if isinstance(error, ForeignWriteError | RestoredTableError):
+        if "repair_all" in error.remedy:
+            return [f"repair {root} --keep ours"]
+        if "repair" in error.remedy and "table" in error.where:
+            return [f"repair {root} {shlex.quote(error.table)} --keep ours    (or: --keep theirs)"]
+        return [f"doctor {root}"]
+    if isinstance(error, LostFileError):
+        back = _BACK_TO.search(error.remedy)
+        return [f"repair {root} --ledger --last-epoch {back[1]}"] if back else [f"doctor {root}"]
+    if isinstance(error, DamagedLedgerError):
+        return [f"repair {root} --ledger"]
+    if isinstance(error, PipelineBusyError):
+        return [f"status {root}", f"unlock {root}    (if that run hangs)"]
+    if isinstance(error, UndecidedChangeError):
+        return [f"diff {root}"]
+    if isinstance(error, FencedError):
+        return [f"status {root}"]
+    return [f"doctor {root}"] if isinstance(error, StorageError) else []

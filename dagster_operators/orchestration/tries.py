@@ -1,0 +1,89 @@
+"""What became of the runs that were started for the same news, and whether to start another: a cause may have passed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import dagster as dg
+
+from dagster_operators.orchestration.failures import RETRY_HELPS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dagster import RunRecord
+
+NEWS_TAG: Final = "dagster_operators/news"
+"""The run tag with the key of the news that a sensor started it for."""
+
+_PAUSES: Final = (0.0, 60.0, 300.0, 1800.0)
+"""How long after the end of a run that failed the next one is started: so many times, then no more."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether to start a run for some news.
+
+    Attributes:
+        number: Which try for the same news it would be, from 0.
+        reason: Why not to start one; empty to start it.
+    """
+
+    number: int = 0
+    reason: str = ""
+
+
+def judge(instance: dg.DagsterInstance, news: str) -> Verdict:
+    """Whether to start a run (again) for some news; none of the pipeline's is going on.
+
+    Args:
+        instance: Knows the runs.
+        news: The key of the news.
+    """
+    records = instance.get_run_records(dg.RunsFilter(tags={NEWS_TAG: news}), limit=len(_PAUSES) + 1)
+    if not records:
+        return Verdict()
+    run = records[0].dagster_run
+    reason = _why_not(instance, records, time.time())
+    told = f"run {run.run_id} ({run.job_name}), which was started for this, is {run.status.value.lower()}"
+    return Verdict(reason=f"{told}{reason}") if reason is not None else Verdict(len(records))
+
+
+def _why_not(instance: dg.DagsterInstance, records: Sequence[RunRecord], now: float) -> str | None:
+    """Why not to start another one after the last run, which is over; None to start it."""
+    run, count = records[0].dagster_run, len(records)
+    if run.status is dg.DagsterRunStatus.SUCCESS:
+        return ""
+    if run.status is dg.DagsterRunStatus.CANCELED:
+        return ": somebody ended it, so a person, a schedule or more data starts the next one"
+    lasting = _lasting_cause(instance, run.run_id)
+    if lasting:
+        return f": {lasting}. To start over when that is settled: re-execute it, or launch {run.job_name}"
+    if count > len(_PAUSES):
+        return f", the last of {count} tries: re-execute it, or launch {run.job_name}"
+    due = _ended(records, count) + _PAUSES[count - 1]
+    return f": try {count + 1} of {len(_PAUSES) + 1} begins {_clock(due)}" if now < due else None
+
+
+def _ended(records: Sequence[RunRecord], count: int) -> float:
+    """When the last run ended; a killed one, of which nobody knows that, when the first pause would have begun."""
+    last = records[0]
+    return last.end_time or ((last.start_time or 0.0) if count > 1 else 0.0)
+
+
+def _lasting_cause(instance: dg.DagsterInstance, run_id: str) -> str:
+    """The first line of a failure of the run that no retry can help; empty if there is none, as of a run that was killed."""
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
+        event = entry.dagster_event
+        told = event.step_failure_data.user_failure_data if event else None
+        entry_of = (told.metadata or {}).get(RETRY_HELPS) if told else None
+        if told and entry_of is not None and not entry_of.value:
+            return (told.description or "").split("\n", 1)[0].rstrip(".")
+    return ""
+
+
+def _clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("at %H:%M:%S UTC")

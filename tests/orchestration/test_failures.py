@@ -1,0 +1,112 @@
+"""Three in the morning: what an alert says of a failed run, and whether the commands in it settle what is wrong."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable, write_deltalake
+
+from dagster_operators.cli.main import main
+from dagster_operators.errors import StorageError
+from dagster_operators.orchestration.failures import as_failures, unexpected
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.failpoints import watch
+from dagster_operators.transactions.owner import Owner
+from tests.orchestration import demo
+
+pytestmark = pytest.mark.usefixtures("on_sail")
+
+
+def run(folder: Path, instance: dg.DagsterInstance) -> dg.JobExecutionResult:
+    return dg.execute_job(demo.reconstructable(folder, "demo_epoch"), instance)
+
+
+def alert(result: dg.JobExecutionResult) -> str:
+    """What the event that ends the first failed step says."""
+    assert not result.success
+    failed = next(event for event in result.all_events if event.event_type is dg.DagsterEventType.STEP_FAILURE)
+    return str(failed.step_failure_data.error.message) if failed.step_failure_data.error else ""
+
+
+def obey(text: str) -> None:
+    """Type the first command of an alert."""
+    line = next(line.strip() for line in text.splitlines() if line.strip().startswith("dagster-operators "))
+    command = shlex.split(line.split("    ")[0])[1:]
+    result = CliRunner().invoke(main, command, catch_exceptions=False, input="y\n")
+    assert result.exit_code == 0, result.output
+
+
+def foreign_write(folder: Path) -> None:
+    table = folder / "demo/tables/totals"
+    write_deltalake(table, DeltaTable(table).to_pyarrow_table().slice(0, 1), mode="append")
+
+
+def half_written(folder: Path) -> None:
+    log = folder / "demo/tables/totals/_delta_log"
+    max(log.glob("*.json")).write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"), [(foreign_write, "ForeignWriteError"), (half_written, "DamagedTableError")], ids=["foreign", "half"]
+)
+def test_one_command_of_the_alert_settles_it(
+    folder: Path, instance: dg.DagsterInstance, damage: Callable[[Path], None], error: str
+) -> None:
+    assert run(folder, instance).success
+    damage(folder)
+    text = alert(run(folder, instance))
+    assert f"{error}: " in text
+    assert "To do: " in text
+    obey(text)
+    assert run(folder, instance).success
+    assert sorted(demo.pipeline(folder).read("totals").collect()) == [("a", 11), ("b", 2)]
+
+
+def test_a_lost_owner_is_unlocked(folder: Path, instance: dg.DagsterInstance) -> None:
+    with Coordinator("demo", str(folder / "demo"), lease_seconds=3600) as lost:
+        lost.open(Owner.of_process("lost"))
+        text = alert(run(folder, instance))
+        assert "PipelineBusyError: another run is working on the pipeline: run lost" in text
+        assert f"dagster-operators status {folder / 'demo'}" in text
+        obey(text.replace("dagster-operators status", "or: "))
+        assert run(folder, instance).success
+
+
+def test_the_last_try_says_why_and_not_how_often(folder: Path, instance: dg.DagsterInstance) -> None:
+    def fail(name: str) -> None:
+        if name == "stage:files_written":
+            raise StorageError("no space is left on the device", file="tables/clean")
+
+    with watch(fail):
+        text = alert(run(folder, instance))
+    assert "Failure: StorageError: no space is left on the device [" in text
+    assert "file 'tables/clean'" in text
+    assert f"dagster-operators doctor {folder / 'demo'}" in text
+    assert "max_retries" not in text
+
+
+def test_an_error_of_another_kind_says_type_and_message(folder: Path, instance: dg.DagsterInstance) -> None:
+    def fail(name: str) -> None:
+        if name == "stage:files_written":
+            raise RuntimeError("the queue is gone\nat line 17")
+
+    with watch(fail):
+        assert "the stage failed: RuntimeError: the queue is gone [pipeline 'demo', epoch 1, stage 'clean'" in alert(
+            run(folder, instance)
+        )
+
+
+def test_before_the_last_try_other_errors_stay_what_they_are() -> None:
+    with pytest.raises(KeyError), as_failures():
+        raise KeyError("k")
+    with pytest.raises(dg.Failure, match="the first"), as_failures(last_try=True):
+        raise dg.Failure("the first")
+    with pytest.raises(dg.Failure, match="ArrowInvalid: no"), as_failures(last_try=True):
+        raise pa.ArrowInvalid("no")
+    assert unexpected(ValueError()).description == "ValueError"

@@ -13,9 +13,10 @@ from dagster_operators.orchestration.assets import pipeline_assets, source_specs
 from dagster_operators.orchestration.catch_up import catch_up_job
 from dagster_operators.orchestration.engine import SparkEngine
 from dagster_operators.orchestration.keys import PIPELINE_TAG, AssetKeys
+from dagster_operators.orchestration.maintenance import maintenance_job, repair_job
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.rebuild_job import rebuild_job
-from dagster_operators.orchestration.schedule import epoch_schedule
+from dagster_operators.orchestration.schedule import epoch_schedule, maintenance_schedule
 from dagster_operators.orchestration.sensor import news_sensor
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.runtime.engine import Engine
@@ -29,6 +30,7 @@ def build_definitions(
     minimum_interval_seconds: int = 30,
     default_status: Literal["RUNNING", "STOPPED"] = "STOPPED",
     catch_up: bool = False,
+    maintenance: str | None = None,
     engine: Engine | None = None,
     executor: dg.ExecutorDefinition | None = None,
     retry_policy: dg.RetryPolicy | None = None,
@@ -43,10 +45,10 @@ def build_definitions(
 
     Each pipeline becomes one graph of ops (``begin``, its stages, ``commit``) whose tables are assets ``[pipeline, table]``,
     behind its sources as external assets ``[pipeline, source]``. The job ``<pipeline>_epoch`` runs one epoch,
-    ``<pipeline>_catch_up`` runs epochs until the sources hold nothing new, ``<pipeline>_rebuild`` computes
-    tables anew. A source that reads a table of another pipeline given here is that table's asset. All that is in the result has
-    the pipeline's name in its own, so that ``dg.Definitions.merge`` takes the results of several calls, and a user's definitions
-    of any kind.
+    ``<pipeline>_catch_up`` runs epochs until the sources hold nothing new, ``<pipeline>_rebuild`` computes tables anew,
+    ``<pipeline>_maintenance`` deletes what only old epochs need, ``<pipeline>_repair`` settles tables that somebody else wrote. A
+    source that reads a table of another pipeline given here is that table's asset. All that is in the result has the pipeline's
+    name in its own, so that ``dg.Definitions.merge`` takes the results of several calls, and a user's definitions of any kind.
 
     Args:
         pipelines: What to deploy.
@@ -56,6 +58,7 @@ def build_definitions(
         minimum_interval_seconds: How often the sensor looks.
         default_status: Whether schedule and sensor are on as soon as they are deployed.
         catch_up: Let schedule and sensor start ``<pipeline>_catch_up``.
+        maintenance: A cron expression for ``<pipeline>_maintenance_schedule``.
         engine: Where stages run, for all the pipelines; else each pipeline's own, else embedded Spark. In Dagster it is the
             resource ``<pipeline>_engine``.
         executor: How ``<pipeline>_epoch`` executes its ops; all in one process, with one Spark session, by default. With
@@ -78,7 +81,7 @@ def build_definitions(
         >>> _ = flights.filter("delay > 15").to_table("late_flights")
         >>> defs = build_definitions(pipeline, schedule="*/10 * * * *", sensor=True)
         >>> sorted(job.name for job in defs.resolve_all_job_defs() if not job.name.startswith("__"))
-        ['flights_catch_up', 'flights_epoch', 'flights_rebuild']
+        ['flights_catch_up', 'flights_epoch', 'flights_maintenance', 'flights_rebuild', 'flights_repair']
     """
     _check(pipelines)
     options = Options(group_name, tuple(owners), tags or {}, retry_policy, automation_condition, wait_seconds, preview_rows)
@@ -98,8 +101,12 @@ def build_definitions(
         )
         all_epochs = catch_up_job(steps)
         target = all_epochs if catch_up else epoch_job
+        upkeep = maintenance_job(steps)
         assets += [tables, *source_specs(steps)]
-        jobs += [epoch_job, all_epochs, rebuild_job(steps)]
+        jobs += [epoch_job, all_epochs, rebuild_job(steps), upkeep, repair_job(steps)]
+        if maintenance is not None:
+            status = dg.DefaultScheduleStatus(default_status)
+            schedules.append(maintenance_schedule(steps, upkeep, maintenance, execution_timezone, status))
         if schedule is not None:
             status = dg.DefaultScheduleStatus(default_status)
             schedules.append(epoch_schedule(steps, target, schedule, execution_timezone, status))

@@ -13,6 +13,9 @@ STAGE_RETRIES = dg.RetryPolicy(max_retries=2, delay=1, backoff=dg.Backoff.EXPONE
 COMMIT_RETRIES = dg.RetryPolicy(max_retries=5, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """The default retry policy of begin and commit, which repeat nothing that is done already."""
 
+MAINTENANCE_RETRIES = dg.RetryPolicy(max_retries=5, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+"""The retry policy of what is done between epochs: a run that is at work ends."""
+
 
 @dataclass(frozen=True)
 class Options:

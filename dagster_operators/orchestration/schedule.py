@@ -36,3 +36,21 @@ def epoch_schedule(
         return dg.SkipReason(busy) if busy is not None else dg.RunRequest(tags={PIPELINE_TAG: steps.name})
 
     return start
+
+
+def maintenance_schedule(
+    steps: PipelineSteps,
+    job: dg.JobDefinition,
+    cron: str,
+    execution_timezone: str,
+    default_status: dg.DefaultScheduleStatus,
+) -> dg.ScheduleDefinition:
+    """The schedule ``<pipeline>_maintenance_schedule``; its run waits for one of an epoch by being tried again."""
+    return dg.ScheduleDefinition(
+        name=f"{steps.name}_maintenance_schedule",
+        job=job,
+        cron_schedule=cron,
+        execution_timezone=execution_timezone,
+        default_status=default_status,
+        description=f"Deletes what only old epochs of {steps.name} need, at the times of {cron!r}",
+    )

@@ -12,7 +12,7 @@ from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.errors import LedgerError, OperatorsError
 from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember
 from dagster_operators.orchestration.failures import as_failures, is_last_try, terminated
-from dagster_operators.orchestration.keys import AssetKeys, op_name
+from dagster_operators.orchestration.keys import PIPELINE_TAG, AssetKeys, op_name
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.tables import table_assets
 from dagster_operators.runtime.engine import Engine, default_engine
@@ -117,8 +117,13 @@ class PipelineSteps:
 
     def begin(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle | None:
         """Begin the run's next epoch; None, and a line in the run's log, when there is nothing new."""
-        self.pipeline.fill(epochs, self.beside(epochs), owner_of(context), self.options.wait_seconds)
-        handle = epochs.begin(owner_of(context), wait_seconds=self.options.wait_seconds)
+        if PIPELINE_TAG not in context.run.tags:  # launched from the asset graph
+            context.instance.add_run_tags(context.run_id, {PIPELINE_TAG: self.name})
+        owner, other = owner_of(context), epochs.coordinator.owner_at_work()
+        if other is not None and not owner.is_same(other):
+            context.log.info("%s is at work on %s: waiting for it, up to %.0f s.", other, self.name, self.options.wait_seconds)
+        self.pipeline.fill(epochs, self.beside(epochs), owner, self.options.wait_seconds)
+        handle = epochs.begin(owner, wait_seconds=self.options.wait_seconds)
         if handle is None:
             last = epochs.coordinator.last_complete()
             sources = ", ".join(epochs.plan().sources)

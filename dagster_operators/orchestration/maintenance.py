@@ -1,0 +1,85 @@
+"""What is done to a pipeline's storage between epochs, as jobs: space is given back, tables are settled."""
+
+# No postponed annotations here: Dagster reads those of ``context`` and of the configuration as they are.
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, Literal
+
+import dagster as dg
+from pydantic import Field
+
+from dagster_operators.orchestration.failures import as_failures, is_last_try
+from dagster_operators.orchestration.keys import PIPELINE_TAG
+from dagster_operators.orchestration.ops import definition_name
+from dagster_operators.orchestration.options import MAINTENANCE_RETRIES
+from dagster_operators.orchestration.steps import PipelineSteps
+
+
+class Keep(Enum):
+    """What a table keeps."""
+
+    OURS = "ours"
+    THEIRS = "theirs"
+
+
+class MaintenanceConfig(dg.Config):
+    """What stays readable."""
+
+    keep: str = Field(default="7 days", description="Epochs completed within this time stay readable")
+    keep_epochs: int = Field(default=2, ge=1, description="At least so many epochs stay readable, however old")
+
+
+class RepairConfig(dg.Config):
+    """Which table is settled, and how."""
+
+    keep: Keep = Field(description="ours puts the last epoch's content back, theirs accepts what is there now")
+    table: str | None = Field(default=None, description="A table's name; all that are not as the ledger says when left out")
+
+
+def maintenance_job(steps: PipelineSteps) -> dg.JobDefinition:
+    """The job ``<pipeline>_maintenance``: deletes files that only old epochs need."""
+
+    @dg.op(
+        name=definition_name(steps, "maintenance"),
+        description="Deletes files that only old epochs need",
+        out=dg.Out(dg.Nothing),
+        retry_policy=MAINTENANCE_RETRIES,
+    )
+    def maintenance(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[Any]:
+        with as_failures(steps.pipeline.root, last_try=is_last_try(context)):
+            deleted = steps.pipeline.clean(config.keep, keep_epochs=config.keep_epochs)
+        context.log.info("%d files that only old epochs needed are deleted.", deleted)
+        yield dg.Output(None, metadata={"deleted_files": deleted})
+
+    return _job(steps, "maintenance", "Deletes files that only old epochs need", maintenance)
+
+
+def repair_job(steps: PipelineSteps) -> dg.JobDefinition:
+    """The job ``<pipeline>_repair``: settles tables that somebody else wrote, restored or damaged."""
+
+    @dg.op(
+        name=definition_name(steps, "repair"),
+        description="Settles tables that somebody else wrote, restored or damaged",
+        out=dg.Out(dg.Nothing),
+        retry_policy=MAINTENANCE_RETRIES,
+    )
+    def repair(context: dg.OpExecutionContext, config: RepairConfig) -> Iterator[Any]:
+        pipeline = steps.pipeline
+        keep: Literal["ours", "theirs"] = "ours" if config.keep is Keep.OURS else "theirs"
+        with as_failures(pipeline.root, last_try=is_last_try(context)):
+            one = pipeline.repair(config.table, keep) if config.table else None
+            done = pipeline.repair_all(keep) if not config.table else [one] if one else []
+        told = {record.dataset: f"kept {record.keep}, at version {record.version}" for record in done}
+        context.log.info("Settled: %s.", ", ".join(f"{name} ({how})" for name, how in told.items()) or "nothing was wrong")
+        yield dg.Output(None, metadata=told)
+
+    return _job(steps, "repair", "Settles tables that somebody else wrote, restored or damaged", repair)
+
+
+def _job(steps: PipelineSteps, name: str, description: str, op: dg.OpDefinition) -> dg.JobDefinition:
+    def run() -> None:
+        op.alias(name)()
+
+    graph = dg.graph(name=f"{steps.name}_{name}", description=description)(run)
+    return graph.to_job(tags={PIPELINE_TAG: steps.name}, executor_def=dg.in_process_executor)

@@ -1,0 +1,75 @@
+"""The jobs between epochs, over roots that need no engine; waiting that is told; tags of runs from the asset graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+import dagster_operators as do
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.owner import Owner
+from tests.orchestration import demo
+from tests.transactions.flow import Flow
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import dagster as dg
+
+
+@pytest.fixture
+def defs(tmp_path: Path) -> dg.Definitions:
+    """Of a pipeline whose root has three epochs."""
+    with Coordinator("numbers", str(tmp_path / "root")) as run:
+        flow = Flow(run, last=3)
+        while flow.epoch():
+            pass
+    pipeline = do.Pipeline("numbers", root=str(tmp_path / "root"))
+    pipeline.source("numbers", do.MemorySource(schema="n long")).to_table("clean")
+    return do.build_definitions(pipeline, maintenance="0 3 * * *")
+
+
+def execute(defs: dg.Definitions, instance: dg.DagsterInstance, job: str, **config: object) -> dg.ExecuteInProcessResult:
+    name = job.rpartition("_")[2]
+    return defs.resolve_job_def(job).execute_in_process(
+        instance=instance, run_config={"ops": {name: {"config": config}}}, raise_on_error=False
+    )
+
+
+def logged(instance: dg.DagsterInstance, run_id: str) -> str:
+    return "\n".join(entry.user_message for entry in instance.all_logs(run_id))
+
+
+def test_maintenance_deletes_what_old_epochs_need(tmp_path: Path, defs: dg.Definitions, instance: dg.DagsterInstance) -> None:
+    result = execute(defs, instance, "numbers_maintenance", keep="0 seconds", keep_epochs=1)
+    assert result.success
+    assert "2 files that only old epochs needed are deleted." in logged(instance, result.run_id)
+    assert do.StoredPipeline(str(tmp_path / "root")).status().oldest_epoch == 3
+    assert defs.resolve_schedule_def("numbers_maintenance_schedule").cron_schedule == "0 3 * * *"
+
+
+def test_repair_settles_tables(tmp_path: Path, defs: dg.Definitions, instance: dg.DagsterInstance) -> None:
+    stored = do.StoredPipeline(str(tmp_path / "root"))
+    for config in ({"keep": "OURS", "table": "clean"}, {"keep": "OURS"}):
+        write_deltalake(tmp_path / "root/tables/clean", pa.table({"n": pa.array([7], pa.int64())}), mode="append")
+        assert stored.status().wrong
+        result = execute(defs, instance, "numbers_repair", **config)
+        assert result.success
+        assert "Settled: tables/clean (kept ours, at version " in logged(instance, result.run_id)
+        assert not stored.status().wrong
+    assert "nothing was wrong" in logged(instance, execute(defs, instance, "numbers_repair", keep="THEIRS").run_id)
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_a_run_says_for_whom_it_waits_and_has_the_pipelines_tag(folder: Path, instance: dg.DagsterInstance) -> None:
+    defs = do.build_definitions(demo.pipeline(folder), wait_seconds=0.01, retry_policy=demo.FAST)
+    job = defs.resolve_implicit_global_asset_job_def()
+    with Coordinator("demo", str(folder / "demo")) as other:
+        other.open(Owner.of_process("other"))
+        waited = job.execute_in_process(instance=instance, raise_on_error=False)
+    assert "run other (host" in logged(instance, waited.run_id)
+    assert "is at work on demo: waiting for it, up to 0 s." in logged(instance, waited.run_id)
+    assert instance.get_run_by_id(waited.run_id).tags["dagster_operators/pipeline"] == "demo"  # type: ignore[union-attr]

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dagster_operators.operators.windows.windows import Sliding, Tumbling, Window
     from dagster_operators.orchestration.definitions import build_definitions
     from dagster_operators.orchestration.engine import SparkEngine
+    from dagster_operators.orchestration.translator import PipelineTranslator
     from dagster_operators.runtime.results import EpochResult
 
 __version__ = "0.1.0"
@@ -60,6 +61,7 @@ _HOME = {
     "OperatorContext": "operators.arrow.operator_context",
     "OperatorConstructor": "operators.arrow.registry",
     "Pipeline": "api.pipeline",
+    "PipelineTranslator": "orchestration.translator",
     "PostgresSink": "connectors.postgres_sink",
     "Query": "api.queries.query",
     "Session": "operators.windows.session",
@@ -103,6 +105,7 @@ __all__ = [
     "OperatorConstructor",
     "OperatorContext",
     "Pipeline",
+    "PipelineTranslator",
     "PostgresSink",
     "Query",
     "Registry",

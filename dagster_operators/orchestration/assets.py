@@ -36,17 +36,17 @@ def pipeline_assets(steps: PipelineSteps) -> dg.AssetsDefinition:
 
 
 def source_specs(steps: PipelineSteps) -> Iterator[dg.AssetSpec]:
-    """The pipeline's own sources and lookup tables as external assets; a neighbour's table is not among them."""
+    """The pipeline's own sources and lookup tables as external assets; somebody else's asset is not among them."""
     for name, kind, connector in inputs(steps.pipeline):
-        key = steps.keys.inputs[name]
-        if key.path[0] == steps.name:
-            yield dg.AssetSpec(
-                key,
+        if name not in steps.keys.theirs:
+            spec = dg.AssetSpec(
+                steps.keys.inputs[name],
                 description=_input_description(steps, name, kind),
                 kinds={"deltalake" if connector.kind == "delta" else connector.kind},
                 group_name=steps.options.group_name or steps.name,
                 metadata={"dagster/uri": public_uri(connector.uri)},
             )
+            yield steps.keys.names.spec(steps.pipeline, name, kind, spec)
 
 
 def _distinct_inputs(steps: PipelineSteps) -> dict[str, dg.AssetKey]:
@@ -86,7 +86,7 @@ def _graph(steps: PipelineSteps, upstream: tuple[str, ...], tables: Mapping[str,
 
 def _spec(steps: PipelineSteps, table: TableAsset) -> dg.AssetSpec:
     options = steps.options
-    return dg.AssetSpec(
+    spec = dg.AssetSpec(
         table.key,
         deps=table.upstream,
         description=table.description or None,
@@ -103,6 +103,7 @@ def _spec(steps: PipelineSteps, table: TableAsset) -> dg.AssetSpec:
             **({"operators": _operators(steps, table)} if table.operators else {}),
         },
     )
+    return steps.keys.names.spec(steps.pipeline, table.name, "table", spec)
 
 
 def _operators(steps: PipelineSteps, table: TableAsset) -> dict[str, str]:

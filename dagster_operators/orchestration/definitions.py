@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import dagster as dg
@@ -19,6 +19,7 @@ from dagster_operators.orchestration.rebuild_job import rebuild_job
 from dagster_operators.orchestration.schedule import epoch_schedule, maintenance_schedule
 from dagster_operators.orchestration.sensor import news_sensor
 from dagster_operators.orchestration.steps import PipelineSteps
+from dagster_operators.orchestration.translator import AssetNames, PipelineTranslator
 from dagster_operators.runtime.engine import Engine
 
 
@@ -38,8 +39,12 @@ def build_definitions(
     group_name: str | None = None,
     owners: Sequence[str] = (),
     tags: Mapping[str, str] | None = None,
+    key_prefix: str | Sequence[str] = (),
+    asset_keys: Mapping[str, str | Sequence[str] | dg.AssetKey] | None = None,
+    translator: PipelineTranslator | None = None,
     wait_seconds: float = 40.0,
-    preview_rows: int = 10,
+    preview_rows: int | Mapping[str, int] = 10,
+    masked_columns: Collection[str] = (),
 ) -> dg.Definitions:
     """The assets, jobs, schedule, sensor and checks of pipelines, for Dagster.
 
@@ -68,8 +73,14 @@ def build_definitions(
         group_name: The assets' group; the pipeline's name by default.
         owners: Of the tables that have none of their own.
         tags: Of every table's asset.
+        key_prefix: What every asset's key begins with, before the pipeline's name.
+        asset_keys: The whole keys of some tables, sources or lookups, by ``name`` or ``pipeline.name``. A source or lookup that
+            is given a key is that asset, whoever makes it, in this code location or another.
+        translator: Has the last word on keys and on what is told of an asset.
         wait_seconds: How long a run waits for another one of its pipeline, or for the lease of one that died, before it fails.
-        preview_rows: How many rows a materialisation shows; 0 shows none.
+        preview_rows: How many rows a materialisation shows; 0 shows none. By table, or by ``pipeline.table``, as a mapping, where
+            tables that are not in it show none.
+        masked_columns: Columns whose values no preview shows, as ``column`` or ``table.column``.
 
     Raises:
         PipelineError: There is no pipeline, one has no table, or two have the same name.
@@ -84,8 +95,13 @@ def build_definitions(
         ['flights_catch_up', 'flights_epoch', 'flights_maintenance', 'flights_rebuild', 'flights_repair']
     """
     _check(pipelines)
-    options = Options(group_name, tuple(owners), tags or {}, retry_policy, automation_condition, wait_seconds, preview_rows)
-    deployed = [PipelineSteps(each, AssetKeys(each, pipelines), options) for each in pipelines]
+    options = Options(
+        group_name, tuple(owners), tags or {}, retry_policy, automation_condition, wait_seconds, preview_rows,
+        frozenset(masked_columns),
+    )  # fmt: skip
+    names = AssetNames.of(key_prefix, asset_keys, translator)
+    deployed = [PipelineSteps(each, AssetKeys(each, pipelines, names), options) for each in pipelines]
+    _check_names(deployed, names)
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     jobs: list[Any] = []
     schedules: list[dg.ScheduleDefinition] = []
@@ -128,6 +144,14 @@ def _check(pipelines: Sequence[Pipeline]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise PipelineError(f"two pipelines are named {name!r}", pipeline=name, remedy="give one of them another name")
+
+
+def _check_names(deployed: Sequence[PipelineSteps], names: AssetNames) -> None:
+    known = [name for steps in deployed for name in (*steps.tables, *steps.keys.inputs)]
+    known += [f"{steps.name}.{name}" for steps in deployed for name in (*steps.tables, *steps.keys.inputs)]
+    for name in names.given:
+        if name not in known:
+            raise PipelineError(f"asset_keys has a key for {name!r}, which is not there", remedy=f"there are: {', '.join(known)}")
 
 
 def _engine(pipeline: Pipeline, engine: Engine | None) -> Engine:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
-
-import dagster as dg
+from typing import TYPE_CHECKING, Final, Literal
 
 from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.connectors.connector import Connector
+from dagster_operators.errors import PipelineError
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.orchestration.translator import AssetNames
 from dagster_operators.planner.lineage import Upstream
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.storage.uri import place_of, public_uri
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+InputKind = Literal["source", "lookup"]
 
 PIPELINE_TAG: Final = "dagster_operators/pipeline"
 """The run tag with the pipeline's name."""
@@ -51,43 +56,60 @@ def rejects_tables(pipeline: Pipeline) -> dict[str, str]:
     }
 
 
-def inputs(pipeline: Pipeline) -> Iterator[tuple[str, str, Connector]]:
+def inputs(pipeline: Pipeline) -> Iterator[tuple[str, InputKind, Connector]]:
     """The sources and lookups in use: name, ``source`` or ``lookup``, and the connector."""
     for stage in cut_stages(pipeline.dataflow):
         for name in stage.operators:
             node = pipeline.dataflow.nodes.get(name)  # a rule may have put in operators that the dataflow does not have
             if node and isinstance(node.operator, Source | Lookup) and isinstance(node.operator.connector, Connector):
-                yield name, node.operator.kind, node.operator.connector
+                yield name, "source" if isinstance(node.operator, Source) else "lookup", node.operator.connector
 
 
 class AssetKeys:
-    """The asset keys of one pipeline: ``[pipeline, table]`` and ``[pipeline, source]``.
+    """The asset keys of one pipeline: ``[pipeline, table]`` and ``[pipeline, source]``, unless the deployment has other names.
 
     Args:
         pipeline: Whose keys these are.
         neighbours: Pipelines deployed together: a source that reads one of their tables is that table's asset.
+        names: How the deployment gives keys.
+
+    Attributes:
+        tables: The key of each table.
+        inputs: The key of each source and lookup.
+        theirs: The sources and lookups that are somebody else's assets.
+
+    Raises:
+        PipelineError: Two tables have the same key.
     """
 
-    def __init__(self, pipeline: Pipeline, neighbours: Iterable[Pipeline] = ()) -> None:
+    def __init__(self, pipeline: Pipeline, neighbours: Iterable[Pipeline] = (), names: AssetNames | None = None) -> None:
         self._pipeline = pipeline
-        self.tables: Mapping[str, dg.AssetKey] = {
-            name: dg.AssetKey([pipeline.name, name]) for name in (*pipeline.tables, *rejects_tables(pipeline))
-        }
+        self.names = names or AssetNames()
+        self.tables: Mapping[str, dg.AssetKey] = dict(self._tables_of(pipeline))
         theirs = {
-            place_of(table_uri(other, name)): dg.AssetKey([other.name, name])
+            place_of(table_uri(other, name)): key
             for other in neighbours
             if other is not pipeline
-            for name in (*other.tables, *rejects_tables(other))
+            for name, key in self._tables_of(other)
         }
-        self.inputs: Mapping[str, dg.AssetKey] = {
-            name: theirs.get(place_of(connector.uri)) or self._own(name, kind) for name, kind, connector in inputs(pipeline)
-        }
+        found = {name: (kind, theirs.get(place_of(connector.uri))) for name, kind, connector in inputs(pipeline)}
+        self.theirs = frozenset(
+            name for name, (_, key) in found.items() if key is not None or self.names.known(pipeline.name, name)
+        )
+        self.inputs: Mapping[str, dg.AssetKey] = {name: key or self._own(name, kind) for name, (kind, key) in found.items()}
+        if len({*self.tables.values()}) < len(self.tables):
+            raise PipelineError("two tables have the same asset key", pipeline=pipeline.name, remedy="give each a key of its own")
 
-    def _own(self, name: str, kind: str) -> dg.AssetKey:
+    def _tables_of(self, pipeline: Pipeline) -> Iterator[tuple[str, dg.AssetKey]]:
+        for name in (*pipeline.tables, *rejects_tables(pipeline)):
+            yield name, self.names.key(pipeline, name, "table")
+
+    def _own(self, name: str, kind: InputKind) -> dg.AssetKey:
         """Of the source itself; a table's name is the table's."""
-        while name in self.tables:
-            name = f"{name}_{kind}"
-        return dg.AssetKey([self._pipeline.name, name])
+        called = name
+        while called in self.tables:
+            called = f"{called}_{kind}"
+        return self.names.key(self._pipeline, name, kind, called)
 
     def of(self, upstream: Upstream) -> dg.AssetKey:
         """The asset of something a table is made from."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
+from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.preview import preview
 from dagster_operators.orchestration.tables import TableAsset
 from dagster_operators.runtime.held import told
@@ -49,15 +50,15 @@ class Materialisation:
 
 
 def materialisations(
-    tables: Mapping[str, TableAsset], coordinator: Coordinator, complete: Complete, preview_rows: int
+    tables: Mapping[str, TableAsset], coordinator: Coordinator, complete: Complete, options: Options
 ) -> Iterator[Materialisation]:
     """Every table as of a completed epoch; starts no engine."""
     for table in tables.values():
         if f"tables/{table.name}" in complete.versions:
-            yield Materialisation(table, complete.epoch, _metadata(table, coordinator, complete, preview_rows))
+            yield Materialisation(table, complete.epoch, _metadata(table, coordinator, complete, options))
 
 
-def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, preview_rows: int) -> dict[str, Any]:
+def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, options: Options) -> dict[str, Any]:
     dataset = f"tables/{table.name}"
     version = complete.versions[dataset]
     files = coordinator.files(dataset, version)
@@ -80,7 +81,8 @@ def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, p
     holds = told(complete.held, table.operators)
     if holds:
         metadata["held"] = holds
-    rows = preview(coordinator, dataset, files, complete.epoch, preview_rows) if preview_rows else None
+    shown = options.previewed(coordinator.pipeline, table.name)
+    rows = preview(coordinator, dataset, files, complete.epoch, shown, is_masked=options.is_masked) if shown else None
     if rows is not None:
         metadata["preview"] = dg.MetadataValue.md(rows)
     return metadata

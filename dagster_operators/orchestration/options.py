@@ -27,4 +27,19 @@ class Options:
     retry_policy: dg.RetryPolicy | None = None
     automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None
     wait_seconds: float = 40.0
-    preview_rows: int = 10
+    preview_rows: int | Mapping[str, int] = 10
+    masked_columns: frozenset[str] = frozenset()
+
+    def previewed(self, pipeline: str, table: str) -> int:
+        """How many rows of a table a materialisation shows.
+
+        >>> Options(preview_rows={"clean": 3}).previewed("demo", "clean"), Options(preview_rows={}).previewed("demo", "clean")
+        (3, 0)
+        """
+        if isinstance(self.preview_rows, int):
+            return self.preview_rows
+        return self.preview_rows.get(f"{pipeline}.{table}", self.preview_rows.get(table, 0))
+
+    def is_masked(self, table: str, column: str) -> bool:
+        """Whether no preview shows the values of a column."""
+        return column in self.masked_columns or f"{table}.{column}" in self.masked_columns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.transactions.manifest import FileEntry
@@ -12,9 +12,18 @@ if TYPE_CHECKING:
 
 _WIDEST: Final = 80
 _MOST_COLUMNS: Final = 50
+_MASK: Final = "***"
 
 
-def preview(coordinator: Coordinator, dataset: str, files: Sequence[FileEntry], epoch: int, rows: int) -> str | None:
+def preview(
+    coordinator: Coordinator,
+    dataset: str,
+    files: Sequence[FileEntry],
+    epoch: int,
+    rows: int,
+    *,
+    is_masked: Callable[[str, str], bool] = lambda _table, _column: False,
+) -> str | None:
     """The first rows of the smallest file that the epoch wrote (else of any), or None when the table has no rows.
 
     Args:
@@ -23,6 +32,7 @@ def preview(coordinator: Coordinator, dataset: str, files: Sequence[FileEntry], 
         files: The table's files as of the epoch.
         epoch: Whose rows are preferred.
         rows: The most rows to show.
+        is_masked: Whether the values of a table's column are not shown; they are not read either.
     """
     import pyarrow.parquet as pq
 
@@ -38,8 +48,11 @@ def preview(coordinator: Coordinator, dataset: str, files: Sequence[FileEntry], 
     ):
         parquet = pq.ParquetFile(stream)
         names = parquet.schema_arrow.names[:_MOST_COLUMNS]
-        first = next(parquet.iter_batches(batch_size=rows, columns=names), None)
-    return None if first is None else markdown(names, [list(row.values()) for row in first.to_pylist()])
+        hidden = {name for name in names if is_masked(dataset.partition("/")[2], name)}
+        seen = [name for name in names if name not in hidden]
+        first = next(parquet.iter_batches(batch_size=rows, columns=seen), None)
+    shown = first.to_pylist() if first is not None else []
+    return markdown(names, [[_MASK if name in hidden else row[name] for name in names] for row in shown]) if shown else None
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

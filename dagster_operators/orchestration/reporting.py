@@ -24,13 +24,13 @@ def results(steps: PipelineSteps, epochs: Epochs, complete: Complete) -> list[dg
     checks: dict[dg.AssetKey | None, list[dg.AssetCheckResult]] = defaultdict(list)
     for check in check_results(steps.tables, complete.checks, complete.epoch):
         checks[check.asset_key].append(check)
-    made = materialisations(steps.tables, epochs.coordinator, complete, steps.options.preview_rows)
+    made = materialisations(steps.tables, epochs.coordinator, complete, steps.options)
     return [materialisation.as_result(checks[materialisation.table.key]) for materialisation in made]
 
 
 def events(steps: PipelineSteps, epochs: Epochs, complete: Complete) -> list[Event]:
     """The same as events, for any other op."""
-    made = materialisations(steps.tables, epochs.coordinator, complete, steps.options.preview_rows)
+    made = materialisations(steps.tables, epochs.coordinator, complete, steps.options)
     return [
         *(materialisation.as_event() for materialisation in made),
         *check_events(steps.tables, complete.checks, complete.epoch),

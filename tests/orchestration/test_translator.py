@@ -1,0 +1,100 @@
+"""What assets are called: prefixes, keys of other people's assets, a translator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+
+import dagster_operators as do
+from dagster_operators.errors import PipelineError
+from tests.orchestration import demo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dagster_operators.orchestration.translator import AssetData
+
+
+def keys(defs: dg.Definitions) -> dict[str, set[str]]:
+    """Every asset of a location with those that it is made from."""
+    graph = defs.resolve_asset_graph()
+    nodes = {key.to_user_string(): graph.get(key).parent_keys for key in graph.get_all_asset_keys()}
+    return {key: {parent.to_user_string() for parent in parents} for key, parents in nodes.items()}
+
+
+def reading(tmp_path: Path) -> do.Pipeline:
+    made = do.Pipeline("sales", root=str(tmp_path / "sales"))
+    orders = made.source("orders", do.DeltaSource(str(tmp_path / "orders")))
+    orders.lookup(do.DeltaSource(str(tmp_path / "names")), on="k", columns=["n"], name="names").to_table("named")
+    return made
+
+
+def test_a_prefix_stands_before_every_key(folder: Path) -> None:
+    defs = do.build_definitions(demo.pipeline(folder), key_prefix="lake/raw")
+    assert keys(defs) == {
+        "lake/raw/demo/rows": set(),
+        "lake/raw/demo/clean": {"lake/raw/demo/rows"},
+        "lake/raw/demo/totals": {"lake/raw/demo/clean"},
+        "lake/raw/demo/hourly": {"lake/raw/demo/clean"},
+    }
+    checks = defs.resolve_asset_graph().asset_check_keys
+    assert {check.asset_key.to_user_string() for check in checks} == {"lake/raw/demo/clean"}
+
+
+def test_a_source_is_the_asset_whose_key_it_is_given(tmp_path: Path) -> None:
+    @dg.asset(key=["shop", "orders"])
+    def orders() -> None: ...
+
+    given = {"orders": "shop/orders", "sales.names": ["elsewhere", "names"], "named": dg.AssetKey(["mart", "sales"])}
+    defs = do.build_definitions(reading(tmp_path), asset_keys=given)
+    here = dg.Definitions.merge(defs, dg.Definitions(assets=[orders]))
+    dg.Definitions.validate_loadable(here)
+    assert keys(here)["mart/sales"] == {"shop/orders", "elsewhere/names"}
+    assert not [asset for asset in defs.assets or () if isinstance(asset, dg.AssetSpec)], (
+        "they are declared by whoever makes them"
+    )
+
+
+def test_a_neighbours_table_keeps_its_own_key(tmp_path: Path) -> None:
+    first = do.Pipeline("first", root=str(tmp_path / "first"))
+    first.source("rows", do.MemorySource(schema="k string")).to_table("clean")
+    second = do.Pipeline("second", root=str(tmp_path / "second"))
+    second.source("theirs", do.DeltaSource(str(tmp_path / "first/tables/clean"))).to_table("copied")
+    found = keys(do.build_definitions(first, second, key_prefix=["lake"], asset_keys={"first.clean": "mart/clean"}))
+    assert found == {
+        "lake/first/rows": set(), "mart/clean": {"lake/first/rows"}, "lake/second/copied": {"mart/clean"},
+    }  # fmt: skip
+
+
+class OfTheLake(do.PipelineTranslator):
+    """Keys without the pipeline, a group by kind, a tag."""
+
+    def get_asset_spec(self, data: AssetData) -> dg.AssetSpec:
+        spec = super().get_asset_spec(data)
+        more = {"tags": {**spec.tags, "kind": data.kind}, "deps": []}
+        return spec.replace_attributes(key=["lake", data.name], group_name=data.kind, **more)
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_a_translator_has_the_last_word_and_runs_go_by_it(folder: Path, instance: dg.DagsterInstance) -> None:
+    defs = do.build_definitions(demo.pipeline(folder), translator=OfTheLake(), preview_rows={"clean": 1}, masked_columns=["k"])
+    assert keys(defs)["lake/totals"] == {"lake/clean"}
+    graph = defs.resolve_asset_graph()
+    assert graph.get(dg.AssetKey(["lake", "clean"])).group_name == "table"
+    assert graph.get(dg.AssetKey(["lake", "rows"])).tags["kind"] == "source"
+    result = defs.resolve_job_def("demo_epoch").execute_in_process(instance=instance)
+    made = {event.asset_key.path[-1]: event.step_materialization_data.materialization.metadata
+            for event in result.get_asset_materialization_events() if event.asset_key}  # fmt: skip
+    assert made.keys() == {"clean", "totals", "hourly"}
+    assert "preview" not in made["totals"]
+    assert made["clean"]["preview"].value.splitlines()[2:] == ["| *** | 1 | 2024-01-01 00:00:00+00:00 |"]
+    assert {check.asset_key.to_user_string() for check in result.get_asset_check_evaluations()} == {"lake/clean"}
+
+
+def test_keys_that_cannot_be_are_refused(folder: Path) -> None:
+    with pytest.raises(PipelineError, match="asset_keys has a key for 'none', which is not there"):
+        do.build_definitions(demo.pipeline(folder), asset_keys={"none": "a"})
+    with pytest.raises(PipelineError, match="two tables have the same asset key"):
+        do.build_definitions(demo.pipeline(folder), asset_keys={"clean": "a", "totals": "a"})

@@ -143,7 +143,11 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{_MODULES[name]}")
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, __all__, n=2, cutoff=0.5) if not name.startswith("_") else []
+        meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{meant}", name=name)
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
 
 

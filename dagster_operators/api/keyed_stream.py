@@ -11,6 +11,7 @@ from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.catalog.loading import registry
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.expressions import require_mapping, require_texts
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.arrow.apply import Apply
@@ -172,6 +173,7 @@ class KeyedStream(PluggedIn):
         >>> flights.key_by("origin").aggregate(flights="count(*)", late="count_if(delay > 15)").columns
         ('origin', 'flights', 'late')
         """
+        require_mapping(aggregates, operator=name or "aggregate")
         wanted, time = {**(aggregates or {}), **more}, self._stream.event_time
         return self.add_aggregate(KeyedAggregate, name, (), wanted, renamed_from=renamed_from, event_time=time)
 
@@ -342,6 +344,7 @@ class KeyedStream(PluggedIn):
                 operator=named,
                 remedy="write aggregate(rows='count(*)'), say",
             )
+        require_texts("aggregate", aggregates.values(), pipeline=dataflow.name, operator=named)
         return self._stream._add(operator, named, keys=self.keys, aggregates=as_pairs(aggregates), **settings)  # noqa: SLF001
 
 

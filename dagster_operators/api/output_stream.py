@@ -9,6 +9,7 @@ from dagster_operators.api.base_stream import BaseStream
 from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.dataflow import Check, SinkOutput, Table
+from dagster_operators.graph.expressions import require_mapping, require_texts
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.ports import MAIN, InputPort, StreamRef
 from dagster_operators.graph.sink_target import SinkTarget
@@ -154,6 +155,9 @@ class OutputStream(BaseStream):
         >>> list(pipeline.tables)
         ['all_flights']
         """
+        where = {"pipeline": self._dataflow.name, "table": table}
+        require_mapping(checks, **where)
+        require_texts("condition", [check for check in (checks or {}).values() if not isinstance(check, Check)], **where)
         wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}
         self._dataflow.add_table(Table(table, self._ref, description, wanted, dict(tags or {}), tuple(owners)))
         if backfill:

@@ -85,6 +85,14 @@ class Pipeline(Changing, GoingBack, Rebuildable, PipelineGraph, Settling):
             )
         if concurrent_stages is not None and concurrent_stages < 1:
             raise PipelineError(f"concurrent_stages is {concurrent_stages}", pipeline=name, remedy="choose 1 or more")
+        if engine is not None and not hasattr(engine, "session"):
+            raise PipelineError(
+                f"{engine!r} is no engine",
+                pipeline=name,
+                remedy="give SparkEngine(...), or nothing and set DAGSTER_OPERATORS_ENGINE",
+            )
+        if lease_seconds <= 0:
+            raise PipelineError(f"lease_seconds is {lease_seconds}", pipeline=name, remedy="choose more than 0, such as 30")
         super().__init__(name, root, storage_options, rules_off)
         self.engine = engine
         self._lease_seconds = lease_seconds

@@ -22,7 +22,7 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.renaming import renamed
 from dagster_operators.graph.scope import Scope
 from dagster_operators.operators.relational.source import Source
-from dagster_operators.time.watermark import parse_duration
+from dagster_operators.time.watermark import parse_duration, warn_without_unit
 
 if TYPE_CHECKING:
     from dagster_operators.plans.building import Surroundings
@@ -42,6 +42,8 @@ class PipelineGraph:
     def __init__(
         self, name: str, root: str, storage_options: Mapping[str, str] | None = None, rules_off: str | Collection[str] = ()
     ) -> None:
+        if not str(root or ""):
+            raise PipelineError("a pipeline needs a storage root", pipeline=name, remedy="give root=, a folder or the URI of one")
         self._name = name
         self._given: tuple[LogicalPlan, Surroundings] | None = None
         self._rules_off = frozenset((rules_off,) if isinstance(rules_off, str) else rules_off)
@@ -106,15 +108,31 @@ class PipelineGraph:
                 source=name,
                 remedy="use FileSource, DeltaSource or MemorySource",
             )
-        try:
-            late = parse_duration(lateness)
-        except ValueError as error:
-            raise PipelineError(f"the lateness: {error}", pipeline=self.name, source=name) from None
+        late = self._lateness(name, lateness, event_time)
         operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
         node = self.dataflow.add(operator)
         if renamed_from is not None:
             renamed(self.dataflow, name, renamed_from)
         return Stream(self.dataflow, StreamRef(node.name))
+
+    def _lateness(self, source: str, lateness: str | timedelta | int, event_time: str | None) -> int:
+        where = {"pipeline": self.name, "source": source}
+        if event_time is not None and not isinstance(event_time, str):
+            raise PipelineError(f"{event_time!r} is no column", **where, remedy="event_time is the name of a timestamp column")
+        try:
+            late = parse_duration(lateness)
+        except ValueError as error:
+            raise PipelineError(f"the lateness: {error}", **where) from None
+        if late < 0:
+            raise PipelineError(f"the lateness is negative: {lateness!r}", **where, remedy="give a duration of 0 or more")
+        if late and event_time is None:
+            raise PipelineError(
+                "the source has a lateness and no event time, so that no row of it is ever late",
+                **where,
+                remedy="give event_time= too, or leave lateness= out",
+            )
+        warn_without_unit("the lateness", lateness)
+        return late
 
     def loop(self, name: str, *, limit: int = 1000, within_subtask: bool = False, within: str | Loop = "") -> Loop:
         """Declare a loop, in which rows go round within an epoch until none is left.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dagster_operators.api.elsewhere import elsewhere
 from dagster_operators.catalog.catalog import near
 from dagster_operators.catalog.loading import catalog
 
@@ -24,7 +25,11 @@ class PluggedIn:
             method = None if name.startswith("_") else catalog().method(self._receiver, name)
             if method is not None:
                 return partial(method, self)
-            meant = "" if name.startswith("_") else near(name, dir(self))
+            meant = (
+                ""
+                if name.startswith("_")
+                else elsewhere(self._receiver, name) or near(name, [own for own in dir(self) if not own.startswith("_")])
+            )
             told = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(f"{told}; {meant}" if meant else told, name=name, obj=self)
 

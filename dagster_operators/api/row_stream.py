@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from dagster_operators.api.base_stream import BaseStream
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from dagster_operators.graph.expressions import require_mapping, require_texts
 from dagster_operators.operators.relational.filter import Filter
 from dagster_operators.operators.relational.flat_map import FlatMap
 from dagster_operators.operators.relational.map_async import MapAsync
@@ -40,6 +41,7 @@ class RowStream(BaseStream):
         >>> flights.filter("delay > 15 AND origin = 'JFK'").columns
         ('origin', 'delay')
         """
+        require_texts("condition", [condition], pipeline=self._dataflow.name, operator=name or Filter.kind)
         return self._add(Filter, name, chain=chain, condition=condition)
 
     def select(self, *expressions: str, name: str | None = None, chain: bool = True) -> Self:
@@ -61,6 +63,7 @@ class RowStream(BaseStream):
         >>> flights.select("*", "delay > 15 AS late").columns
         ('origin', 'delay', 'late')
         """
+        require_texts("column", expressions, pipeline=self._dataflow.name, operator=name or Select.kind)
         expanded: list[str] = []
         for text in expressions:
             if text.strip() == "*":
@@ -96,7 +99,11 @@ class RowStream(BaseStream):
         >>> flights.with_columns(delay="greatest(delay, 0)", hours="delay / 60").columns
         ('origin', 'delay', 'hours')
         """
-        return self._add(WithColumns, name, chain=chain, expressions=as_pairs({**(expressions or {}), **more}))
+        where = {"pipeline": self._dataflow.name, "operator": name or WithColumns.kind}
+        require_mapping(expressions, **where)
+        wanted = {**(expressions or {}), **more}
+        require_texts("column", [part for pair in wanted.items() for part in pair], **where)
+        return self._add(WithColumns, name, chain=chain, expressions=as_pairs(wanted))
 
     def rename(
         self, names: Mapping[str, str] | None = None, /, *, name: str | None = None, chain: bool = True, **more: str
@@ -117,7 +124,11 @@ class RowStream(BaseStream):
         >>> flights.rename(origin="airport").rename({"delay": "minutes late"}).columns
         ('airport', 'minutes late')
         """
-        return self._add(Rename, name, chain=chain, names=as_pairs({**(names or {}), **more}))
+        where = {"pipeline": self._dataflow.name, "operator": name or Rename.kind}
+        require_mapping(names, **where)
+        wanted = {**(names or {}), **more}
+        require_texts("column", [part for pair in wanted.items() for part in pair], **where)
+        return self._add(Rename, name, chain=chain, names=as_pairs(wanted))
 
     def drop(self, *columns: str, name: str | None = None, chain: bool = True) -> Self:
         """Leave columns out.
@@ -135,6 +146,7 @@ class RowStream(BaseStream):
         >>> flights.drop("delay").columns
         ('origin',)
         """
+        require_texts("column", columns, pipeline=self._dataflow.name, operator=name or Drop.kind)
         return self._add(Drop, name, chain=chain, columns=columns)
 
     def flat_map(

@@ -121,7 +121,10 @@ class Settling(ABC):
         Raises:
             PipelineBusyError: A run is at work.
         """
-        oldest = time.time() - parse_duration(keep) / 1e6
+        try:
+            oldest = time.time() - parse_duration(keep) / 1e6
+        except ValueError as error:
+            raise PipelineError(f"keep: {error}", pipeline=self.name) from None
         done = self.history()[: -max(keep_epochs, 1)]
         horizon = next((complete.epoch + 1 for complete in reversed(done) if complete.committed_at < oldest), None)
         if horizon is None:

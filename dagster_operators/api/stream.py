@@ -16,6 +16,7 @@ from dagster_operators.api.output_stream import OutputStream
 from dagster_operators.api.row_stream import RowStream
 from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.expressions import require_texts
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.changelog import AsChanges, Latest
@@ -138,6 +139,13 @@ class Stream(RowStream, FrontierStream, OutputStream):
                 operator=name or Lookup.kind,
                 remedy="join it in windows or by interval_join; or write it to a table and let another pipeline look that up",
             )
+        if not hasattr(table, "declared_schema"):
+            raise PipelineError(
+                f"{table!r} is no table to look up",
+                pipeline=self._dataflow.name,
+                operator=name or Lookup.kind,
+                remedy="use FileSource, DeltaSource or MemorySource",
+            )
         if isinstance(on, Mapping):
             pairs = as_pairs(on)
         else:
@@ -198,6 +206,7 @@ class Stream(RowStream, FrontierStream, OutputStream):
         ('origin', 'late', 'n')
         """
         stream: Stream = self
+        require_texts("key", keys, pipeline=self._dataflow.name, operator=self.name)
         parsed = [named(key) for key in keys]
         for key, (_, name) in zip(keys, parsed, strict=True):
             if name is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.errors import PipelineError
+from dagster_operators.graph.expressions import require_mapping
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.joins.join_columns import HowInWindows
 from dagster_operators.operators.joins.window_join import WindowJoin
@@ -89,6 +90,7 @@ class WindowedStream(PluggedIn):
         >>> hourly.columns, hourly.event_time
         (('origin', 'window_start', 'window_end', 'mean'), 'window_start')
         """
+        require_mapping(aggregates, operator=name or "aggregate")
         size = "per " + str(self.window).removeprefix("tumbling ").removeprefix("sliding ")
         settings = {"window": self.window, "event_time": self._event_time, "renamed_from": renamed_from}
         return self._keyed.add_aggregate(

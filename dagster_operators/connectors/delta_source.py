@@ -63,6 +63,8 @@ class DeltaSource(Connector):
     _log: DeltaLog = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if not self.path:
+            raise PipelineError("a DeltaSource needs a path", remedy="name the table's folder: DeltaSource('data/orders')")
         if self.max_versions is not None and self.max_versions < 1:
             raise PipelineError(f"max_versions has to be at least 1, not {self.max_versions}")
         location = FileLocation(os.fspath(self.path), Access.of(self.storage_options), is_folder=True)

@@ -94,6 +94,10 @@ class FileSource(Connector):
             raise PipelineError(f"a FileSource reads csv, json and parquet, not {self.format!r}")
         if self.corrupt not in {"fail", "reject"}:
             raise PipelineError(f'corrupt is "fail" or "reject", not {self.corrupt!r}')
+        if not self.path:
+            raise PipelineError("a FileSource needs a path", remedy="name a folder, a glob or a file: FileSource('in/*.csv')")
+        if self.options is not None and not isinstance(self.options, Mapping):
+            raise PipelineError(f"options are a mapping, not {self.options!r}", remedy="write options={'sep': ';'}, say")
         object.__setattr__(self, "_location", FileLocation(os.fspath(self.path), Access.of(self.storage_options)))
         object.__setattr__(self, "_limits", SliceLimits(self.max_files, self.max_bytes, self.max_rows))
         self._text("csv")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
 from dagster_operators.connectors.row_batch import batch_to_arrow, batch_values, infer_arrow
-from dagster_operators.errors import BadInputError, MissingInputError, SourceError
+from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.engine_schema import struct
 from dagster_operators.time.watermark import to_micros
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Batch: TypeAlias = "Sequence[Mapping[str, Any] | Sequence[Any]] | Table | PandasDataFrame"
 """The rows of one epoch: dicts, tuples in the order of the schema, an Arrow table or a pandas DataFrame."""
+
+
+_BATCHES = "give a list of batches, each a list of rows: MemorySource([[('a', 1), ('b', 2)]], schema='k string, v long')"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +52,14 @@ class MemorySource(Connector):
     schema: str | None = None
 
     def __post_init__(self) -> None:
+        given: object = self.batches
+        if not isinstance(given, Iterable) or isinstance(given, str):
+            raise PipelineError(f"{given!r} is no list of batches", remedy=_BATCHES)
         object.__setattr__(self, "batches", list(self.batches))
+        for batch in self.batches:
+            first = next(iter(batch), None) if isinstance(batch, list | tuple) else None
+            if isinstance(batch, Mapping | str) or isinstance(first, str | int | float):
+                raise PipelineError(f"{batch!r} is a row, where a batch of rows is wanted", remedy=_BATCHES)
 
     @override
     def without_rows(self) -> MemorySource:

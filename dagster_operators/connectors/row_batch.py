@@ -147,6 +147,8 @@ def _convert(value: Any, kind: DataType) -> Any:
         return moment.replace(tzinfo=None) if kind == Plain("timestamp_ntz") else moment
     if kind == Plain("date") and isinstance(value, str):
         return date.fromisoformat(value)
+    if kind.is_whole_number and isinstance(value, float) and not value.is_integer():
+        raise ValueError(f"{value!r} is no whole number")
     if isinstance(kind, DecimalType) and not isinstance(value, Decimal):
         return Decimal(str(value))
     return value

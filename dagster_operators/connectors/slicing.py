@@ -31,8 +31,8 @@ class SliceLimits:
     def __post_init__(self) -> None:
         for name in ("max_files", "max_bytes", "max_rows"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise PipelineError(f"{name} has to be at least 1, not {value}")
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise PipelineError(f"{name} has to be a number from 1, not {value!r}")
 
     def take(self, files: Sequence[SourceFile], count_rows: Callable[[SourceFile], int]) -> list[SourceFile]:
         """The first of ``files``, as far as the limits go.

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from dagster_operators.errors import BadInputError, PipelineError
@@ -24,6 +25,18 @@ _REFUSED = {
     "modifiedbefore": "every file is read once",
     "modifiedafter": "every file is read once",
 }
+_NAMES = """
+allowbackslashescapinganycharacter allowcomments allownonnumericnumbers allownumericleadingzeros
+allowsinglequotes allowunquotedcontrolchars allowunquotedfieldnames charset chartoescapequoteescaping
+columnpruning comment compression dateformat delimiter dropfieldifallnull emptyvalue
+enabledatetimeparsingfallback encoding escape extension header ignoreleadingwhitespace
+ignoretrailingwhitespace inferschema linesep locale maxcharspercolumn maxcolumns multiline nanvalue
+negativeinf nullvalue positiveinf preferdate prefersdecimal primitivesasstring quote samplingratio sep
+timestampformat timestampntzformat timezone unescapedquotehandling usefasttimestampparser useunsafe
+"""
+_KNOWN = frozenset(_NAMES.split())
+"""The options of Spark's readers of text, in lower case."""
+
 _BLOCK = 1 << 20
 
 
@@ -43,6 +56,13 @@ class TextFormat:
         for option, _ in self.options:
             if option.lower() in _REFUSED:
                 raise PipelineError(f"the option {option!r} is not for a FileSource", remedy=_REFUSED[option.lower()])
+            if option.lower() not in _KNOWN:
+                close = get_close_matches(option.lower(), _KNOWN, n=2)
+                meant = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+                raise PipelineError(
+                    f"there is no option {option!r} for reading CSV or JSON, and Spark would leave it out without a word",
+                    remedy=f"{meant}the options are those of Spark's CSV and JSON readers",
+                )
 
     def option(self, *names: str, default: str) -> str:
         """The value of an option by any of its names, in any case."""

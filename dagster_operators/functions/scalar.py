@@ -140,8 +140,12 @@ def udf(
         >>> rows.select("double_negative(counter) AS y").columns
         ('y',)
     """
+    if not isinstance(returns, str):
+        raise PipelineError("udf needs the type of the result", remedy="write @udf('long') above the function, say")
 
     def declare(function: Callable[..., Any]) -> ScalarFunction:
+        if not callable(function):
+            raise PipelineError(f"{function!r} is no function", remedy="write @udf('long') above a function")
         own = name or function.__name__
         found = inspect.iscoroutinefunction(function)
         if is_async is not None and is_async != found:

@@ -103,9 +103,11 @@ def as_array(result: Any, kind: pa.DataType, rows: int, name: str) -> pa.Array:
                 f"the function {name!r} returned {shortened(result)}, which is no column", function=name,
                 remedy="return an array with one value for each row",
             )  # fmt: skip
+        elif isinstance(result, list | tuple) and pa.types.is_integer(kind) and any(isinstance(value, float) for value in result):
+            array = pa.array(result).cast(kind)  # of a list pa.array would cut 1.9 to 1
         else:
             array = pa.array(result, type=kind, from_pandas=type(result).__module__.startswith("pandas"))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, OverflowError) as error:
         raise UserFunctionError(
             f"the function {name!r} did not return {kind}: {str(error).splitlines()[0]}", function=name,
             remedy="return what `returns` says",

@@ -16,6 +16,8 @@ from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.graph.scope import OUTSIDE, Scope, check_scope
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_LONGEST_NAME = 200
+"""Names are part of files' names, which have at most 255 bytes."""
 
 
 @dataclass(frozen=True)
@@ -386,7 +388,13 @@ class Dataflow:
 
 def check_name(what: str, name: str, **where: Any) -> None:
     """Raise PipelineError unless the name can be a folder, a Dagster op and an SQL name at once."""
-    if not _NAME.fullmatch(name):
+    given: object = name
+    if isinstance(given, str) and len(given) > _LONGEST_NAME:
         raise PipelineError(
-            f"{name!r} is no name for a {what}", **where, remedy="use letters, digits and underscores, a letter first"
+            f"the name of {what} {name[:20]}... is too long", **where, remedy=f"use at most {_LONGEST_NAME} characters"
+        )
+    if not isinstance(given, str) or not _NAME.fullmatch(given):
+        article = "an" if what[0] in "aeiou" else "a"
+        raise PipelineError(
+            f"{name!r} is no name for {article} {what}", **where, remedy="use letters, digits and underscores, a letter first"
         )

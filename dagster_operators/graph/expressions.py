@@ -6,13 +6,13 @@ sqlglot reads them only to understand them. What runs is always the text as its 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from dagster_operators.errors import SchemaError
+from dagster_operators.errors import PipelineError, SchemaError
 
 if TYPE_CHECKING:
     from sqlglot import Token
@@ -27,6 +27,8 @@ __all__ = [
     "located_columns",
     "parse_alias",
     "parsed",
+    "require_mapping",
+    "require_texts",
     "tokens_of",
     "without_comments",
 ]
@@ -80,6 +82,34 @@ def _columns_of(expression: str) -> frozenset[str]:
         elif not isinstance(node.parent, (exp.Count, exp.Column)):
             names.add("*")
     return frozenset(names)
+
+
+def require_texts(what: str, texts: Iterable[object], **where: Any) -> None:
+    """Make sure that what should be expressions, or names, are texts.
+
+    Raises:
+        SchemaError: One is none.
+
+    >>> require_texts("expression", ["v + 1", 5], operator="select")
+    Traceback (most recent call last):
+    dagster_operators.errors.SchemaError: 5 is no expression [operator 'select']. To do: write it as Spark SQL, in quotes
+    """
+    for text in texts:
+        if not isinstance(text, str):
+            raise SchemaError(f"{text!r} is no {what}", **where, remedy="write it as Spark SQL, in quotes")
+
+
+def require_mapping(given: object, **where: Any) -> None:
+    """Make sure that columns are given with their expressions.
+
+    Raises:
+        PipelineError: They are not.
+    """
+    if isinstance(given, Mapping) and not all(isinstance(name, str) and name.strip() for name in given):
+        raise PipelineError("an expression has no name", **where, remedy="give each a name that is not empty")
+    if given is not None and not isinstance(given, Mapping):
+        remedy = "write name='expression', or {'name': 'expression'}"
+        raise PipelineError(f"{given!r} does not say what each expression is called", **where, remedy=remedy)
 
 
 @lru_cache(maxsize=_KNOWN)

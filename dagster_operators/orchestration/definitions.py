@@ -140,6 +140,9 @@ def build_definitions(
 def _check(pipelines: Sequence[Pipeline]) -> None:
     if not pipelines:
         raise PipelineError("there is no pipeline to deploy", remedy="build_definitions(pipeline)")
+    for pipeline in pipelines:
+        if not hasattr(pipeline, "dataflow"):
+            raise PipelineError(f"{pipeline!r} is no pipeline", remedy="build_definitions(pipeline)")
     names = [pipeline.name for pipeline in pipelines]
     for name in names:
         if names.count(name) > 1:

@@ -8,6 +8,7 @@ stands still within an epoch makes results independent of the order of rows in i
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -40,15 +41,20 @@ def parse_duration(text: str | timedelta | int) -> int:
         text: As Spark writes intervals (``"2 minutes 30 seconds"``), short (``"10s"``), a timedelta, or microseconds.
 
     Raises:
-        ValueError: The text is no duration, or it has no fixed length (months, years).
+        ValueError: It is no duration, has no unit, or has no fixed length (months, years).
 
     >>> parse_duration("1 hour 30 minutes"), parse_duration("250 ms")
     (5400000000, 250000)
     """
     if isinstance(text, timedelta):
         return text // timedelta(microseconds=1)
-    if isinstance(text, int):
+    if isinstance(text, int) and not isinstance(text, bool):
         return text
+    if not isinstance(text, str):
+        told = "has no unit" if isinstance(text, float) else "is no duration"
+        raise ValueError(  # noqa: TRY004 - callers tell it as an error of theirs
+            f"{text!r} {told}; write for example '90 seconds', or give a timedelta"
+        )
     position, total = 0, 0.0
     while match := _PART.match(text, position):
         unit = match[2].lower()
@@ -61,6 +67,20 @@ def parse_duration(text: str | timedelta | int) -> int:
         units = ", ".join(_MICROS)
         raise ValueError(f"{text!r} is no duration of fixed length; write for example '1 hour' (units: {units})")
     return round(total)
+
+
+def warn_without_unit(what: str, duration: object) -> None:
+    """Say that a bare number is taken for microseconds: who writes 60 mostly means seconds.
+
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     warn_without_unit("the lateness", 60)
+    >>> str(told[0].message)
+    "the lateness is 60 microseconds; if seconds are meant, write '60 seconds', or give a timedelta"
+    """
+    if isinstance(duration, int) and not isinstance(duration, bool) and 0 < abs(duration) < _MICROS["second"]:
+        told = f"{what} is {duration} microseconds; if seconds are meant, write '{duration} seconds', or give a timedelta"
+        warnings.warn(told, UserWarning, stacklevel=4)
 
 
 def format_duration(micros: int) -> str:

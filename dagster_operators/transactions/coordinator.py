@@ -235,8 +235,9 @@ class Coordinator:
         if found is None:
             known = f"epochs {first} to {last.epoch} can be read" if last else "none is complete yet"
             raise UnknownEpochError(
-                f"{'there is no completed epoch' if epoch is None else f'epoch {epoch} is not there'}; {known}",
+                f"{'there is nothing to read' if epoch is None else f'epoch {epoch} is not there'}; {known}",
                 pipeline=self.pipeline,
+                remedy="read one of these" if last else "run an epoch first: pipeline.run_epoch()",
                 first_epoch=first if last else None,
                 last_epoch=last.epoch if last else None,
             )

@@ -46,7 +46,8 @@ def repair_table(run: RunContext, dataset: str, keep: Keep) -> Steps[Repair | No
     if dataset not in view.versions and not (status and status.exists and status.pipeline == view.pipeline):
         if status is None:
             return None
-        raise LedgerError("there is no such table", remedy=f"use one of {', '.join(sorted(view.versions))}", **place)
+        known = ", ".join(sorted(view.versions))
+        raise LedgerError("there is no such table", remedy=f"use one of {known}" if known else "run an epoch first", **place)
     status = status or TableStatus()
     if not status.exists or status.pipeline != view.pipeline:
         raise RestoredTableError(

@@ -98,7 +98,7 @@ class ArrowOperator:
 
     def process_batch_index(self, index: int, batch: pa.RecordBatch, ctx: OperatorContext, out: Collector) -> None:  # noqa: ARG002
         """Work on a batch of the input with this index; by default :meth:`process_batch`."""
-        self.process_batch(batch, ctx, out)
+        return self.process_batch(batch, ctx, out)  # rows by mistake, which is then told
 
     def handle_watermark(self, watermark: int, ctx: OperatorContext, out: Collector) -> int | None:  # noqa: ARG002
         """Called once all rows of the epoch are processed, with the input's new watermark (microseconds since 1970).

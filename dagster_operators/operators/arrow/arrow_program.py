@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -81,18 +81,28 @@ class ArrowProgram:
     def _process(self, port: int, numbered: pa.RecordBatch) -> None:
         batch = self._context.take_places(numbered) if self._operator.needs_sequence else numbered
         if not self._rejects:
-            self._call("process_batch_index", port, batch, self._context, self._out, batch=batch)
+            self._refuse_rows(self._call("process_batch_index", port, batch, self._context, self._out, batch=batch))
             return
         self._out.hold_back()
         try:
-            self._operator.process_batch_index(port, batch, self._context, self._out)
+            process: Callable[..., Any] = self._operator.process_batch_index
+            given = process(port, batch, self._context, self._out)
         except Exception as error:
             self._out.forget()
             if action_for(self._operator, error) != "reject":
                 raise self._failed("process_batch_index", error, batch) from error
             self._give_up_on(port, batch, numbered, error)
         else:
+            self._refuse_rows(given)
             self._out.let_go()
+
+    def _refuse_rows(self, given: object) -> None:
+        """What ``process_batch`` returns goes nowhere: who returns or yields rows takes it for a function."""
+        if isinstance(given, Generator | pa.RecordBatch | pa.Table) or hasattr(given, "columns"):
+            does = "yields" if isinstance(given, Generator) else "returns"
+            raise PipelineError(
+                f"process_batch {does} rows, which go nowhere", **self._ctx.where, remedy="put them out: out.collect(rows)"
+            )
 
     def _give_up_on(self, port: int, batch: pa.RecordBatch, numbered: pa.RecordBatch, error: Exception) -> None:
         """Halve the batch until the rows are found that cannot be processed."""

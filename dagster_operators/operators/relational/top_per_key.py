@@ -83,8 +83,9 @@ class TopPerKey(LogicalOperator):
 
 def check_top(operator: LogicalOperator, stream: StreamType, n: int, order: Sequence[OrderItem]) -> None:
     """Raise unless this many rows of a stream can be put into this order."""
-    if n < 1:
-        raise PipelineError(f"top({n}) is no row at all", operator=operator.name, remedy="ask for one row or more")
+    given: object = n
+    if not isinstance(given, int) or given < 1:
+        raise PipelineError(f"top({n!r}) is no row at all", operator=operator.name, remedy="ask for one row or more")
     for item in order:
         operator.require(stream, columns_of_row(item.expression), f"by={str(item)!r}")
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.values import Fields, check_fields
-from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration, parse_duration
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration, parse_duration, warn_without_unit
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,18 @@ def positive(what: str, duration: str | timedelta | int) -> int:
     Raises:
         PipelineError: It is no positive duration of fixed length; names what it is of the window.
     """
-    try:
-        micros = parse_duration(duration)
-    except ValueError as error:
-        raise PipelineError(f"the {what} of a window: {error}") from None
+    warn_without_unit(f"the {what} of a window", duration)
+    micros = _micros(what, duration)
     if micros <= 0:
         raise PipelineError(f"the {what} of a window must be more than nothing, not {duration!r}")
     return micros
+
+
+def _micros(what: str, duration: str | timedelta | int) -> int:
+    try:
+        return parse_duration(duration)
+    except ValueError as error:
+        raise PipelineError(f"the {what} of a window: {error}") from None
 
 
 def Tumbling(size: str | timedelta | int, *, offset: str | timedelta | int = 0) -> Window:  # noqa: N802
@@ -125,7 +130,7 @@ def Tumbling(size: str | timedelta | int, *, offset: str | timedelta | int = 0) 
     'tumbling 1 hour'
     """
     micros = positive("size", size)
-    return Window(micros, micros, parse_duration(offset))
+    return Window(micros, micros, _micros("offset", offset))
 
 
 def Sliding(size: str | timedelta | int, slide: str | timedelta | int, *, offset: str | timedelta | int = 0) -> Window:  # noqa: N802
@@ -139,4 +144,4 @@ def Sliding(size: str | timedelta | int, slide: str | timedelta | int, *, offset
     >>> str(Sliding("24 hours", "1 hour"))
     'sliding 1 day by 1 hour'
     """
-    return Window(positive("size", size), positive("slide", slide), parse_duration(offset))
+    return Window(positive("size", size), positive("slide", slide), _micros("offset", offset))

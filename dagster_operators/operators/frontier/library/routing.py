@@ -19,6 +19,17 @@ Logic = Callable[["Sequence[InputHandle]", "Sequence[OutputHandle]"], None]
 """What the logic of a builder's operator takes."""
 
 
+def require_function(given: object) -> None:
+    """Make sure that what decides where rows go can be called.
+
+    >>> require_function("v > 1")
+    Traceback (most recent call last):
+    dagster_operators.errors.PipelineError: 'v > 1' is no function. To do: give a function; for an expression use filter(...)
+    """
+    if not callable(given):
+        raise PipelineError(f"{given!r} is no function", remedy="give a function; for an expression use filter(...)")
+
+
 class Route:
     """Sends each row to the output whose number the function gives for it.
 
@@ -28,6 +39,7 @@ class Route:
     """
 
     def __init__(self, parts: int, function: Callable[[Any, pa.RecordBatch], Any]) -> None:
+        require_function(function)
         self.parts = parts
         self.function = function
 

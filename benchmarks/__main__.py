@@ -16,6 +16,7 @@ BENCHMARKS = (
     "dagster_overhead",
     "nexmark",
     "batch_operators",
+    "frontier_operators",
     "keyed_state",
     "large_graph",
     "rebuild_flights",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dagster_operators.operators.windows.windows import Sliding, Tumbling, Window
     from dagster_operators.orchestration.definitions import build_definitions
     from dagster_operators.orchestration.engine import SparkEngine
+    from dagster_operators.orchestration.readers import PipelineIOManager, PipelineResource
     from dagster_operators.orchestration.translator import PipelineTranslator
     from dagster_operators.runtime.results import EpochResult
 
@@ -61,6 +62,8 @@ _HOME = {
     "OperatorContext": "operators.arrow.operator_context",
     "OperatorConstructor": "operators.arrow.registry",
     "Pipeline": "api.pipeline",
+    "PipelineIOManager": "orchestration.readers",
+    "PipelineResource": "orchestration.readers",
     "PipelineTranslator": "orchestration.translator",
     "PostgresSink": "connectors.postgres_sink",
     "Query": "api.queries.query",
@@ -105,6 +108,8 @@ __all__ = [
     "OperatorConstructor",
     "OperatorContext",
     "Pipeline",
+    "PipelineIOManager",
+    "PipelineResource",
     "PipelineTranslator",
     "PostgresSink",
     "Query",

@@ -70,6 +70,14 @@ class StoredPipeline(Settling):
         """The completed epochs, oldest first."""
         return History(self._coordinator.history(), KeptPlans(self._coordinator.root))
 
+    def last_epoch(self) -> int:
+        """The number of the last completed epoch.
+
+        Raises:
+            UnknownEpochError: None is complete yet.
+        """
+        return self._coordinator.versions().epoch
+
     def versions(self, epoch: int | None = None) -> dict[str, int]:
         """The Delta version of each table as of an epoch, by default of the last completed one: one consistent cut.
 

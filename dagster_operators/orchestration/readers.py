@@ -1,0 +1,100 @@
+"""A pipeline's tables in other people's assets: a resource that reads them, and an I/O manager that hands them in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+
+from dagster_operators.api.stored_pipeline import StoredPipeline
+from dagster_operators.errors import PipelineError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
+    """The tables of a pipeline, read from its storage root: without the program, without an engine, and all as of one epoch.
+
+    The epoch is the last completed one when the first table is read; in one process a run sees no other.
+
+    Attributes:
+        root: The storage root.
+        storage_options: Credentials and settings of an object store.
+        epoch: A completed epoch to stay at.
+
+    Example:
+        >>> @dg.asset(deps=[["flights", "hourly_delays"]])
+        ... def report(flights: PipelineResource) -> None:
+        ...     print(flights.to_arrow("hourly_delays").num_rows)
+        >>> defs = dg.Definitions(assets=[report], resources={"flights": PipelineResource(root=dg.EnvVar("FLIGHTS_ROOT"))})
+    """
+
+    root: str
+    storage_options: dict[str, str] = Field(default_factory=dict, repr=False)
+    epoch: int | None = None
+    _stored: StoredPipeline | None = PrivateAttr(default=None)
+    _pinned: int | None = PrivateAttr(default=None)
+
+    def pipeline(self) -> StoredPipeline:
+        """What lies in the storage root."""
+        if self._stored is None:
+            self._stored = StoredPipeline(self.root, self.storage_options or None)
+        return self._stored
+
+    def pinned(self) -> int:
+        """The epoch that is read.
+
+        Raises:
+            UnknownEpochError: None is complete yet.
+        """
+        if self._pinned is None:
+            self._pinned = self.epoch if self.epoch is not None else self.pipeline().last_epoch()
+        return self._pinned
+
+    def to_arrow(self, table: str, columns: list[str] | None = None, limit: int | None = None) -> pa.Table:
+        """Rows of a table as of the epoch.
+
+        Args:
+            table: The table's name.
+            columns: Only these.
+            limit: At most so many rows, whichever.
+        """
+        return self.pipeline().to_arrow(table, epoch=self.pinned(), columns=columns, limit=limit)
+
+
+class PipelineIOManager(dg.ConfigurableIOManager):
+    """Hands tables of a pipeline to assets that take them as arguments; writes nothing.
+
+    The table is the last part of the upstream asset's key. It comes as a ``pa.Table``, or as a ``pandas.DataFrame`` where the
+    argument is annotated as one.
+
+    Attributes:
+        source: Where the tables are read.
+
+    Example:
+        >>> theirs = dg.AssetSpec(["flights", "hourly_delays"]).with_io_manager_key("flights")
+        >>> @dg.asset(ins={"delays": dg.AssetIn(theirs.key)})
+        ... def report(delays) -> None:
+        ...     print(delays.num_rows)
+        >>> reader = PipelineIOManager(source=PipelineResource(root="data/flights"))
+        >>> defs = dg.Definitions(assets=[theirs, report], resources={"flights": reader})
+    """
+
+    source: PipelineResource
+
+    def handle_output(self, context: dg.OutputContext, obj: object) -> NoReturn:  # noqa: ARG002  # Dagster names them
+        """Refuse to write.
+
+        Raises:
+            PipelineError: Always: only epochs write a pipeline's tables.
+        """
+        raise PipelineError("this I/O manager only reads", remedy="give the asset another io_manager_key")
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        """The table, as of the source's epoch."""
+        rows = self.source.to_arrow(context.asset_key.path[-1])
+        wanted = context.dagster_type.typing_type
+        kind = f"{getattr(wanted, '__module__', '').partition('.')[0]}.{getattr(wanted, '__name__', '')}"
+        return rows.to_pandas() if kind == "pandas.DataFrame" else rows

@@ -61,7 +61,9 @@ class Resetting:
                 of its tables.
             UnknownEpochError: No epoch was complete then.
         """
-        positions = {source: self._position(source, to) for source in sources}
+        known = [self._known(source) for source in sources]
+        epoch = self._epoch(to)
+        positions = {source: self._position(source, to, epoch) for source in known}
         if all(self._last.offsets.get(source) == position for source, position in positions.items()):
             raise PipelineError(
                 "that is where it stands", pipeline=self._run.pipeline, source=sources[0], remedy="name another place"
@@ -69,7 +71,8 @@ class Resetting:
         offsets = {name: at for name, at in {**self._last.offsets, **positions}.items() if at is not None}
         finished = tuple(name for name in self._last.finished if name not in positions)
         to_now = Transition(
-            "reset", f"{', '.join(sources)} to {_told(to)}", offsets, self._last.watermarks, finished, self._last.held
+            "reset", f"{', '.join(sources)} to {_told(to)}", offsets, self._last.watermarks, finished, self._last.held,
+            epoch.epoch if epoch else 0, tuple(sources) if epoch else (),
         )  # fmt: skip
         if tables is None:
             raise self._unsaid(sources, positions)
@@ -80,15 +83,17 @@ class Resetting:
         timeless = replace(to_now, watermarks=behind.left(to_now.watermarks), held=behind.left(to_now.held))
         return self._run.transit(self._plan, timeless, lambda _: behind.changes(self._plan))
 
-    def _position(self, source: str, to: Place) -> JSON | None:
+    def _known(self, source: str) -> str:
         if source not in self._last.sources:
             raise PipelineError(
                 "the pipeline has no such source", pipeline=self._run.pipeline, source=source,
                 remedy=f"name one of: {', '.join(sorted(self._last.sources))}",
             )  # fmt: skip
-        if to is None or isinstance(to, Mapping):
-            return None if to is None else dict(to)
-        if to == 0 and not isinstance(to, str):
+        return source
+
+    def _epoch(self, to: Place) -> Complete | None:
+        """The epoch behind which a source is put; None for its beginning, or for a position."""
+        if to is None or isinstance(to, Mapping) or (isinstance(to, int) and to == 0):
             return None
         epoch = to if isinstance(to, int) else self._epoch_at(to)
         found = next((one for one in self._run.history() if one.epoch == epoch), None)
@@ -97,7 +102,17 @@ class Resetting:
                 f"there is no completed epoch {epoch}", pipeline=self._run.pipeline, epoch=epoch,
                 remedy=f"name one from 1 to {self._last.epoch}; 0 is the source's beginning",
             )  # fmt: skip
-        return found.offsets.get(source)
+        return found
+
+    def _position(self, source: str, to: Place, epoch: Complete | None) -> JSON | None:
+        if epoch is None:
+            return dict(to) if isinstance(to, Mapping) else None
+        if source not in epoch.sources:
+            raise PipelineError(
+                f"epoch {epoch.epoch} had no source of that name", pipeline=self._run.pipeline, source=source,
+                remedy="name a later epoch, or a position",
+            )  # fmt: skip
+        return epoch.offsets.get(source)
 
     def _epoch_at(self, moment: str | datetime) -> int:
         seconds = to_micros(moment_of(moment)) / 1e6

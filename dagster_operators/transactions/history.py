@@ -12,6 +12,7 @@ from dagster_operators.transactions.records import Begin, Complete
 if TYPE_CHECKING:
     from dagster_operators.graph.slice import JSON, SourceSlice
     from dagster_operators.transactions.ledger import DeltaLedger
+    from dagster_operators.transactions.transition import Transition
     from dagster_operators.transactions.view import LedgerView
 
 
@@ -41,7 +42,8 @@ class History:
         self._catch_up()
         return iter(tuple(self._slices.get(source, ())))
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, until: int | None = None) -> None:
+        """Read what is new, or only up to the end of an epoch."""
         view = self._ledger.view()
         if view.entries and view.entries[0].seq <= self._seen + 1:
             entries = iter([entry for entry in view.entries if entry.seq > self._seen])
@@ -53,18 +55,32 @@ class History:
                 self._begun[entry.record.begin_id] = entry.record
             elif isinstance(entry.record, Complete):
                 self._add(entry.record)
+                if entry.record.epoch == until:
+                    return
         self._seen = max(self._seen, view.entries[-1].seq)
 
     def _add(self, complete: Complete) -> None:
         self._completed.append(complete)
         begin = self._begun[complete.begin_id]
         self._begun.clear()  # of other begins of the same epoch nothing was committed
+        if begin.transition is not None and begin.transition.epoch:
+            self._go_back(begin.transition)
+            return
         if begin.plan.origins:
             self._slices = carried(self._slices, begin.plan.origins)
         for source, part in begin.slices.offsets.items():
             led = self._slices.setdefault(source, [])
             _cut(led, part.start)
             led.append((complete.epoch, part))
+
+    def _go_back(self, to: Transition) -> None:
+        """Have sources go on from what they had read by the end of an epoch, under the names that they had then."""
+        past = History(self._ledger)
+        past._catch_up(to.epoch)
+        if to.back:
+            self._slices |= {source: past._slices.get(source, []) for source in to.back}
+        else:
+            self._slices = past._slices
 
 
 def _cut(slices: list[tuple[int, SourceSlice]], start: JSON | None) -> None:

@@ -50,7 +50,7 @@ def roll_back(run: Coordinator, epoch: int, *, keep_sinks: bool = False) -> Comp
     if lost := lost_files(run.root, sizes_of(changes)):
         raise lost_error(lost, f"epoch {epoch} cannot be gone back to", PUT_BACK, pipeline=run.pipeline)
     to = Transition(
-        "rollback", f"to epoch {epoch}", target.offsets, target.watermarks, target.finished, target.held
+        "rollback", f"to epoch {epoch}", target.offsets, target.watermarks, target.finished, target.held, target.epoch
     )  # fmt: skip
     return run.transit(found.plan(view, target), to, lambda _: changes)
 

@@ -27,6 +27,8 @@ class Transition:
         watermarks: Per source, and per operator that holds time, behind it.
         finished: Sources that have nothing more to give.
         held: The times that operators hold at their outputs behind it, by stream.
+        epoch: The epoch that it goes back to; 0 for none.
+        back: The sources that go back to it; empty for all.
     """
 
     kind: TransitionKind
@@ -35,3 +37,5 @@ class Transition:
     watermarks: Mapping[str, int] = field(default_factory=dict)
     finished: tuple[str, ...] = ()
     held: Mapping[str, Frontier] = added(2, {})
+    epoch: int = added(2, 0)
+    back: tuple[str, ...] = added(2, ())

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import dagster_operators as do
 from dagster_operators.cli.main import main
 from dagster_operators.errors import LedgerError, PipelineError, UnknownEpochError
+from tests.end_to_end.landing import put
 from tests.engines import SAIL
 
 pytestmark = pytest.mark.usefixtures("sail")
@@ -135,3 +136,38 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "no JSON" in command("reset", root, "rows", "--to", "{", "--tables", "keep", code=2)
     made.run_until_caught_up()
     assert len(content(made)["clean"]) == 5
+
+
+def test_files_are_found_again_on_a_way_that_was_left(tmp_path: Path) -> None:
+    """Epochs are cut otherwise, and the source gets another name: what was read is told by the epoch that is gone back to."""
+    (tmp_path / "in").mkdir()
+
+    def program(name: str, most: int, **more: Any) -> do.Pipeline:
+        made = do.Pipeline("files", root=str(tmp_path / "root"), engine=SAIL)
+        source = do.FileSource(str(tmp_path / "in/*.csv"), schema="v long", max_files=most)
+        made.source(name, source, **more).to_table("all")
+        return made
+
+    def found(made: do.Pipeline) -> list[int]:
+        return sorted(row.v for row in made.read("all").collect())
+
+    for number in range(4):
+        put(tmp_path / "in" / f"{number}.csv", f"v\n{number}\n", number)
+    assert len(program("rows", 1).run_until_caught_up()) == 4
+    made = program("rows", 3)
+    made.rollback(1)
+    assert len(made.run_until_caught_up()) == 1
+    made.rollback(3)  # which another way led to
+    assert found(made) == [0, 1, 2]
+    made.run_until_caught_up()
+    made.reset("rows", 2, tables="keep")
+    made.run_until_caught_up()
+    assert found(made) == [0, 1, 2, 2, 3, 3]
+    renamed = program("lines", 1, renamed_from="rows")
+    put(tmp_path / "in" / "4.csv", "v\n4\n", 4)
+    renamed.run_until_caught_up()
+    with pytest.raises(PipelineError, match="epoch 2 had no source of that name"):
+        renamed.reset("lines", 2, tables="keep")
+    made.rollback(2)
+    made.run_until_caught_up()
+    assert found(made) == [0, 1, 2, 3, 4]

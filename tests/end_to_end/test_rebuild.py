@@ -8,8 +8,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from deltalake import write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -222,6 +224,25 @@ def test_files_that_are_gone(tmp_path: Path) -> None:
         made.rebuild("totals")
     made.rebuild(since=2)
     assert content(made) == computed(tmp_path / "later", rows[1:])
+
+
+def test_versions_of_a_delta_table(tmp_path: Path) -> None:
+    """The rows of before come by themselves, then the versions that epochs have read, together."""
+    table = str(tmp_path / "table")
+    made = do.Pipeline("versions", root=str(tmp_path / "root"), engine=SAIL)
+    read = made.source("rows", do.DeltaSource(table, max_versions=1))
+    read.key_by("k").aggregate(total="sum(v)", n="count(*)", name="per_key").to_table("totals")
+    for number in range(4):
+        write_deltalake(table, pa.table({"k": ["a", "b"], "v": [number, 10 * number]}), mode="append")
+        made.run_epoch()
+    before = Counter(map(tuple, made.read("totals").collect()))
+    done: list[str] = []
+    with watch(lambda name: done.append(name) if name == "after:append_complete" else None):
+        made.rebuild()
+    assert len(done) == 3
+    assert Counter(map(tuple, made.read("totals").collect())) == before
+    made.clean(keep="0 seconds", keep_epochs=1)
+    assert Counter(map(tuple, made.read("totals").collect())) == before
 
 
 def command(*arguments: str, code: int = 0) -> str:

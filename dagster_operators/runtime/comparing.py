@@ -133,6 +133,18 @@ class Comparing:
         """The operators that lead to some of the program's tables."""
         return reach_of(self._dataflow).before([self._dataflow.tables[name].stream.operator for name in tables])
 
+    def same_time(self, sources: Collection[str], view: LedgerView) -> frozenset[str]:
+        """The sources that had the same column as event time in the last epoch."""
+        found = self.compare(view)
+        before = {node.name: node.operator for node in found.before.nodes} if found.before else {}
+        now = {name: self._dataflow.nodes[name].operator for name in sources}
+        then = {name: before.get(found.was.get(name, "")) for name in sources}
+        return frozenset(
+            name
+            for name, operator in now.items()
+            if isinstance(operator, Source) and isinstance(was := then[name], Source) and operator.event_time == was.event_time
+        )
+
     def states_behind(self, tables: Collection[str], view: LedgerView) -> list[str]:
         """The state tables there are of the operators that lead to some tables."""
         if view.last_complete is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dagster_operators.connectors.connector import Connector
@@ -26,14 +26,18 @@ class History:
         epoch: The last of these epochs.
         pieces: Per source, with the epoch: those that lead to where it stands.
         watermarks: Of the sources at the end of the last epoch.
+        earlier: The same at the end of each epoch, of the sources that have the same event time now.
     """
 
     epoch: int
     pieces: Mapping[str, Sequence[tuple[int, SourceSlice]]] = field(default_factory=dict)
     watermarks: Mapping[str, int] = field(default_factory=dict)
+    earlier: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, run: Coordinator, sources: Sequence[str], origins: Mapping[str, str], since: int) -> History:
+    def of(
+        cls, run: Coordinator, sources: Sequence[str], origins: Mapping[str, str], since: int, timed: Collection[str]
+    ) -> History:
         """The history of a pipeline up to now.
 
         Args:
@@ -41,6 +45,7 @@ class History:
             sources: Their names now.
             origins: What the last epoch called sources that have another name now; empty for those it did not have.
             since: The first epoch of which something is read.
+            timed: The sources that have the same event time now.
         """
         last = run.last_complete()
         if last is None:
@@ -51,7 +56,15 @@ class History:
             for name in sources
             if (origin := origins.get(name, name))
         }
-        return cls(last.epoch, pieces, {name: mark for name, mark in watermarks.items() if name in sources})
+        known = {
+            complete.epoch: {
+                name: mark
+                for name in timed
+                if (mark := complete.watermarks.get(origins.get(name, name), MIN_WATERMARK)) > MIN_WATERMARK
+            }
+            for complete in run.history()
+        }
+        return cls(last.epoch, pieces, {name: mark for name, mark in watermarks.items() if name in sources}, known)
 
     def after(self, source: str, position: JSON | None) -> list[tuple[int, SourceSlice]] | None:
         """What is left to be read of a source behind a position; None if the source was never there."""
@@ -136,8 +149,15 @@ class HistoryChoosing:
         left = {name: self.history.after(name, positions.get(name)) or [] for name in self.sources}
         epochs = sorted({epoch for pieces in left.values() for epoch, _ in pieces})[: self._at_once]
         offsets = self._together(positions, left, epochs)
-        done = all(not pieces or offsets[name].end == pieces[-1][1].end for name, pieces in left.items())
-        return Slices({**offsets, **pinned(self._planning)}, watermarks=self._marks() if done else {})
+        taken = {name: _taken(pieces, offsets[name]) for name, pieces in left.items()}
+        done = all(len(taken[name]) == len(pieces) for name, pieces in left.items())
+        marks, timed = self._marks() if done else {}, set[str]()
+        for name, epochs_of in taken.items():
+            known = [self.history.earlier.get(epoch, {}).get(name) for epoch in epochs_of]
+            if known and None not in known:
+                timed.add(name)
+                marks = {name: known[-1] or MIN_WATERMARK, **marks}
+        return Slices({**offsets, **pinned(self._planning)}, watermarks=marks, timed=frozenset(timed))
 
     def _marks(self) -> dict[str, int]:
         """How far the sources that have an event time are in the pipeline."""
@@ -166,6 +186,12 @@ class HistoryChoosing:
             return SourceSlice(before.start, part.end, part.items if before.items is None else before.items)
         items = connector.together(before.items, part.items)
         return None if items is None else SourceSlice(before.start, part.end, items)
+
+
+def _taken(pieces: Sequence[tuple[int, SourceSlice]], into: SourceSlice) -> list[int]:
+    """The epochs whose pieces are in a slice."""
+    ends = [part.end for _, part in pieces]
+    return [epoch for epoch, _ in pieces[: ends.index(into.end) + 1]] if into.end in ends else []
 
 
 def _joined_all(connector: Connector, pieces: Sequence[JSON]) -> Iterator[JSON]:

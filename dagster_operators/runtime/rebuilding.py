@@ -107,7 +107,9 @@ class Rebuilding:
                 "no epoch was completed yet", pipeline=self._run.pipeline, remedy="run one: there is nothing to compute anew"
             )
         self._record = self._epochs.planning.rebuilt(self._part)
-        self._choosing.history = History.of(self._run, self._choosing.sources, self._record.origins, self._request.since)
+        timed = self._epochs.planning.comparing.same_time(self._choosing.sources, view)
+        origins = self._record.origins
+        self._choosing.history = History.of(self._run, self._choosing.sources, origins, self._request.since, timed)
 
     def _begin(self) -> None:
         """Go on with what a run before this one has computed, if it is the same."""

@@ -108,12 +108,14 @@ class Slices:
         finished: Sources that have nothing after this epoch, ever: their watermark becomes infinite.
         idle: Sources from which nothing is to be expected for now: their watermark goes along with the others'.
         watermarks: How far the watermarks of sources are at the end of the epoch at least, whatever was read.
+        timed: Sources whose event times were looked at when they were read before: nobody looks at them again.
     """
 
     offsets: Mapping[str, SourceSlice] = field(default_factory=dict)
     finished: frozenset[str] = frozenset()
     idle: frozenset[str] = frozenset()
     watermarks: Mapping[str, int] = added(2, {})
+    timed: frozenset[str] = added(2, frozenset())
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class StageInputs:
             rows, self.rejected[operator] = split_rejects(rows)
         rows = needed.of(rows)
         column = self._work.dataflow.nodes[operator].type.event_time
-        if column is None:
+        if column is None or operator in self._work.attempt.handle.slices.timed:
             return rows
         largest, nulls = connector.largest_event_time(items, column), connector.null_count(items, column)
         if largest is UNKNOWN or nulls is UNKNOWN:

@@ -63,9 +63,9 @@ class FrontierOperator(LogicalOperator):
                 object.__setattr__(self, "definition", self._reference.resolve())
             return self.definition
 
-    @property
+    @cached_property
     def reference(self) -> ObjectReference:
-        """The definition by its attributes."""
+        """The definition by its attributes, found once: reading the code that a function takes from outside is slow."""
         return ObjectReference.to(self.definition) if "definition" in self.__dict__ else self.__dict__["_reference"]
 
     @property

@@ -381,6 +381,16 @@ def test_state_that_is_not_declared_is_named_with_what_is():
     assert told.value.operator == "operator"
 
 
+def test_the_code_of_an_operator_is_read_once(monkeypatch):
+    rows = do.Pipeline("p", root="nowhere").source("rows", do.MemorySource([], schema="v long, t timestamp"), event_time="t")
+    stream = rows.unary(frontier.Pipeline(), "a", later)
+    operator = stream._dataflow.nodes["a"].operator
+    first = operator.reference
+    monkeypatch.setattr("dagster_operators.functions.references.ObjectReference.to", None)
+    assert operator.reference is first
+    assert operator.encode()["definition"] is first
+
+
 def test_an_input_does_not_move_back():
     running = harness(later, "unary")
     running.end_epoch(5)

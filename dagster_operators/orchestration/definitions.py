@@ -113,6 +113,7 @@ def build_definitions(
             selection=dg.AssetSelection.assets(*tables.keys),
             description=f"Runs one epoch of {steps.name}",
             tags={PIPELINE_TAG: steps.name},
+            metadata={"explain": dg.MetadataValue.md(f"```\n{steps.pipeline.explain()}\n```")},
             executor_def=executor or dg.in_process_executor,
         )
         all_epochs = catch_up_job(steps)

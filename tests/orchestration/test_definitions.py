@@ -62,6 +62,11 @@ def test_tables_are_assets_with_their_real_upstream(folder: Path) -> None:
     assert source.description == "Source rows of the pipeline demo: event time t, lateness 1 hour"
 
 
+def test_the_epoch_job_shows_the_plan(folder: Path) -> None:
+    job = demo.definitions(folder).resolve_job_def("demo_epoch")
+    assert "stage totals" in str(job.metadata["explain"].value)
+
+
 def test_an_epoch_is_all_or_nothing(folder: Path) -> None:
     with pytest.raises(dg.DagsterInvalidSubsetError):
         dg.define_asset_job("some", selection=[KEYS["totals"]]).resolve(

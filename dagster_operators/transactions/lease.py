@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import PipelineBusyError, StorageError
@@ -23,6 +23,10 @@ IsRunAlive = Callable[[Owner], bool | None]
 
 
 _IDLE: Final = b'"idle"'
+_BETWEEN: Final = b'"between steps"'
+
+STARTING_SECONDS: Final = 600.0
+"""So long a Dagster run that is not over is believed to be starting its next step, in a process or pod of its own."""
 
 
 class Lease:
@@ -32,7 +36,8 @@ class Lease:
     who may try, never who may write.
 
     Between :meth:`hold` and :meth:`pause` the owner works. Steps of its work that other threads are at keep the heartbeat going
-    until the last of them has ended, also when it is paused or released meanwhile.
+    until the last of them has ended, also when it is paused or released meanwhile. A paused heartbeat says so, for the
+    run's next step may take longer to start than the lease lasts.
     """
 
     def __init__(self, root: Root, lease_seconds: float) -> None:
@@ -44,6 +49,7 @@ class Lease:
         self._wanted = False
         self._steps = 0
         self._released: int | None = None
+        self._generation = 0
 
     def hold(self, generation: int) -> None:
         """Start to refresh the heartbeat of ``generation`` (again)."""
@@ -81,6 +87,7 @@ class Lease:
         if self._thread and self._thread.is_alive() and self._thread.name == f"heartbeat-g{generation}":
             return
         self._end()
+        self._generation = generation
         self._write(generation, "working")
         stop = self._stop = threading.Event()
         self._thread = threading.Thread(
@@ -91,7 +98,11 @@ class Lease:
     def _stop_unless_needed(self) -> None:
         if self._wanted or self._steps:
             return
+        beating = self._thread is not None
         self._end()
+        if beating and self._released is None:
+            with suppress(StorageError):  # then it counts as working, and as dead when the lease is over
+                self._write(self._generation, "between steps")
         if self._released is not None:
             self._write(self._released, "idle")
             self._released = None
@@ -120,7 +131,9 @@ class Lease:
         says = is_run_alive(owner) if is_run_alive and owner.kind == "dagster" else None
         if says is not None:
             return Liveness(says, now + self._seconds - age, "Dagster says that it is running" if says else "")
-        return Liveness(age < self._seconds, now + self._seconds - age)
+        between = content is not None and _BETWEEN in content and owner.kind == "dagster"
+        lease = max(self._seconds, STARTING_SECONDS) if between else self._seconds
+        return Liveness(age < lease, now + lease - age, "its next step is starting" if between else "")
 
     def require_silence(self, pipeline: str) -> None:
         """See that no run has given a sign of life for as long as the lease lasts, where the ledger cannot say who owns what.

@@ -14,7 +14,7 @@ KILLS := 300
 export WORKERS := 2
 
 .DELETE_ON_ERROR:
-.PHONY: help env run test slow ui lint types lock proto soak bench clean
+.PHONY: help env run test slow ui lint types lock proto soak bench compare clean
 
 help: ## List the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F '|' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -60,6 +60,9 @@ soak: env ## Kill the real process at random moments, KILLS times, and compare e
 
 bench: env ## Measure speed beside Structured Streaming, one JSON line for each claim
 	$(WITH_ENGINE) $(PYTHON) -m benchmarks $(ARGS)
+
+compare: env ## Ask both engines the same expressions, and write docs/engines_compared.md
+	$(WITH_ENGINE) $(PYTHON) -m tests.conformance
 
 clean: ## Remove everything the other commands made: environment, caches, data, runs
 	rm -rf $(VENV) .dagster data artifacts *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

@@ -1,0 +1,50 @@
+"""The memory of a process over many epochs: after the first hundred it is to grow by less than five percent.
+
+``--epochs`` says how many there are (2,000), ``--on`` where they run (``sail``, ``spark``). Each has one row in two tables, so
+that what is seen is what an epoch leaves behind, not what it works on. On embedded Spark the Java process counts, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import psutil
+
+from benchmarks.events import Feed, source
+from benchmarks.harness import Claim, Spread, workplace
+
+WARM_UP, EVERY = 100, 50
+GROWTH = 1.05
+
+
+def memory() -> float:
+    """What this process and its children hold, in megabytes."""
+    own = psutil.Process()
+    return sum(process.memory_info().rss for process in (own, *own.children(recursive=True))) / 1e6
+
+
+def measure(epochs: int, on: str) -> Claim:
+    """The claim; its ratio is of the memory at the end to that after the warm-up."""
+    with workplace() as place:
+        feed = Feed(place / "input", rows=1)
+        pipeline, rows = source("process_memory", place / "root", feed.folder, on)
+        rows.to_table("rows")
+        rows.key_by("k").aggregate(n="count(*)").to_table("counts")
+        held = []
+        for number in range(1, epochs + 1):
+            feed.drop()
+            pipeline.run_epoch()
+            if number >= WARM_UP and number % EVERY == 0:
+                held.append(memory())
+    found = {"megabytes": [round(one, 1) for one in held], "every": EVERY, "on": on, "epochs": epochs}
+    an_epoch = (held[-1] - held[0]) / max(epochs - WARM_UP, 1)
+    ratios = Spread.of([one / held[0] for one in held])
+    return Claim("process_memory", held[-1] / held[0], GROWTH, False, ratios, {**found, "an_epoch": round(an_epoch, 3)})  # noqa: FBT003
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.process_memory", description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=2000)
+    parser.add_argument("--on", default="sail")
+    options = parser.parse_args()
+    measure(options.epochs, options.on).report()

@@ -48,7 +48,8 @@ class Changing:
     def decide(self, subject: str, choice: Choice) -> list[Decide]:
         """Decide what becomes of a source, operator or table that changed, so that the next epoch goes on.
 
-        The decision is in the ledger, for every run to come. It answers the change as it is now: another one is asked for anew.
+        The decision is in the ledger, for every run to come, and takes effect with the next epoch; until then it can be changed
+        by another one, or taken back: :meth:`withdraw`. It answers the change as it is now: another one is asked for anew.
 
         Args:
             subject: What it is about, as errors and :meth:`changes` name it: ``"source flights"``, ``"table totals"``.
@@ -56,7 +57,7 @@ class Changing:
                 emptied, with an operator also the updating tables behind it. ``"drop"``: delete what is left.
 
         Returns:
-            What was recorded, for each change of the subject; nothing for ``"drop"``, which :meth:`drop` does.
+            What was recorded, for each change of the subject.
 
         Raises:
             PipelineError: There is no such change, or it does not allow that.
@@ -70,11 +71,31 @@ class Changing:
             )
         with self._taken() as epochs:
             epochs.coordinator.settle()
-            verdicts = self._verdicts(epochs.comparison().undecided, subject, choice)
-            if choice == "drop":
-                epochs.drop(subject.partition(" ")[2])
-                return []
-            return [epochs.answer(verdict, choice) for verdict in verdicts]
+            open_ones = [verdict for verdict in epochs.comparison().verdicts if verdict.choices]
+            return [epochs.answer(verdict, choice) for verdict in self._verdicts(open_ones, subject, choice)]
+
+    def withdraw(self, subject: str) -> list[Decide]:
+        """Take back what was decided, or was to be dropped, since the last epoch.
+
+        Args:
+            subject: What it is about, as :meth:`changes` names it.
+
+        Returns:
+            What was recorded.
+
+        Raises:
+            PipelineError: Nothing was decided about it that waits for the next epoch.
+            PipelineBusyError: A run is at work.
+        """
+        from dagster_operators.runtime.stored_changes import nothing_decided
+
+        with self._taken() as epochs:
+            epochs.coordinator.settle()
+            decided = [verdict for verdict in epochs.comparison().verdicts if verdict.decided]
+            found = [verdict for verdict in decided if verdict.subject == subject]
+            if not found:
+                raise nothing_decided(self.name, subject, [verdict.subject for verdict in decided])
+            return [epochs.answer(verdict, "withdraw") for verdict in found]
 
     def _verdicts(self, undecided: Collection[Verdict], subject: str, choice: Choice) -> list[Verdict]:
         found = [verdict for verdict in undecided if verdict.subject == subject]
@@ -98,8 +119,10 @@ class Changing:
         Args:
             name: The name of a table, or of an operator, that the program does not have.
 
+        What the last epoch still had is deleted with the next one, and :meth:`withdraw` takes that back until then.
+
         Returns:
-            The folders below the storage root that were deleted.
+            The folders below the storage root that are deleted.
 
         Raises:
             PipelineError: The program has it, or there is nothing of that name.

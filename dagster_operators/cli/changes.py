@@ -56,6 +56,20 @@ def decide(root: str, kind: str, name: str, choice: str, storage_options: Any) -
 
 @click.command()
 @click.argument("root")
+@click.argument("kind", type=click.Choice(["source", "operator", "table"]))
+@click.argument("name")
+@OPTIONS
+def withdraw(root: str, kind: str, name: str, storage_options: Any) -> None:
+    """Take back what was decided about a source, operator or table since the last epoch of ROOT."""
+    from dagster_operators.runtime.stored_changes import StoredChanges
+
+    with told(), owned(coordinator_of(root, storage_options)) as coordinator:
+        StoredChanges(coordinator).withdraw(f"{kind} {name}")
+    click.echo(f"{kind} {name}: withdrawn")
+
+
+@click.command()
+@click.argument("root")
 @click.argument("name")
 @OPTIONS
 def drop(root: str, name: str, storage_options: Any) -> None:

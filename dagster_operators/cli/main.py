@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dagster_operators import __version__
-from dagster_operators.cli.changes import decide, diff, drop
+from dagster_operators.cli.changes import decide, diff, drop, withdraw
 from dagster_operators.cli.going_back import reset, rollback
 from dagster_operators.cli.looking import doctor, history, read, status
 from dagster_operators.cli.new import new
@@ -27,6 +27,7 @@ main.add_command(plan)
 main.add_command(diff)
 main.add_command(decide)
 main.add_command(drop)
+main.add_command(withdraw)
 main.add_command(rebuild)
 main.add_command(rollback)
 main.add_command(reset)

@@ -50,7 +50,7 @@ class OperatorVerdicts:
         left = {end for other in self._new.nodes for end in self._new.ends[other]}
         ends = sorted(self._old.ends[name] & left)
         if not ends:
-            return Verdict(Level.FROM_HERE_ON, subject, "it is no longer in the pipeline; its state stays where it is")
+            return Verdict(Level.FROM_HERE_ON, subject, "it is no longer in the pipeline; its state stays where it is", was=name)
         instead = [other for other in self._compared.added if self._new.nodes[other].operator.kind == kind]
         instead = [other for other in instead if self._new.ends[other] & self._old.ends[name]]
         if (table := self._stored.in_tables.get(name)) and f"table {table}" in ends:
@@ -61,7 +61,9 @@ class OperatorVerdicts:
         if instead:
             text += f"; {listed(instead)} would begin without state"
         renamed = name if len(instead) == 1 else ""
-        return Verdict(Level.DECISION, subject, text, {"drop": "its state is deleted"}, renamed_from=renamed)
+        emptied = self._updating(ends)
+        drop = f"its state is deleted, and {listed(emptied)} emptied" if emptied else "its state is deleted"
+        return Verdict(Level.DECISION, subject, text, {"drop": drop}, renamed, emptied, name)
 
     def _kept(self, name: str, former: str) -> Iterator[Verdict]:
         subject = f"operator {name}"

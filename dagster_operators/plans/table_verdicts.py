@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans.compared import ComparedPlans, listed, shown_stream
@@ -16,9 +16,11 @@ class TableVerdicts:
     Args:
         compared: The plan, and that of the last epoch.
         stored: What else the ledger knows.
+        restarted: The operators and sources of which it was decided that they begin from nothing.
     """
 
-    def __init__(self, compared: ComparedPlans, stored: Stored) -> None:
+    def __init__(self, compared: ComparedPlans, stored: Stored, restarted: Collection[str]) -> None:
+        self._restarted = restarted
         self._compared = compared
         self._old, self._new = compared.old, compared.new
         self._stored = stored
@@ -30,7 +32,11 @@ class TableVerdicts:
         for name, stream in new.items():
             if name in old:
                 yield from self._kept(name, stream, old[name])
-            elif self._begins_anew(stream) and StreamRef(stream.operator) == stream:
+            elif (
+                self._begins_anew(stream)
+                and (name in self._stored.updating or name not in self._stored.tables)
+                and StreamRef(stream.operator) == stream
+            ):
                 yield Verdict(Level.FROM_HERE_ON, f"table {name}", "it has the rows from here on")
             elif name in self._stored.tables:
                 yield self._put_back(name)
@@ -78,7 +84,7 @@ class TableVerdicts:
 
     def _begins_anew(self, stream: StreamRef) -> bool:
         """Whether rows come from an operator that was there and begins without state, which empties its updating tables."""
-        anew = {*self._stored.elsewhere, *self._stored.restarted}
+        anew = {*self._stored.elsewhere, *self._restarted}
         anew &= {*self._compared.former, *self._stored.pauses.operators}
         return any(anchor.operator in anew for anchor in self._new.anchors(stream))
 

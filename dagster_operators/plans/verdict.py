@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from dagster_operators.plans.pauses import Pauses
 
@@ -21,6 +21,7 @@ class Level(Enum):
     FROM_HERE_ON = "applies from here on"
     KEPT = "state is kept"
     DECISION = "needs a decision"
+    DECIDED = "decided"
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Verdict:
         renamed_from: What the subject may have been called before, if it may have been renamed.
         empties: The tables that are emptied if it is restarted.
         was: What the subject was called in the last epoch, or has state under.
+        decided: What was decided about it; empty if nothing was.
     """
 
     level: Level
@@ -44,14 +46,42 @@ class Verdict:
     renamed_from: str = ""
     empties: tuple[str, ...] = ()
     was: str = ""
+    decided: str = ""
 
     @property
     def question(self) -> str:
         """What a decision answers: another change of the same subject is another question."""
         return hashlib.sha256(f"{self.subject}: {self.problem}".encode()).hexdigest()[:12]
 
+    def to_json(self) -> dict[str, Any]:
+        """What is told of it, as JSON values."""
+        level = (Level.DECISION if self.decided else self.level).value
+        choices = {str(choice): meaning for choice, meaning in self.choices.items()}
+        about = {"level": level, "subject": self.subject, "problem": self.problem}
+        return {**about, "choices": choices, "renamed_from": self.renamed_from}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Verdict:
+        """What :meth:`to_json` gave, and earlier versions of the package for those that need a decision.
+
+        >>> Verdict.from_json(Verdict(Level.DECISION, "table t", "it is gone", {"drop": "delete it"}).to_json()).choices
+        {'drop': 'delete it'}
+        """
+        level = Level(told.get("level", Level.DECISION.value))
+        return cls(level, told["subject"], told["problem"], told["choices"], told.get("renamed_from", ""))
+
     def __str__(self) -> str:
-        return f"{self.subject}: {self.problem} ({self.level.value})"
+        told = f"decided: {self.decided}, takes effect with the next epoch" if self.decided else self.level.value
+        return f"{self.subject}: {self.problem} ({told})"
+
+    def answered(self, decided: Mapping[tuple[str, str], str]) -> Verdict:
+        """The verdict with what was decided about it.
+
+        Args:
+            decided: By subject and question.
+        """
+        choice = decided.get((self.subject, self.question), "")
+        return replace(self, level=Level.DECIDED, decided=choice) if choice else self
 
 
 @dataclass(frozen=True)
@@ -63,7 +93,7 @@ class Stored:
         in_tables: Those of them whose state is a table, with it.
         state_tables: All tables that are the state of an operator, also of one that is no longer in that plan.
         elsewhere: The operators that cannot go on with the state that they have, and why: it would be somewhere else.
-        restarted: The operators of which it was decided that they begin anew.
+        decided: What was decided since the last epoch, by subject and question.
         left: What operators that are no longer in that plan have left state under.
         tables: All tables there are, of the pipeline now and of earlier ones.
         updating: Those of them whose rows replace each other.
@@ -81,5 +111,5 @@ class Stored:
     in_tables: Mapping[str, str] = field(default_factory=dict)
     state_tables: Collection[str] = ()
     elsewhere: Mapping[str, str] = field(default_factory=dict)
-    restarted: Collection[str] = ()
+    decided: Mapping[tuple[str, str], str] = field(default_factory=dict)
     pauses: Pauses = field(default_factory=Pauses)

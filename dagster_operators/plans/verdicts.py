@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dagster_operators.plans.compared import ComparedPlans
 from dagster_operators.plans.logical_plan import LogicalPlan
@@ -25,9 +25,13 @@ def judge(before: LogicalPlan, after: LogicalPlan, stored: Stored, sources: Mapp
     matching = match(before, after)
     compared = ComparedPlans(matching)
     operators = OperatorVerdicts(compared, stored)
-    return [
-        *SourceVerdicts(compared, stored, sources or {}).verdicts(),
-        *operators.verdicts(),
-        *TableVerdicts(compared, stored).verdicts(),
-        *operators.of_settings(matching),
-    ]
+    found = [*SourceVerdicts(compared, stored, sources or {}).verdicts(), *operators.verdicts(), *operators.of_settings(matching)]
+    found = [verdict.answered(stored.decided) for verdict in found]
+    tables = TableVerdicts(compared, stored, restarted(found)).verdicts()
+    return [*found, *(verdict.answered(stored.decided) for verdict in tables)]
+
+
+def restarted(verdicts: Iterable[Verdict]) -> frozenset[str]:
+    """The operators and sources of which it was decided that they begin from nothing."""
+    told = [verdict.subject.partition(" ") for verdict in verdicts if verdict.decided == "restart"]
+    return frozenset(name for kind, _, name in told if kind in ("operator", "source"))

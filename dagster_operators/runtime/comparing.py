@@ -42,6 +42,7 @@ class Comparison:
         elsewhere: The operators that cannot go on with the state that they have, and why.
         verdicts: What follows from each change.
         undecided: Those about which somebody has to decide, and nobody did.
+        restarted: The operators and sources of which it was decided that they begin anew.
     """
 
     epoch: int
@@ -52,6 +53,7 @@ class Comparison:
     undecided: tuple[Verdict, ...] = ()
     back: Mapping[str, Pause] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    restarted: frozenset[str] = frozenset()
 
 
 class Comparing:
@@ -92,14 +94,32 @@ class Comparing:
         settled = [verdict for verdict in found.undecided if rebuilt and self._is_settled(verdict, found, rebuilt)]
         if left := [verdict for verdict in found.undecided if verdict not in settled]:
             found = replace(found, undecided=tuple(left))
-            self._ask(found, logical, view)
+            self._ask(found, logical)
             offers = {verdict.subject: self._tables_of(verdict, found) for verdict in found.undecided}
             raise undecided(self._dataflow.name, self._coordinator.root.uri, found.epoch, found.undecided, offers)
         ledgered = Ledgered(view, last, self._operators(found.before))
         anew = {one.subject.partition(" ")[2] for one in settled if one.subject.startswith("operator ")}
         anew |= found.elsewhere.keys() & self._leading_to(rebuilt)
-        restarted = ledgered.restarted | (anew & self._dataflow.nodes.keys())
-        return bind(self._dataflow, physical, ledgered, found.was, found.back, restarted=restarted)
+        if rebuilt and (waiting := [one.subject for one in found.verdicts if one.decided in ("restart", "drop")]):
+            raise PipelineError(
+                f"what was decided about {waiting[0]} takes effect with an epoch of the pipeline", pipeline=self._dataflow.name,
+                remedy=f"run an epoch first; or take it back: pipeline.withdraw({waiting[0]!r})",
+            )  # fmt: skip
+        began = found.restarted | (anew & self._dataflow.nodes.keys())
+        emptied, deleted = self._decided(found, ledgered)
+        made = bind(self._dataflow, physical, ledgered, found.was, found.back, restarted=began, emptied=emptied)
+        return replace(made, emptied=tuple(emptied), deleted=tuple(deleted))
+
+    def _decided(self, found: Comparison, ledgered: Ledgered) -> tuple[list[str], list[str]]:
+        """What the next epoch empties, and what it leaves without use, as it was decided."""
+        made = [verdict for verdict in found.verdicts if verdict.decided in ("restart", "drop")]
+        emptied = {f"tables/{table}" for verdict in made for table in verdict.empties}
+        deleted = {state for verdict in made for state in self._states(verdict, found, ledgered)}
+        subjects = [verdict.subject.partition(" ") for verdict in made if verdict.decided == "drop"]
+        deleted |= {f"tables/{name}" for kind, _, name in subjects if kind == "table"}
+        versions = self._coordinator.view().versions
+        written = {f"tables/{name}" for name in self._dataflow.tables}
+        return sorted(emptied & versions.keys() & written), sorted((deleted - written) & versions.keys())
 
     def _is_settled(self, verdict: Verdict, found: Comparison, rebuilt: Collection[str]) -> bool:
         """Whether a change is one of what is computed anew."""
@@ -162,7 +182,7 @@ class Comparing:
             return {}
         found = self.compare(view)
         ledgered = Ledgered(view, last, self._operators(found.before))
-        return source_origins(self._dataflow, ledgered, found.was, ledgered.restarted)
+        return source_origins(self._dataflow, ledgered, found.was, found.restarted)
 
     def formerly(self, view: LedgerView) -> Mapping[str, Connector]:
         """What sources were in the last completed epoch whose position they go on from, of those that changed."""
@@ -179,7 +199,7 @@ class Comparing:
         """What changed since the last completed epoch, and what follows from it."""
         from dagster_operators.plans.matching import match
         from dagster_operators.plans.verdict import Level
-        from dagster_operators.plans.verdicts import judge
+        from dagster_operators.plans.verdicts import judge, restarted
 
         last, after = view.last_complete, self._logical()
         same = {name: name for name in self._dataflow.nodes}
@@ -194,10 +214,8 @@ class Comparing:
         left = elsewhere(self._dataflow, was, ledgered)
         stored = replace(ledgered.stored(self._former_fingerprints()), pauses=pauses, elsewhere=left)
         verdicts = tuple(judge(before, after, stored, self._fingerprints()))
-        decided = {(made.subject, made.question) for made in view.decisions}
-        open_ones = [one for one in verdicts if one.level is Level.DECISION]
-        undecided = tuple(one for one in open_ones if (one.subject, one.question) not in decided)
-        return Comparison(last.epoch, before, after, was, verdicts, undecided, back, left)
+        undecided = tuple(one for one in verdicts if one.level is Level.DECISION)
+        return Comparison(last.epoch, before, after, was, verdicts, undecided, back, left, restarted(verdicts))
 
     def identity_in(self, complete: Complete, operator: str, logical: str) -> str:
         """What the state of a physical operator was addressed by in an epoch, whatever it was called then."""
@@ -209,26 +227,23 @@ class Comparing:
         named = f"{was}{operator.removeprefix(logical)}"
         return complete.identities.get(named, named)
 
-    def answer(self, verdict: Verdict, choice: Literal["keep", "restart"]) -> Decide:
-        """Record what was decided about a change, and empty or delete what begins anew."""
-        view = self._coordinator.view()
-        last = view.last_complete
-        if last is None or choice == "keep":
-            return self._coordinator.decide(Decide(0, 0, verdict.subject, choice, verdict.question))
-        emptied = tuple(f"tables/{table}" for table in verdict.empties)
-        left = self._states(verdict, self.compare(view), view)
-        return self._coordinator.decide(Decide(0, 0, verdict.subject, choice, verdict.question, emptied), left)
+    def answer(self, verdict: Verdict, choice: Literal["keep", "restart", "drop", "withdraw"]) -> Decide:
+        """Record what was decided about a change, for the next epoch."""
+        return self._coordinator.decide(Decide(0, 0, verdict.subject, choice, verdict.question))
 
-    def _states(self, verdict: Verdict, found: Comparison, view: LedgerView) -> list[str]:
-        """The state tables that nobody uses any more once what a verdict is about begins from nothing."""
-        if view.last_complete is None or not verdict.was:
+    def _states(self, verdict: Verdict, found: Comparison, ledgered: Ledgered) -> list[str]:
+        """The state tables that nobody uses any more once what a verdict is about begins from nothing, or is dropped."""
+        if not verdict.was:
             return []
-        ledgered = Ledgered(view, view.last_complete, self._operators(found.before))
         put_back = verdict.subject.partition(" ")[2] not in found.was  # an operator of the last epoch may have that name too
-        return ledgered.left_datasets(verdict.was) if put_back else ledgered.datasets(verdict.was)
+        if put_back and verdict.decided != "drop":
+            return ledgered.left_datasets(verdict.was)
+        return ledgered.datasets(verdict.was)
 
     def drop(self, name: str) -> list[str]:
-        """Forget and delete a table or the state of an operator that the pipeline no longer has; which datasets that were.
+        """Delete a table or the state of an operator that the pipeline no longer has; which datasets that are.
+
+        What the last epoch had is deleted with the next one, as other decisions take effect.
 
         Raises:
             PipelineError: The pipeline has it, or there is nothing of that name.
@@ -249,7 +264,13 @@ class Comparing:
                 f"the pipeline left no table or state {name!r} behind", pipeline=self._dataflow.name,
                 remedy="name a table or an operator that is no longer in the program",
             )  # fmt: skip
-        self._coordinator.drop(datasets)
+        found_now = self.compare(view)
+        leaving = [one for one in found_now.verdicts if one.subject in (f"table {name}", f"operator {name}")]
+        if leaving and found_now.before is not None:
+            for verdict in leaving:
+                self.answer(verdict, "drop")
+        else:
+            self._coordinator.drop(datasets)
         return datasets
 
     def _pauses(
@@ -302,8 +323,8 @@ class Comparing:
         connectors = [node.operator.connector for node in self._dataflow if isinstance(node.operator, Source)]
         return frozenset(one.former_fingerprint() for one in connectors if isinstance(one, OperatorSource))
 
-    def _ask(self, found: Comparison, logical: str, view: LedgerView) -> None:
-        questions = [{**_question(verdict), "states": self._states(verdict, found, view)} for verdict in found.undecided]
+    def _ask(self, found: Comparison, logical: str) -> None:
+        questions = [verdict.to_json() for verdict in found.verdicts]
         asked = {"plan": logical, "epoch": found.epoch, "questions": questions, "elsewhere": dict(found.elsewhere)}
         self._coordinator.root.write(ASKED, json.dumps(asked).encode())
 
@@ -317,10 +338,3 @@ def _positions(complete: Complete) -> dict[str, tuple[Any, str]]:
     """Where sources stood at the end of an epoch, with what gives the positions their meaning."""
     read = {name: position for name, position in complete.offsets.items() if position is not None}
     return {name: (position, complete.sources.get(name, "")) for name, position in read.items()}
-
-
-def _question(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "subject": verdict.subject, "problem": verdict.problem, "question": verdict.question,
-        "choices": dict(verdict.choices), "empties": list(verdict.empties),
-    }  # fmt: skip

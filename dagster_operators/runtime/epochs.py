@@ -226,8 +226,8 @@ class Epochs:
         """What changed in the pipeline since the last completed epoch, and what follows from it; without an engine."""
         return self.planning.comparing.compare(self.coordinator.view())
 
-    def answer(self, verdict: Verdict, choice: Literal["keep", "restart"]) -> Decide:
-        """Record what was decided about a change, and empty or delete what begins anew."""
+    def answer(self, verdict: Verdict, choice: Literal["keep", "restart", "drop", "withdraw"]) -> Decide:
+        """Record what was decided about a change, for the next epoch."""
         return self.planning.comparing.answer(verdict, choice)
 
     def drop(self, name: str) -> list[str]:

@@ -28,10 +28,14 @@ class Binding:
     Attributes:
         identities: What the state of a physical operator is addressed by.
         origins: What the last completed epoch called a source or physical operator; empty if it takes nothing over from there.
+        emptied: The tables that begin from nothing, as it was decided.
+        deleted: The datasets that nobody uses then, as it was decided.
     """
 
     identities: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
+    emptied: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
 
 
 class Ledgered:
@@ -132,12 +136,6 @@ class Ledgered:
         return names[0].removeprefix(operator) if names else part.removeprefix(self.identity(operator))
 
     @cached_property
-    def restarted(self) -> frozenset[str]:
-        """The operators and sources of which it was decided since that they begin anew."""
-        told = [made.subject.partition(" ") for made in self._view.decisions if made.choice == "restart"]
-        return frozenset(name for kind, _, name in told if kind in ("operator", "source"))
-
-    @cached_property
     def left(self) -> frozenset[str]:
         """What state there is of operators that the last epoch did not have."""
         used = {part for operator in self._operators for part in self._parts(operator)}
@@ -190,7 +188,7 @@ class Ledgered:
             {name: told for name, told in self._last.sources.items() if told not in former},
             {one: self._in_tables[self.identity(one)] for one in self._operators if self._is_in_table(one)},
             state_tables=frozenset(self._in_tables.values()),
-            restarted=self.restarted,
+            decided=self._view.decided,
         )
 
 
@@ -202,6 +200,7 @@ def bind(
     back: Mapping[str, Pause],
     *,
     restarted: Collection[str],
+    emptied: Collection[str] = (),
 ) -> Binding:
     """Give every operator the state and position that are its own.
 
@@ -212,6 +211,7 @@ def bind(
         was: What operators were called in the last epoch.
         back: The operators that are put back: with what they left, or it was decided that they begin anew.
         restarted: The operators and sources that are to begin from nothing.
+        emptied: The tables that are.
     """
     parts: dict[str, list[str]] = {name: [] for name in dataflow.nodes}
     for node in physical:
@@ -223,7 +223,8 @@ def bind(
     found.go_on({name: was[name] for name in kept})
     new = [name for name in parts if name not in kept]
     for name in sorted(new, key=lambda one: one in dataflow.automatic):  # who has a name of their own choose first
-        owner = ledgered.owner(physical.own_table(name)) if name in physical.nodes and name not in restarted else None
+        home = physical.own_table(name) if name in physical.nodes and name not in restarted else None
+        owner = None if home in emptied else ledgered.owner(home)
         owner = back[name].identity if name in back and name not in restarted else owner
         if owner is not None and owner not in found.taken:  # it was taken out, and goes on
             found.begin(name, owner)

@@ -44,6 +44,7 @@ def plan_record(made: Plan, schemas: Mapping[str, str], binding: Binding, begun:
         made.fingerprint, stages, sources, dict(_datasets(made, dataflow, known)),
         schemas=dict(schemas), operators=tuple(known.get(name, name) for stage in made.stages for name in stage.nodes),
         identities=known, origins=binding.origins, parts=_parts(made, known), loops=_loops(dataflow),
+        emptied=binding.emptied, deleted=binding.deleted,
     )  # fmt: skip
 
 

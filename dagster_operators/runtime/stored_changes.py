@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import LedgerError, PipelineError
@@ -43,7 +42,7 @@ class StoredChanges:
         """
         from dagster_operators.plans.diff import diff
         from dagster_operators.plans.matching import match, named_as_before
-        from dagster_operators.plans.verdict import Level
+        from dagster_operators.plans.verdict import Level, Verdict
         from dagster_operators.plans.verdicts import judge
 
         view, last, before = self._last(self._coordinator.view())
@@ -52,13 +51,13 @@ class StoredChanges:
         yield f"since epoch {last.epoch} of {self._coordinator.pipeline}:"
         changes = str(diff(before, named_as_before(after, match(before, after))))
         yield changes or "nothing changed"
-        stored = Ledgered(view, last, [node.name for node in before.nodes]).stored()
-        verdicts = judge(before, after, replace(stored, elsewhere=asked.get("elsewhere", {})))
-        decided = {(made.subject, made.question): made.choice for made in view.decisions}
+        if plan:
+            verdicts = judge(before, after, Ledgered(view, last, [node.name for node in before.nodes]).stored())
+        else:
+            verdicts = [Verdict.from_json(told).answered(view.decided) for told in asked["questions"]]
         for verdict in verdicts:
-            answer = decided.get((verdict.subject, verdict.question))
-            yield f"{verdict.subject}: {verdict.problem} ({f'decided: {answer}' if answer else verdict.level.value})"
-            if verdict.level is Level.DECISION and not answer:
+            yield str(verdict)
+            if verdict.level is Level.DECISION:
                 if verdict.renamed_from:
                     yield f"    in the program: renamed_from={verdict.renamed_from!r}"
                 yield from (f"    {choice}: {meaning}" for choice, meaning in verdict.choices.items())
@@ -70,25 +69,33 @@ class StoredChanges:
             PipelineError: It did not ask that, or it does not allow that answer.
             LedgerError: No run was refused since the last completed epoch.
         """
-        view, last, _ = self._last(self._coordinator.settle())
-        decided = {(made.subject, made.question) for made in view.decisions}
-        questions = self._asked(last)["questions"]
-        everything = [question for question in questions if (question["subject"], question["question"]) not in decided]
-        asked = [question for question in everything if question["subject"] == subject]
-        fitting = [question for question in asked if choice in question["choices"]]
+        from dagster_operators.plans.verdict import Verdict
+
+        last = self._last(self._coordinator.settle())[1]
+        everything = [verdict for told in self._asked(last)["questions"] if (verdict := Verdict.from_json(told)).choices]
+        asked = [verdict for verdict in everything if verdict.subject == subject]
+        fitting = [verdict for verdict in asked if choice in verdict.choices]
         if not fitting:
-            told = [f"{question['subject']} ({', '.join(question['choices'])})" for question in asked or everything]
+            told = [f"{verdict.subject} ({', '.join(verdict.choices)})" for verdict in asked or everything]
             raise PipelineError(
                 f"{choice!r} is no answer to what was asked about {subject!r}", pipeline=self._coordinator.pipeline,
-                remedy=f"what may be decided: {', '.join(told)}" if told else "all is decided: run an epoch",
+                remedy=f"what may be decided: {', '.join(told)}",
             )  # fmt: skip
-        if choice == "drop":
-            self.drop(subject.partition(" ")[2], asked=True)
-            return
-        for question in fitting:
-            emptied = tuple(f"tables/{table}" for table in question["empties"]) if choice == "restart" else ()
-            left = question.get("states", []) if choice == "restart" else []
-            self._coordinator.decide(Decide(0, 0, subject, choice, question["question"], emptied), left)
+        for verdict in fitting:
+            self._coordinator.decide(Decide(0, 0, subject, choice, verdict.question))
+
+    def withdraw(self, subject: str) -> None:
+        """Take back what was decided about something since the last epoch.
+
+        Raises:
+            PipelineError: Nothing was decided about it.
+        """
+        view = self._coordinator.settle()
+        questions = [question for about, question in view.decided if about == subject]
+        if not questions:
+            raise nothing_decided(self._coordinator.pipeline, subject, [about for about, _ in view.decided])
+        for question in questions:
+            self._coordinator.decide(Decide(0, 0, subject, "withdraw", question))
 
     def program(self) -> bytes:
         """The plan of the pipeline that was refused since the last completed epoch, else of that epoch.
@@ -101,26 +108,23 @@ class StoredChanges:
         asked = json.loads(content) if content else {}
         return self._kept.data(asked["plan"] if asked.get("epoch") == last.epoch else last.logical_plan)
 
-    def drop(self, name: str, *, asked: bool = False) -> list[str]:
+    def drop(self, name: str) -> list[str]:
         """Forget and delete a table, or an operator's state.
 
         Args:
             name: The table or operator.
-            asked: Whether a run that does not have it asked, so that the last epoch may have had it.
 
         Raises:
             PipelineError: The last epoch had it, or there is nothing of that name.
         """
         view, last, before = self._last(self._coordinator.settle())
         operators = [node.name for node in before.nodes]
-        if not asked and (name in operators or any(table.name == name for table in before.tables)):
+        if name in operators or any(table.name == name for table in before.tables):
             raise PipelineError(
                 f"the last epoch had {name!r}", pipeline=self._coordinator.pipeline,
                 remedy="call pipeline.drop(...) in the program that no longer has it, or run an epoch without it first",
             )  # fmt: skip
-        tables = [] if asked else [f"tables/{name}"]
-        ledgered = Ledgered(view, last, operators)
-        found = [*tables, *(ledgered.datasets(name) if name in operators else ledgered.left_datasets(name))]
+        found = [f"tables/{name}", *Ledgered(view, last, operators).left_datasets(name)]
         datasets = [dataset for dataset in found if dataset in view.versions or self._coordinator.root.children(dataset)]
         if not datasets:
             raise PipelineError(
@@ -148,3 +152,11 @@ class StoredChanges:
                 remedy="run the changed pipeline, which says what is to be decided; or give its plan as a FILE",
             )  # fmt: skip
         return asked
+
+
+def nothing_decided(pipeline: str, subject: str, decided: Collection[str]) -> PipelineError:
+    """The error about a decision that is to be taken back and was not made."""
+    return PipelineError(
+        f"nothing is decided about {subject!r} that waits for the next epoch", pipeline=pipeline,
+        remedy=f"it is about: {', '.join(map(repr, decided))}" if decided else "nothing else is either",
+    )  # fmt: skip

@@ -10,6 +10,7 @@ from dagster_operators.errors import CheckFailedError, ForeignWriteError, Ledger
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.carrying import carried
+from dagster_operators.transactions.deleting import delete
 from dagster_operators.transactions.effects import (
     CallParticipant,
     CommitTable,
@@ -107,6 +108,7 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[Led
         current = require_begin(now, handle)
         if now.decision is not None:
             return None
+        _require_known_decisions(now)
         if _all_prepared(now, current) != prepared:
             raise LedgerError(
                 "a stage was prepared anew meanwhile", pipeline=run.pipeline, epoch=begin.epoch, remedy="commit again"
@@ -114,6 +116,15 @@ def _decide(run: RunContext, view: LedgerView, handle: EpochHandle) -> Steps[Led
         return Decision(begin.epoch, run.generation, begin.begin_id, tuple(manifests), expected)
 
     return (yield from append(view, run, decision))
+
+
+def _require_known_decisions(view: LedgerView) -> None:
+    """An epoch that began before something was decided would be complete as if that had been carried out."""
+    if view.decided_since_begin:
+        raise LedgerError(
+            "something was decided about the pipeline since the epoch began", pipeline=view.name, epoch=view.last_epoch + 1,
+            remedy="start a new run, which begins the epoch as it was decided",
+        )  # fmt: skip
 
 
 def _require(changes: Collection[Change], so: str, remedy: str, **where: Any) -> Steps[None]:
@@ -319,3 +330,5 @@ def tidy_up(view: LedgerView, run: RunContext, decision: Decision) -> Steps[None
     yield DeleteAttempts(decision.epoch, chosen, streams_only=True)
     if unused:
         yield DeleteAttempts(decision.epoch, unused)
+    if view.plan is not None and view.plan.deleted:
+        yield from delete(run, view, view.plan.deleted)

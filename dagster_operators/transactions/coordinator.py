@@ -323,9 +323,9 @@ class Coordinator:
         """The ledger once a decided epoch, should there be one, is complete."""
         return self._run(settle(self._context(self._generation)))
 
-    def decide(self, decision: Decide, left: Collection[str] = ()) -> Decide:
-        """Record what was decided about a change of the pipeline; datasets that are left without use by it are deleted."""
-        return self._run(decide(self._context(self._generation), decision, left))
+    def decide(self, decision: Decide) -> Decide:
+        """Record what was decided about a change of the pipeline, which the next epoch carries out."""
+        return self._run(decide(self._context(self._generation), decision))
 
     def drop(self, datasets: Collection[str]) -> None:
         """Forget datasets that the pipeline no longer has, and delete them with their files."""

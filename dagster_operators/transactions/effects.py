@@ -187,17 +187,6 @@ class RestoreTable:
 
 
 @dataclass(frozen=True)
-class EmptyTable:
-    """Take all files out at version ``found``, by a commit with ``epoch``, unless that is done. Result: status or Conflict."""
-
-    dataset: str
-    found: int
-    epoch: int
-    pipeline: str
-    name: ClassVar[str] = "empty_table"
-
-
-@dataclass(frozen=True)
 class FindMarked:
     """Which active files of a table have rows that are marked as deleted? Result: set[str]."""
 
@@ -357,7 +346,6 @@ Effect: TypeAlias = (
     | FindLost
     | TellVersions
     | RestoreTable
-    | EmptyTable
     | CompareTable
     | MendLog
     | FindLostContent
@@ -381,7 +369,6 @@ DURABLE: tuple[type, ...] = (
     CreateTable,
     CommitTable,
     RestoreTable,
-    EmptyTable,
     MendLog,
     WriteManifest,
     DeleteAttempts,

@@ -43,7 +43,6 @@ _DURABLE: Final = (
     "append_repair",
     "append_clean",
     "append_decide",
-    "empty_table",
     "append_drop",
     "drop_dataset",
     "delete_outdated",

@@ -69,6 +69,8 @@ class PlanRecord:
         origins: What the last completed epoch called a source or an operator that has another name now; empty for one that
             takes nothing over from that epoch.
         parts: What the state of further parts that an operator is lowered to is addressed by, with what the operator's own is.
+        emptied: The tables that begin from nothing with the epoch.
+        deleted: The datasets that nobody uses any more once the epoch is complete, and that are deleted then.
         loops: Of loops that are within others, the one that each is in.
     """
 
@@ -83,6 +85,8 @@ class PlanRecord:
     origins: Mapping[str, str] = added(2, {})
     parts: Mapping[str, str] = added(2, {})
     loops: Mapping[str, str] = added(2, {})
+    emptied: tuple[str, ...] = added(2, ())
+    deleted: tuple[str, ...] = added(2, ())
 
     def loops_around(self, stage: StageRecord) -> tuple[str, ...]:
         """The loops that a stage is in, the outermost first."""

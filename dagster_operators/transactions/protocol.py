@@ -11,6 +11,7 @@ from dagster_operators.errors import FencedError, LedgerError, OperatorsError, P
 from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.commit import require_begin, roll_forward
+from dagster_operators.transactions.deleting import delete
 from dagster_operators.transactions.effects import (
     Append,
     CallParticipant,
@@ -138,6 +139,8 @@ def _carry_out(
         match action:
             case TidyUp(epoch):
                 yield from _tidy_streams(epoch, run)
+                if view.plan is not None and view.plan.deleted:
+                    yield from delete(run, view, view.plan.deleted)
             case BeginEpoch(epoch, slices):
                 begun = yield from _begin(run, view, plan, epoch, slices)
             case TakeUp(begin):

@@ -201,21 +201,22 @@ class Clean:
 class Decide:
     """Somebody decided what is to become of a source, operator or table that changed, or left the pipeline.
 
-    It holds until the next epoch is complete: from then on the ledger knows the pipeline as it became.
+    The next epoch carries it out, if the change is still the one that it answers; a later decision about the same question takes
+    its place. When that epoch is complete, the ledger knows the pipeline as it became.
 
     Attributes:
         epoch: The last completed epoch then.
         subject: What it is about, as ``source landed``, ``operator per_key``, ``table totals``.
-        choice: ``keep`` what there is, or ``restart`` from nothing.
+        choice: ``keep`` what there is, ``restart`` from nothing, or ``drop`` what is left; ``withdraw`` takes a decision back.
         question: Which change it answers.
-        emptied: The datasets that were emptied, so that they may become something else.
+        emptied: The datasets that earlier versions of the package had emptied by then.
     """
 
     kind: ClassVar[str] = "decide"
     epoch: int
     generation: int
     subject: str
-    choice: Literal["keep", "restart"]
+    choice: Literal["keep", "restart", "drop", "withdraw"]
     question: str
     emptied: tuple[str, ...] = ()
 

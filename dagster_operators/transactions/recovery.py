@@ -99,7 +99,7 @@ def _take_up(view: LedgerView, begin: Begin, plan: PlanRecord) -> tuple[Action, 
         return BeginEpoch(begin.epoch), frozenset()
     if (begin.plan.sources, begin.plan.origins) != (plan.sources, plan.origins):  # the offsets have lost their meaning
         return BeginEpoch(begin.epoch), frozenset()
-    if begin.plan.identities != plan.identities:  # the state that it was begun with is another's now
+    if _beginning(begin.plan) != _beginning(plan):  # the state that it was begun with is another's now, or to be emptied
         return BeginEpoch(begin.epoch, begin.slices), frozenset()
     versions = {**dict.fromkeys(begin.base_versions, 0), **view.versions}
     if any(begin.base_versions.get(dataset) != version for dataset, version in versions.items()):  # repaired or dropped since
@@ -109,9 +109,16 @@ def _take_up(view: LedgerView, begin: Begin, plan: PlanRecord) -> tuple[Action, 
     return TakeUp(begin), frozenset(recorded)
 
 
+def _beginning(plan: PlanRecord) -> tuple[Any, ...]:
+    """Which state and rows the stages of an epoch go on with."""
+    return plan.identities, plan.emptied, plan.deleted
+
+
 def check_tables(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord) -> None:
     """Every table is exactly as the ledger says, and what the plan wants to create is free or already created by us."""
     for dataset, version in view.versions.items():
+        if dataset in plan.deleted and not tables[dataset].exists:
+            continue  # somebody was faster
         if dataset not in plan.datasets and not tables[dataset].exists:
             name = dataset.partition("/")[2] if dataset.startswith("tables/") else _operator(dataset)
             raise RestoredTableError(
@@ -163,6 +170,7 @@ def newest_epoch(view: LedgerView) -> int:
 
 def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecord, replaced: Collection[str] = ()) -> None:
     """The plan fits the stored tables and state, but for those that are replaced as a whole."""
+    replaced = {*replaced, *plan.emptied, *plan.deleted}
     stored = {dataset: text for dataset, text in view.fingerprints.items() if dataset not in replaced}
     _check_homes(view.name, stored, {dataset: record.fingerprint for dataset, record in plan.datasets.items()})
     _check_forgotten(view, tables, plan, replaced)

@@ -15,14 +15,13 @@ from dagster_operators.errors import DamagedTableError, StorageError
 from dagster_operators.storage.delta_commit import GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.log_damage import damage, has_empty_entry, mend, settle
-from dagster_operators.storage.log_history import added_since, writers_of
+from dagster_operators.storage.log_history import added_since
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.effects import (
     CommitTable,
     Conflict,
     CreateTable,
     DropDataset,
-    EmptyTable,
     RestoreTable,
     TableStatus,
 )
@@ -143,7 +142,7 @@ class Tables:
             known.files = kept | {file.path: _as_read(file, known.status) for file in effect.change.adds}
         return None
 
-    def restore(self, effect: RestoreTable | EmptyTable, content: Mapping[str, FileEntry]) -> TableStatus | Conflict:
+    def restore(self, effect: RestoreTable, content: Mapping[str, FileEntry]) -> TableStatus | Conflict:
         """Give the table at version ``effect.found`` these files again, and no others, in a commit of ours.
 
         Raises:
@@ -162,17 +161,7 @@ class Tables:
             settle(self._root, effect.dataset)
             return self._load(effect.dataset, effect.pipeline).status
 
-    def empty(self, effect: EmptyTable) -> TableStatus | Conflict:
-        """Take all files out of the table, in a commit of ours, unless that is what was done to it last, by a run that died."""
-        with self._turn(effect.dataset):
-            status, after = self.status(effect.dataset, effect.pipeline), effect.found + 1
-            if status.version == after and not self.files(effect.dataset, after):
-                if effect.pipeline in writers_of(self._root, effect.dataset, after):
-                    return status
-                return Conflict()
-            return self.restore(effect, {})
-
-    def _restored_by_version(self, effect: RestoreTable | EmptyTable, content: Mapping[str, FileEntry]) -> bool:
+    def _restored_by_version(self, effect: RestoreTable, content: Mapping[str, FileEntry]) -> bool:
         """By Delta's RESTORE, with the columns as they were, if a version shortly before has these files."""
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import DeltaError
@@ -189,7 +178,7 @@ class Tables:
             return True
         return False
 
-    def _restored_by_files(self, effect: RestoreTable | EmptyTable, content: Mapping[str, FileEntry]) -> bool:
+    def _restored_by_files(self, effect: RestoreTable, content: Mapping[str, FileEntry]) -> bool:
         known = self._known[effect.dataset]
         now = self._version_at(effect.dataset, effect.found).files
         entry = LogEntry(

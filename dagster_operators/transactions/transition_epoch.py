@@ -49,7 +49,7 @@ def as_completed(
     }
     return replace(
         plan, datasets=datasets, sources=complete.sources, schemas=complete.schemas, identities=complete.identities,
-        parts=complete.parts, logical=complete.logical_plan, origins={},
+        parts=complete.parts, logical=complete.logical_plan, origins={}, emptied=(), deleted=(),
     )  # fmt: skip
 
 

@@ -179,6 +179,18 @@ class LedgerView:
         """What was decided since the last completed epoch about changes of the pipeline."""
         return tuple(record for record in self._since_completed() if isinstance(record, Decide))
 
+    @property
+    def decided(self) -> dict[tuple[str, str], str]:
+        """What holds of these decisions: the last choice, by subject and question."""
+        last = {(made.subject, made.question): made.choice for made in self.decisions}
+        return {asked: choice for asked, choice in last.items() if choice != "withdraw"}
+
+    @property
+    def decided_since_begin(self) -> bool:
+        """Whether something was decided since the open epoch began, so that it began without knowing it."""
+        begun = max((entry.seq for entry in self.entries if isinstance(entry.record, Begin)), default=-1)
+        return any(isinstance(entry.record, Decide) and entry.seq > begun for entry in self.entries)
+
     def _since_completed(self) -> Iterator[Record]:
         completed = max((entry.seq for entry in self.entries if isinstance(entry.record, Complete)), default=-1)
         return (entry.record for entry in self.entries if entry.seq > completed)

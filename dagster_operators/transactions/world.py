@@ -149,8 +149,6 @@ class World:
                 return self._tables.create(effect)
             case fx.CommitTable():
                 return self._tables.commit(effect)
-            case fx.EmptyTable():
-                return self._tables.empty(effect)
             case fx.RestoreTable():
                 return self._tables.restore(effect, content_of(self._ledger, self._tables, effect.dataset))
             case fx.MendLog(dataset):

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.sail]
 ELSEWHERE = {f"{when}:{name}" for when in ("before", "after") for name in (
     "prepare_participant", "commit_participant", "abort_participant", "recover_participant",
     "append_repair", "restore_table", "mend_log", "append_clean", "delete_outdated",
-    "append_decide", "empty_table", "append_drop", "drop_dataset",
+    "append_decide", "append_drop", "drop_dataset",
 )}  # fmt: skip
 EACH_TABLE = tuple(f"{when}:{name}" for name in ("create_table", "commit_table") for when in ("before", "after"))
 ONE_BY_ONE = tuple(name for name in FAILPOINTS if name not in {*ELSEWHERE, *EACH_TABLE})

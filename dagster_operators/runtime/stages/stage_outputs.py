@@ -77,6 +77,17 @@ class StageOutputs:
         self._add(f"{name}_rejects", f"tables/{name}_rejects", entries)
         return self.rows[f"{name}_rejects"]
 
+    def empty(self) -> None:
+        """Take out of the tables that begin from nothing in this epoch what was in them before."""
+        for output in self._work.stage.outputs:
+            gone = self._work.emptied(output.dataset) if output.table is not None else []
+            if gone:
+                staged = [change for change in self.changes if change.dataset == output.dataset]
+                removes = {*(file.path for file in gone), *(path for change in staged for path in change.removes)}
+                adds = tuple(entry for change in staged for entry in change.adds)
+                others = [change for change in self.changes if change.dataset != output.dataset]
+                self.changes = [*others, Change(output.dataset, adds, tuple(sorted(removes)))]
+
     def checks(self) -> Iterator[CheckOutcome]:
         """Try the tables' checks on the rows that were staged."""
         for output in self._work.stage.outputs:

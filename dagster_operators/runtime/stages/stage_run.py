@@ -137,6 +137,7 @@ class StageRun:
                     outputs.write(output, rows, self._current.get(output.ref.operator) if output.ref.is_main else None)
         with self._step("rejects"):
             rejected = {source: outputs.write_rejects(source, records) for source, records in self._inputs.rejected.items()}
+        outputs.empty()
         with self._step("verify inputs"):
             self._inputs.verify_again()
         with self._step("checks"):

@@ -19,6 +19,7 @@ from dagster_operators.planner.stages import Output, Stage
 from dagster_operators.storage.cache import state_copies
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.manifest import FileEntry, Manifest
+from dagster_operators.transactions.plan import PlanRecord
 from dagster_operators.transactions.stage_keys import StageKey
 from dagster_operators.transactions.tables import columns_of
 
@@ -82,10 +83,19 @@ class StageWork:
         return output.stream if output.table is None or DELETED in dict(columns_of(self.schema_of(output))) else output.dataset
 
     @cached_property
+    def _begun(self) -> PlanRecord | None:
+        """The plan as the epoch's begin has it."""
+        return self.coordinator.view().plan
+
+    @property
     def _identities(self) -> Mapping[str, str]:
-        """What the states of operators are addressed by, as the epoch's begin says."""
-        plan = self.coordinator.view().plan
-        return plan.identities if plan else {}
+        return self._begun.identities if self._begun else {}
+
+    def emptied(self, dataset: str) -> list[FileEntry]:
+        """The files that leave a table in this round since it begins from nothing with the epoch; of others none."""
+        if self._begun is None or dataset not in self._begun.emptied or self.earlier_round:
+            return []
+        return self.coordinator.files(dataset, self.attempt.handle.base_versions[dataset])
 
     def state_dataset(self, operator: str, table: str) -> str:
         """The dataset of a state table of a physical operator."""
@@ -119,7 +129,8 @@ class StageWork:
 
     def before(self, dataset: str) -> list[FileEntry]:
         """The files of a dataset as of the previous epoch, or the previous round."""
-        files = self.coordinator.files(dataset, self.attempt.handle.base_versions[dataset])
+        begins_anew = self._begun is not None and dataset in self._begun.emptied
+        files = [] if begins_anew else self.coordinator.files(dataset, self.attempt.handle.base_versions[dataset])
         change = self.earlier_round.change(dataset) if self.earlier_round else None
         if change is None:
             return files

@@ -212,7 +212,7 @@ def test_deleting_attempts_of_others_is_caught(monkeypatch):
         found = yield ListAttempts(epoch)
         yield DeleteAttempts(epoch, tuple(sorted(found)))
 
-    monkeypatch.setattr(protocol, "_discard", discard)
+    monkeypatch.setattr(protocol, "discard", discard)
     broken()
 
 

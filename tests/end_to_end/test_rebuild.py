@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,10 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.cli.main import main
 from dagster_operators.errors import LedgerError, MissingInputError, PipelineError, UndecidedChangeError, UnknownEpochError
-from dagster_operators.transactions.failpoints import watch
+from dagster_operators.transactions.failpoints import VARIABLE, watch
 from tests.end_to_end.landing import put
 from tests.engines import SAIL
+from tests.forked import PROCESSES
 
 pytestmark = pytest.mark.usefixtures("sail")
 
@@ -264,6 +267,28 @@ def test_the_command_that_a_refusal_tells_works(tmp_path: Path, monkeypatch: pyt
     assert command(*told.split()).startswith("epoch 4: ")
     assert content(made) == computed(tmp_path / "fresh", rows, window="2 minutes")
     assert "no such table" in command("rebuild", root, "some", code=1)
+
+
+def child(place: Path, failpoint: str) -> None:
+    os.environ[VARIABLE] = failpoint
+    pipeline(place / "root", files(place, batches(9, 3)), least=4).rebuild(epochs_at_once=1)
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+@pytest.mark.parametrize("failpoint", ["after:append_complete#2", "after:append_decision#4"])
+def test_a_rebuild_whose_process_is_killed(tmp_path: Path, failpoint: str) -> None:
+    rows = batches(9, 3)
+    source = files(tmp_path, rows)
+    pipeline(tmp_path / "root", source).run_until_caught_up()
+    process = PROCESSES.Process(target=child, args=(tmp_path, failpoint))
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+    made = pipeline(tmp_path / "root", source, least=4)
+    made.rebuild(epochs_at_once=1)
+    assert content(made) == computed(tmp_path / "fresh", rows, least=4)
+    assert made.run_epoch().empty
 
 
 class Numbers(do.SourceOperator):

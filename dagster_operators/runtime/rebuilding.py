@@ -78,13 +78,19 @@ class Rebuilding:
         """
         self._begin()
         self._choosing.check()
+        before = self._states()
         try:
             self._catch_up(owner)
             self._run.open(owner, wait_seconds=wait_seconds)
             try:
-                self._look(self._run.settle())
-                self._catch_up(owner)  # what was completed meanwhile
-                made = self._take_over()
+                view = self._run.settle()
+                self._look(view)
+                over = view.last_complete if self._is_over() else None  # decided by a run that died
+                if over is None:
+                    self._catch_up(owner)  # what was completed meanwhile
+                made = over or self._take_over()
+                if left := [dataset for dataset in before if dataset not in self._record.datasets]:
+                    self._run.drop(left)
             finally:
                 self._run.close()
         finally:
@@ -161,15 +167,15 @@ class Rebuilding:
             raise LedgerError("nothing was computed", pipeline=self._run.pipeline)
         taken = dict(self._taken(made))
         self._check(view, last, made, taken)
-        before = self._epochs.planning.comparing.states_behind(self._part.tables, view)
+        before = self._states()
         to = self._behind(last, made)
-        done = self._run.transit(
+        return self._run.transit(
             self._record, to, lambda attempt: self._changes(attempt, view, made, taken, before), {*taken.values(), *before}
         )
-        left = [dataset for dataset in before if dataset not in self._record.datasets]
-        if left:
-            self._run.drop(left)
-        return done
+
+    def _states(self) -> list[str]:
+        """The state tables there are of what is computed anew."""
+        return self._epochs.planning.comparing.states_behind(self._part.tables, self._run.view())
 
     def _taken(self, made: Complete) -> Iterator[tuple[str, str]]:
         """What the pipeline calls the tables and states that were computed."""

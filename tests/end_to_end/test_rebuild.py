@@ -286,7 +286,7 @@ def test_a_rebuild_whose_process_is_killed(tmp_path: Path, failpoint: str) -> No
     process.join(120)
     assert process.exitcode == -signal.SIGKILL
     made = pipeline(tmp_path / "root", source, least=4)
-    made.rebuild(epochs_at_once=1)
+    assert made.rebuild(epochs_at_once=1).epoch == 4, "taken over once"
     assert content(made) == computed(tmp_path / "fresh", rows, least=4)
     assert made.run_epoch().empty
 

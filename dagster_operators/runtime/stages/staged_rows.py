@@ -27,7 +27,7 @@ def arrow_schema(schema_json: str) -> pa.Schema:
 
 
 def read_batches(root: Root, dataset: str, paths: Sequence[str], schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
-    """The columns of a schema of some files of a dataset, at most so many rows at once."""
+    """The columns of a schema of some files of a dataset, at most so many rows at once; null where a file is older than one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -41,8 +41,14 @@ def read_batches(root: Root, dataset: str, paths: Sequence[str], schema: pa.Sche
             ) as file,  # of each column only the page at hand is decoded
         ):
             for batch in file.iter_batches(rows, columns=schema.names, use_threads=False):
-                columns = [batch.column(field.name).cast(field.type) for field in schema]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield pa.RecordBatch.from_arrays([_column(batch, field) for field in schema], schema=schema)
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    import pyarrow as pa
+
+    at = batch.schema.get_field_index(field.name)
+    return pa.nulls(batch.num_rows, field.type) if at < 0 else batch.column(at).cast(field.type)
 
 
 def _opened(root: Root, path: str) -> pa.NativeFile:

@@ -1,0 +1,141 @@
+"""Two frontier operators, a loop and a held capability, stopped at every failpoint of a run, and rescaled each time.
+
+Within one process, so that it is quick: what stops a run is raised at the failpoint and passes every handler, and the next run
+begins from what is on disk.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pyarrow.compute as pc
+import pytest
+
+import dagster_operators as do
+from dagster_operators import frontier
+from dagster_operators.transactions.failpoints import watch
+from dagster_operators.transactions.owner import Owner
+from tests.engines import SAIL
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SCHEMA = "k long, v long"
+BY_K = frontier.Exchange("k")
+EPOCHS = 40
+HELD = 4
+
+
+def rows_of(epoch):
+    """Two rows for each epoch, at seconds that neighbouring epochs share; rows of one second are alike."""
+    return [{"k": at % 5, "v": 1 + at % 4, "t": START + timedelta(seconds=at)} for at in (epoch, epoch + 1)]
+
+
+def second(time):
+    return (time - int(START.timestamp()) * 1_000_000) // 1_000_000
+
+
+def kept_back(capability, info):
+    """Rows go on when their time is complete; the first capability is held until the fourth second is."""
+    stash, kept = info.state["stash"], info.state["kept"]
+    if capability is not None:
+        kept.insert(capability)
+        capability.drop()
+
+    def logic(given, output):
+        given.for_each(stash.add)
+        for time, rows in stash.complete(given.frontier):
+            output.session(time).give_batch(rows)
+        if given.frontier.finished or second(min(given.frontier)) >= HELD:
+            kept.clear()
+
+    return logic
+
+
+def running(key, row, total):
+    return False, [{"k": key, "v": total + row["v"]}], total + row["v"]
+
+
+def once_less(batch):
+    return batch.set_column(batch.schema.get_field_index("v"), "v", pc.subtract(batch["v"], 3))
+
+
+def down_by_three(rows):
+    """Goes around until v is below three."""
+    less = frontier.map(rows, once_less)
+    done, again = frontier.branch(less, lambda time, batch: pc.greater_equal(batch["v"], 3))
+    return again, done
+
+
+def build(root, parallelism):
+    pipeline = do.Pipeline("p", root=str(root), engine=SAIL, parallelism=parallelism)
+    source = do.MemorySource([rows_of(epoch) for epoch in range(EPOCHS)], schema=f"{SCHEMA}, t timestamp")
+    rows = pipeline.source("rows", source, event_time="t", lateness="1 second")
+    state = {"stash": frontier.StashState(), "kept": frontier.CapabilityState()}
+    kept = rows.unary_frontier(BY_K, "kept_back", kept_back, state=state)
+    totals = frontier.state_machine(kept, BY_K, running, schema=SCHEMA, name="totals")
+    totals.to_table("totals")
+    frontier.iterate(totals, down_by_three, name="down", pact=BY_K).to_table("left")
+    return pipeline
+
+
+def expected(epochs):
+    """The totals that are complete after some epochs, and what is left of each when threes are taken off."""
+    given = sorted((row["t"], row["k"], row["v"]) for epoch in range(epochs) for row in rows_of(epoch))
+    end, totals, found = max(time for time, *_ in given) - timedelta(seconds=1), Counter(), []
+    for time, k, v in given:
+        totals[k] += v
+        if time < end:
+            found.append((time, k, totals[k]))
+    return sorted(found), sorted((time, k, _below_three(v)) for time, k, v in found)
+
+
+def _below_three(v):
+    return v - 3 if v < 3 else v % 3
+
+
+class Stopped(BaseException):
+    """The end of a run."""
+
+
+def stop_at(name):
+    def reached(place):
+        if place == name:
+            raise Stopped(name)
+
+    return reached
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_stopped_anywhere_and_rescaled_it_goes_on(sail, tmp_path, monkeypatch):
+    gone = set()
+    monkeypatch.setattr(Owner, "is_gone", lambda owner: owner.run_id in gone)
+    reached = []
+    with watch(reached.append):
+        reference = build(tmp_path / "reference", 2)
+        for _ in range(2):
+            reference.run_epoch()
+    places = list(dict.fromkeys(reached))
+    assert {"before:append_decision", "after:append_decision", "stage:half_files"} <= {*places}
+    stopped = []
+    for number, place in enumerate(places):
+        pipeline = build(tmp_path / "root", number % 3 + 1)
+        try:
+            with watch(stop_at(place)):
+                pipeline.run_epoch()
+        except Stopped as stop:
+            stopped.append(str(stop))
+        gone.add(pipeline._owner.run_id)
+        pipeline.epochs.coordinator._lease.pause()
+    again = build(tmp_path / "root", 2)
+    for _ in range(3):
+        again.run_epoch()
+    epochs = again.history()[-1].epoch
+    assert set(places) - set(stopped) <= {place for place in places if place.endswith(("ledger", "create_table"))}
+    found = [
+        sorted((row.t.replace(tzinfo=UTC), row.k, row.v) for row in again.read(table).collect()) for table in ("totals", "left")
+    ]
+    assert found == [*expected(epochs)]
+    assert len(found[0]) > 6
+    assert sum(sum(complete.late_rows.values()) for complete in again.history()) == 0

@@ -154,6 +154,10 @@ class Connector(ABC):
         """The source as it goes on from the position of another one, of which it was decided that it is the same data."""
         return self
 
+    def kept_position(self, position: JSON | None) -> JSON | None:
+        """The position as it is recorded after an epoch that reads nothing; it may tell what :meth:`continuing` was told."""
+        return position
+
     def fingerprint(self) -> str:
         """A hash of ``identity``, equal in every process."""
         text = json.dumps({"kind": self.kind, **self.identity()}, sort_keys=True)

@@ -162,6 +162,10 @@ class FileSource(Connector):
         object.__setattr__(made, "_former_name", before.base[1])
         return made
 
+    @override
+    def kept_position(self, position: JSON | None) -> JSON | None:
+        return position_with(position, names_of(position, self._former_name, self.base[1]))
+
     def below(self, root: Root) -> FileSource:
         """With the root's access if the files lie on the same store and have no ``storage_options`` of their own."""
         options = root.options_for(self.uri) if self.storage_options is None else None
@@ -227,7 +231,7 @@ class FileSource(Connector):
             elif (before.size, before.modified) != (file.size, file.modified):
                 raise changed_file(self._location.full_path(file), before, file)
         if not new:
-            named = position_with(start, names)
+            named = self.kept_position(start)
             return None if named == start else SliceChoice(SourceSlice(start, named, None), more=False, news=False)
         taken = self._limits.take(new, self._count_rows)
         self._format(taken)

@@ -73,7 +73,13 @@ class Choosing:
         """Slices without rows, after which the watermarks of sources are that far."""
         plan, last = self._planning.record(), view.last_complete
         positions = carried(last.offsets, plan.origins) if last else {}
-        standing = {name: SourceSlice(positions.get(name), positions.get(name), None) for name in self._planning.plan().sources}
+        formerly = self._planning.comparing.formerly(view)
+        standing: dict[str, SourceSlice] = {}
+        for name in self._planning.plan().sources:
+            at, connector = positions.get(name), self._planning.connector(name)
+            moved = connector.continuing(formerly[name]) if connector and name in formerly else None
+            end = moved.kept_position(at) if moved else at
+            standing[name] = SourceSlice(at, end, None)
         return Slices({**standing, **pinned(self._planning)}, watermarks=watermarks)
 
     def _is_ahead(self, name: str, last: Complete) -> bool:

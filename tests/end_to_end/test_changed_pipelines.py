@@ -199,6 +199,28 @@ def test_that_a_folder_was_moved_is_known_although_only_another_source_had_rows(
     assert rows(two("moved"), "clean") == Counter({("a", 1): 1, ("b", 2): 1})
 
 
+def test_that_a_folder_was_moved_is_known_although_only_time_moved_on(changed: Changed) -> None:
+    def timed(path: str) -> do.Pipeline:
+        made = do.Pipeline("changed", root=changed.root, engine=SAIL)
+        source = do.FileSource(str(changed.place / path), schema=f"{SCHEMA}, at timestamp")
+        made.source("rows", source, event_time="at").select("k", "v").to_table("clean")
+        return made
+
+    def arrive(line: str, folder: str) -> None:
+        changed.files += 1
+        text = f"k,v,at\n{line},2026-01-0{changed.files}T00:00:00Z\n"
+        put(changed.place / folder / f"{changed.files}.csv", text, changed.files)
+
+    arrive("a,1", "in")
+    timed("in").run_until_caught_up()
+    (changed.place / "in").rename(changed.place / "moved")
+    timed("moved").decide("source rows", "keep")
+    timed("moved").set_watermark("rows", "2026-01-01 06:00")
+    arrive("b,2", "moved")
+    timed("moved").run_until_caught_up()
+    assert rows(timed("moved"), "clean") == Counter({("a", 1): 1, ("b", 2): 1})
+
+
 def test_news_of_a_source_that_is_read_again_by_decision(changed: Changed) -> None:
     changed.run("a,1")(clean)
     changed.files = 0

@@ -60,7 +60,7 @@ class DeltaVersions:
             if commit.changes_data:
                 if changing == self.max_versions:
                     break
-                self._check_readable(commit)
+                self._check_readable(commit, is_first=start is None)
                 changing += 1
             taken.append(commit)
             commit = self.log.commit(commit.version + 1)
@@ -74,15 +74,14 @@ class DeltaVersions:
             more=commit is not None,
         )
 
-    def _check_readable(self, commit: Commit) -> None:
+    def _check_readable(self, commit: Commit, *, is_first: bool) -> None:
         if not self.changes and (commit.removes_rows or commit.has_deletion_vectors):
-            remedy = "read its changes with DeltaSource(..., changes=True), or start behind it with starting_version"
             raise BadInputError(
                 f"version {commit.version} of the Delta table ({commit.operation}) deletes or changes earlier rows",
                 table=self.log.location.path,
                 version=commit.version,
                 operation=commit.operation,
-                remedy=remedy,
+                remedy=_before_all(commit) if is_first else _behind_others(commit),
             )
 
     def _check_same_table(self, start: Mapping[str, Any]) -> None:
@@ -110,3 +109,16 @@ class DeltaVersions:
 
 def _position(commit: Commit) -> dict[str, JSON]:
     return {"version": commit.version, "commit": commit.digest}
+
+
+def _before_all(commit: Commit) -> str:
+    return f"read its changes with DeltaSource(..., changes=True), or start behind it with starting_version={commit.version + 1}"
+
+
+def _behind_others(commit: Commit) -> str:
+    """Of a source that has a position: ``starting_version`` plays no part any more."""
+    return (
+        'read the table as it is now, into tables that begin anew: pipeline.reset(source, 0, tables="restart"); '
+        f'or pass over the version: pipeline.reset(source, {_position(commit)}, tables="keep"), without what it changed; '
+        "or read changes with DeltaSource(..., changes=True) from the beginning: what is to be decided for that is told then"
+    )

@@ -103,9 +103,12 @@ def test_a_version_that_changes_old_rows_is_an_error(table, change, operation):
     source = DeltaSource(table)
     position = source.choose(None, nothing).slice.end
     change(table)
-    with pytest.raises(BadInputError, match="changes=True") as raised:
+    with pytest.raises(BadInputError, match=r"pipeline.reset\(source, .*changes=True") as raised:
         source.choose(position, nothing)
     assert (raised.value.version, raised.value.operation) == (1, operation)
+    with pytest.raises(BadInputError, match="starting_version=2"):
+        DeltaSource(table, starting_version=1).choose(None, nothing)
+    assert DeltaSource(table, starting_version=2).choose(None, nothing) is None
 
 
 def test_the_change_feed_tells_deletes_and_updates(session, table):

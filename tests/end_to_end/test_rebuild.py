@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import random
 import re
@@ -19,7 +20,14 @@ from hypothesis import strategies as st
 
 import dagster_operators as do
 from dagster_operators.cli.main import main
-from dagster_operators.errors import LedgerError, MissingInputError, PipelineError, UndecidedChangeError, UnknownEpochError
+from dagster_operators.errors import (
+    BadInputError,
+    LedgerError,
+    MissingInputError,
+    PipelineError,
+    UndecidedChangeError,
+    UnknownEpochError,
+)  # fmt: skip
 from dagster_operators.transactions.failpoints import VARIABLE, watch
 from tests.end_to_end.landing import put
 from tests.engines import SAIL
@@ -246,6 +254,31 @@ def test_versions_of_a_delta_table(tmp_path: Path) -> None:
     assert Counter(map(tuple, made.read("totals").collect())) == before
     made.clean(keep="0 seconds", keep_epochs=1)
     assert Counter(map(tuple, made.read("totals").collect())) == before
+
+
+@pytest.mark.parametrize("way", ["now", "behind"])
+def test_who_reads_a_table_that_was_rebuilt(tmp_path: Path, way: str) -> None:
+    """The reader stops, and each way on that it is told works."""
+    rows = [[("a", number)] for number in range(3)]
+
+    def upstream(count: int) -> do.Pipeline:
+        made = do.Pipeline("above", root=str(tmp_path / "above"), engine=SAIL)
+        made.source("rows", do.MemorySource(rows[:count], schema="k string, v long")).to_table("all")
+        return made
+
+    reader = do.Pipeline("below", root=str(tmp_path / "below"), engine=SAIL)
+    reader.source("all", do.DeltaSource(str(tmp_path / "above/tables/all"))).select("k", "v").to_table("copy")
+    upstream(2).run_until_caught_up()
+    reader.run_until_caught_up()
+    upstream(2).rebuild()
+    upstream(3).run_until_caught_up()
+    with pytest.raises(BadInputError, match="deletes or changes earlier rows") as caught:
+        reader.run_epoch()
+    calls = re.findall(r"pipeline\.reset\(source, (.*?), tables=\"(\w+)\"\)", caught.value.remedy)
+    to, tables = calls[["now", "behind"].index(way)]
+    reader.reset("all", ast.literal_eval(to), tables=tables)
+    reader.run_until_caught_up()
+    assert Counter(map(tuple, reader.read("copy").collect())) == Counter([("a", 0), ("a", 1), ("a", 2)])
 
 
 def command(*arguments: str, code: int = 0) -> str:

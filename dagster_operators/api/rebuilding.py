@@ -119,13 +119,17 @@ class Rebuildable:
             wait_seconds: How long to wait for another run of the pipeline to end.
 
         Raises:
-            OperatorsError: As of :meth:`rebuild`.
+            OperatorsError: As of :meth:`rebuild`; a table that shows the same state would not come out as it is.
         """
+        from dagster_operators.runtime.backfilling import check_neighbours
+        from dagster_operators.runtime.rebuilding import part_of
+
         last = epochs.coordinator.last_complete() if self.dataflow.backfilled else None
         new = [
             name for name in self.tables if name in self.dataflow.backfilled and last and f"tables/{name}" not in last.versions
         ]
         if new:
+            check_neighbours(epochs, part_of(epochs, new, ()), new)
             self.rebuild_on(
                 epochs, beside, owner, tables=new, operators=(), since=0, epochs_at_once=AT_ONCE, wait_seconds=wait_seconds
             )  # fmt: skip

@@ -201,7 +201,7 @@ class Comparing:
         from dagster_operators.plans.verdict import Level
         from dagster_operators.plans.verdicts import judge, restarted
 
-        last, after = view.last_complete, self._logical()
+        last, after = view.last_complete, self.logical()
         same = {name: name for name in self._dataflow.nodes}
         if last is None:
             return Comparison(0, None, after, same)
@@ -222,7 +222,7 @@ class Comparing:
         from dagster_operators.plans.matching import match
 
         before = self._kept.read(complete.logical_plan) if complete.logical_plan else None
-        after = self._logical()
+        after = self.logical()
         was = match(before, after).operators.get(logical, logical) if before and after else logical
         named = f"{was}{operator.removeprefix(logical)}"
         return complete.identities.get(named, named)
@@ -303,7 +303,8 @@ class Comparing:
             if plan:
                 yield PastEpoch(complete.epoch, plan, _positions(complete), complete.identities)
 
-    def _logical(self) -> LogicalPlan | None:
+    def logical(self) -> LogicalPlan | None:
+        """The pipeline's plan, without rows that sources hold themselves; None if no plan can hold it."""
         from dagster_operators.plans.logical_plan import LogicalPlan
 
         try:

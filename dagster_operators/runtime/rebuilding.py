@@ -215,6 +215,7 @@ class Rebuilding:
             {**watermarks, **{name: mark for name, mark in made.watermarks.items() if name in operators}},
             tuple(sorted(carried(dict.fromkeys(last.finished), origins))),
             {**held, **{name: one for name, one in made.held.items() if name.partition(".")[0] in operators}},
+            tables=tuple(self._part.tables), since=self._request.since,
         )  # fmt: skip
 
     def _changes(

@@ -29,6 +29,8 @@ class Transition:
         held: The times that operators hold at their outputs behind it, by stream.
         epoch: The epoch that it goes back to; 0 for none.
         back: The sources that go back to it; empty for all.
+        tables: Those that a rebuild computed anew.
+        since: The first epoch of which it read something; 0 for all.
     """
 
     kind: TransitionKind
@@ -39,3 +41,5 @@ class Transition:
     held: Mapping[str, Frontier] = added(2, {})
     epoch: int = added(2, 0)
     back: tuple[str, ...] = added(2, ())
+    tables: tuple[str, ...] = added(2, ())
+    since: int = added(2, 0)

@@ -1,0 +1,150 @@
+"""Whether a table that is added may be filled with the rows of before, where tables that there are show the same state.
+
+They are computed anew with it. They must come out as they are: who adds a table has not asked for other rows in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.runtime.kept_plans import KeptPlans
+from dagster_operators.transactions.records import Begin, Complete, Decide
+
+if TYPE_CHECKING:
+    from dagster_operators.graph.restricted import Part
+    from dagster_operators.plans.logical_plan import LogicalPlan
+    from dagster_operators.runtime.epochs import Epochs
+    from dagster_operators.transactions.coordinator import Coordinator
+
+
+def check_neighbours(epochs: Epochs, part: Part, new: Collection[str]) -> None:
+    """Refuse to fill tables if others, that there are, could come out otherwise than they are.
+
+    Args:
+        epochs: The pipeline's.
+        part: What would be computed anew.
+        new: The tables that are to be filled.
+
+    Raises:
+        PipelineError: They could.
+    """
+    beside = [name for name in part.tables if name not in new]
+    if not beside:
+        return
+    past = _Past(epochs.coordinator, epochs.planning.comparing.logical(), part)
+    lookups = sorted(part.operators & set(epochs.planning.plan().lookups))
+    for table in beside:
+        why = _Why(f"{lookups[0]} is read as it is now") if lookups else past.unlike(table)
+        if why is not None:
+            told = ", ".join(map(repr, new))
+            raise PipelineError(
+                f"to fill it, {table}, of the same state, would be computed anew and may come out otherwise: {why.text}",
+                pipeline=epochs.coordinator.pipeline, table=next(iter(new)),
+                remedy=f"say that both are to be computed anew: pipeline.rebuild([{told}]{why.options}); "
+                "or leave out backfill=True",
+            )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Why:
+    """Why a table is not what all that its sources gave would make of it, and how it is asked for what is most like it."""
+
+    text: str
+    options: str = ""
+
+
+class _Past:
+    """What the epochs of a pipeline did that lead to what it is now."""
+
+    def __init__(self, run: Coordinator, after: LogicalPlan | None, part: Part) -> None:
+        self._run, self._after, self._part = run, after, part
+        self._kept = KeptPlans(run.root)
+        self._begins = {record.begin_id: record for record in run.records(Begin) if isinstance(record, Begin)}
+        self._completed = {complete.epoch: complete for complete in run.history()}
+        self._same: dict[tuple[str, str], bool] = {}
+
+    def unlike(self, table: str) -> _Why | None:
+        """Why a table is not what a computation over all that its sources gave makes of it; None if it is."""
+        first = 1
+        for complete in self._leading_to_now():
+            to = self._begins[complete.begin_id].transition
+            if to is not None and to.kind == "rebuild" and (not to.tables or table in to.tables):
+                if to.since > 1 or not to.tables:
+                    since = f", since={to.since}" if to.since > 1 else ""
+                    return _Why(f"epoch {complete.epoch} computed it anew from epoch {to.since} on", since)
+                first = complete.epoch
+                break
+            if to is not None and to.kind == "reset" and self._is_elsewhere(complete, to.offsets):
+                return _Why(f"epoch {complete.epoch} put a source elsewhere", f", since={complete.epoch}")
+            if not self._ran(complete, table) and self._read(complete):
+                text = f"epoch {complete.epoch} did not have it, or computed it otherwise"
+                return _Why(text, f", since={complete.epoch + 1}")
+            if late := next((name for name, rows in complete.late_rows.items() if rows and name in self._part.operators), ""):
+                return _Why(f"rows were late for {late} in epoch {complete.epoch}", ", epochs_at_once=1")
+        return self._decided(table, first)
+
+    def _leading_to_now(self) -> Iterator[Complete]:
+        """The epochs, the last one first, without those that were rolled back."""
+        epoch = max(self._completed, default=0)
+        while epoch in self._completed:
+            complete = self._completed[epoch]
+            to = self._begins[complete.begin_id].transition
+            if to is not None and to.kind == "rollback":
+                epoch = to.epoch
+            else:
+                yield complete
+                epoch -= 1
+
+    def _is_elsewhere(self, complete: Complete, offsets: Mapping[str, object]) -> bool:
+        """Whether a source that leads to the tables went on from somewhere else."""
+        before = self._completed.get(complete.epoch - 1)
+        others = self._others
+        return before is None or any(
+            before.offsets.get(name) != offsets.get(name) for name in before.offsets.keys() | offsets.keys() if name not in others
+        )
+
+    @property
+    def _others(self) -> frozenset[str]:
+        """The operators of now that do not lead to the tables."""
+        return frozenset() if self._after is None else frozenset(one.name for one in self._after.nodes) - self._part.operators
+
+    def _read(self, complete: Complete) -> bool:
+        """Whether something was read by then of what leads to the tables."""
+        return any(position is not None for name, position in complete.offsets.items() if name not in self._others)
+
+    def _ran(self, complete: Complete, table: str) -> bool:
+        """Whether an epoch computed a table as it is computed now."""
+        key = complete.logical_plan, table
+        if key not in self._same:
+            self._same[key] = self._computed_alike(complete.logical_plan, f"table {table}")
+        return self._same[key]
+
+    def _computed_alike(self, logical: str, end: str) -> bool:
+        from dagster_operators.plans.matching import matched
+
+        before = self._kept.find(logical) if logical else None
+        if before is None or self._after is None:
+            return False
+        found = matched(before, self._after)
+        then, now = found.before.streams_of_ends.get(end), found.after.streams_of_ends[end]
+        return then is not None and _made(found.before.up, then) == _made(found.after.up, now)
+
+    def _decided(self, table: str, first: int) -> _Why | None:
+        """Whether somebody decided what becomes of the table, or of what leads to it."""
+        others = {f"{kind} {name}" for kind in ("operator", "source") for name in self._others}
+        others |= {f"table {one.name}" for one in (self._after.tables if self._after else ()) if one.name != table}
+        for record in self._run.records(Decide):
+            if isinstance(record, Decide) and record.epoch >= first and record.choice in ("keep", "restart"):
+                if record.subject in others:
+                    continue
+                text = f"it was decided behind epoch {record.epoch} about {record.subject}: {record.choice}"
+                return _Why(text, f", since={record.epoch + 1}")
+        return None
+
+
+def _made(up: Mapping[str, str], stream: StreamRef) -> tuple[str, str]:
+    return up[stream.operator], stream.port

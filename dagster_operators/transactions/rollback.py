@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import LedgerError
 from dagster_operators.storage.presence import lost_files
@@ -41,18 +41,30 @@ def roll_back(run: Coordinator, epoch: int, *, keep_sinks: bool = False) -> Comp
     place = {"pipeline": run.pipeline, "epoch": epoch}
     if view.last_complete is not None and target.begin_id == view.last_complete.begin_id:
         raise LedgerError("it is the last epoch", **place, remedy="name an earlier one")
-    if gone := sorted(found.dropped | (target.versions.keys() - view.versions.keys())):
-        raise LedgerError(
-            f"{gone[0]} was deleted since (pipeline.drop, or a restart)", **place, table=gone[0],
-            remedy="go back to an epoch after that",
-        )  # fmt: skip
-    changes = list(_changes(run, view, target, found))
+    then = found.versions(target)
+    if gone := sorted(then.keys() & found.dropped | then.keys() - view.versions.keys()):
+        raise _deleted(gone[0], found, place)
+    changes = list(_changes(run, view, then, found))
     if lost := lost_files(run.root, sizes_of(changes)):
         raise lost_error(lost, f"epoch {epoch} cannot be gone back to", PUT_BACK, pipeline=run.pipeline)
     to = Transition(
         "rollback", f"to epoch {epoch}", target.offsets, target.watermarks, target.finished, target.held, target.epoch
     )  # fmt: skip
     return run.transit(found.plan(view, target), to, lambda _: changes)
+
+
+def _deleted(dataset: str, found: _Found, place: Mapping[str, Any]) -> LedgerError:
+    rebuilt = found.replaced.get(dataset)
+    if rebuilt is None:
+        cause, remedy = f"{dataset} was deleted since (pipeline.drop, or a restart)", "go back to an epoch after that"
+    else:
+        cause = f"the rebuild of epoch {rebuilt} computed the tables anew by a changed program, and deleted {dataset}"
+        remedy = (
+            f"go back to epoch {max(found.replaced.values())} or a later one; "
+            "or put the program back to what it was and call pipeline.rebuild(); "
+            "pipeline.read(table, epoch=...) reads the tables as they were"
+        )
+    return LedgerError(cause, **place, table=dataset, remedy=remedy)
 
 
 def _check_sinks(run: Coordinator, target: Complete, *, keep_sinks: bool) -> None:
@@ -72,6 +84,7 @@ class _Found:
     Attributes:
         begin: The begin of the epoch.
         dropped: The datasets of the epoch that were deleted since.
+        replaced: The states that rebuilds since have taken the place of, with the last such rebuild's epoch.
         files: The files as they were decided, with all their statistics.
         datasets: What the pipeline's datasets were when they were last part of it.
     """
@@ -79,12 +92,14 @@ class _Found:
     def __init__(self) -> None:
         self.begin: Begin | None = None
         self.dropped: set[str] = set()
+        self.replaced: dict[str, int] = {}
         self.files: dict[tuple[str, str], FileEntry] = {}
         self.datasets: dict[str, DatasetRecord] = {}
 
     @classmethod
     def of(cls, records: Iterator[Record], target: Complete) -> _Found:
         found = cls()
+        before: Collection[str] = ()
         for record in records:
             if isinstance(record, Drop):
                 found.dropped |= {one for one in record.datasets if one in target.versions and record.epoch >= target.epoch}
@@ -94,7 +109,19 @@ class _Found:
             elif isinstance(record, Begin):
                 found.datasets |= record.plan.datasets
                 found.begin = record if record.begin_id == target.begin_id else found.begin
+                if record.transition and record.transition.kind == "rebuild" and record.epoch > target.epoch:
+                    gone = set(before) - record.plan.datasets.keys()
+                    found.replaced |= {name: record.epoch for name in gone if name.startswith("state/")}
+                before = record.plan.datasets
         return found
+
+    def versions(self, target: Complete) -> dict[str, int]:
+        """What the epoch consists of.
+
+        A rebuild deletes the states that it took the place of when its epoch is complete: that completion still has them.
+        """
+        own = self.begin.plan.datasets if self.begin else target.versions
+        return {name: version for name, version in target.versions.items() if name in own or name not in self.dropped}
 
     def plan(self, view: LedgerView, target: Complete) -> PlanRecord:
         """The plan of the epoch, with all datasets that there are now."""
@@ -103,8 +130,8 @@ class _Found:
         return as_completed(self.begin.plan, target, view, self.datasets)
 
 
-def _changes(run: Coordinator, view: LedgerView, target: Complete, found: _Found) -> Iterator[Change]:
+def _changes(run: Coordinator, view: LedgerView, versions: Mapping[str, int], found: _Found) -> Iterator[Change]:
     for dataset, version in view.versions.items():
         now = run.files(dataset, version)
-        then = run.files(dataset, target.versions[dataset]) if dataset in target.versions else []
+        then = run.files(dataset, versions[dataset]) if dataset in versions else []
         yield exchanged(dataset, now, [found.files.get((dataset, entry.path), entry) for entry in then])

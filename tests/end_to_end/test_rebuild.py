@@ -113,6 +113,36 @@ def test_it_is_a_way_out_where_somebody_has_to_decide(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "root/state").iterdir()} == {"per_key.partials", "per_window_2.panes"}
 
 
+def test_a_rebuild_by_a_changed_program_can_be_gone_back_to_and_what_was_before_it_cannot(tmp_path: Path) -> None:
+    """It deletes the state of before, which its own epoch's completion still names."""
+
+    def windows(count: int, size: str) -> do.Pipeline:
+        made = do.Pipeline("w", root=str(tmp_path), engine=SAIL)
+        read = made.source("rows", do.MemorySource(batches(3, 4)[:count], schema=SCHEMA), event_time="at")
+        read.key_by("k").window(do.Tumbling(size)).aggregate(n="count(*)", name="w").to_table("minutes")
+        return made
+
+    def refused(made: do.Pipeline) -> str:
+        with pytest.raises(LedgerError) as caught:
+            made.rollback(to=1)
+        return str(caught.value)
+
+    windows(2, "1 minute").run_until_caught_up()
+    rebuilt = windows(2, "2 minutes").rebuild("minutes").epoch
+    made = windows(3, "2 minutes")
+    made.run_until_caught_up()
+    assert f"the rebuild of epoch {rebuilt} computed the tables anew" in (told := refused(made))
+    assert f"go back to epoch {rebuilt} or a later one" in told
+    made.rollback(to=rebuilt)
+    assert made.history()[-1].transition == f"rollback to epoch {rebuilt}"
+    assert made.read("minutes").collect() == made.read("minutes", epoch=rebuilt).collect()
+    made.run_until_caught_up()
+    assert sorted(made.read("minutes").collect()) == sorted(made.read("minutes", epoch=rebuilt + 1).collect())
+    again = windows(3, "1 minute")
+    last = again.rebuild("minutes").epoch
+    assert f"go back to epoch {last} or a later one" in refused(again)
+
+
 class DiedError(Exception):
     pass
 

@@ -181,19 +181,24 @@ class ScopeProgram:
                 self._send((name, output.outlet.number), time, rows, self._hops[name])
 
     def _send(self, source: Source, time: Any, rows: pa.Table, hops: int) -> None:
-        """Hand rows to all that read a source."""
-        for name, number in self._readers.get(source, ()):
+        """Hand rows to all that read a source, and to what reads the loops that they are sent around."""
+        ways = [(reader, time, hops) for reader in reversed(self._readers.get(source, ()))]
+        while ways:  # no recursion: a loop may be connected to itself
+            (name, number), time, hops = ways.pop()
             if name == LEAVE:
                 self._outputs[number].give_batch(self._body.outside(time), rows)
             elif name == FEEDBACK:
-                self._send_around(number, time, rows, hops)
+                later, hops = self._around(number, time, hops)
+                if later is not None:
+                    ways += [(reader, later, hops) for reader in reversed(self._readers.get((FEEDBACK, number), ()))]
             else:
                 if name not in self._inbox:
                     self._waiting.append(name)
                 self._inbox[name].append((number, time, rows))
                 self._hops[name] = max(self._hops[name], hops)
 
-    def _send_around(self, number: int, time: Any, rows: pa.Table, hops: int) -> None:
+    def _around(self, number: int, time: Any, hops: int) -> tuple[Any, int]:
+        """The time of rows that are sent around at a time, None if there is none, and how often they went around."""
         summary = self._body.summary(number)
         later, goes_round = results_in(summary, time), not isinstance(summary, Enter | Leave)
         hops += goes_round
@@ -203,8 +208,7 @@ class ScopeProgram:
                 f"rows still go around after {self._body.limit} rounds", **self._ctx.where,
                 remedy="see to it that rows leave the loop, or are sent back only if they are new; or raise the limit",
             )  # fmt: skip
-        if later is not None:
-            self._send((FEEDBACK, number), later, rows, hops)
+        return later, hops
 
 
 class _Tables(Mapping[str, Any]):

@@ -237,16 +237,16 @@ def test_a_loop_that_does_not_advance_time_is_refused():
             frontier.Scope("scope", pipeline).feedback(summary)
 
 
-@pytest.mark.parametrize("iterative", [False, True])
-def test_a_loop_that_does_not_end_is_told(iterative):
+@pytest.mark.parametrize(("iterative", "limit"), [(False, 50), (True, 50), (False, 10_000)])
+def test_a_loop_that_does_not_end_is_told(iterative, limit):
     def endless(scope, rows):
         handle, cycle = scope.feedback()
         all_ = rows.concat(cycle)
         handle.connect(all_)
         scope.leave(all_)
 
-    with pytest.raises(EndlessLoopError, match=r"after 50 rounds.*raise the limit"):
-        run(scoped(endless, iterative=iterative, limit=50), SCHEMA, [(0, {"k": 0, "v": 0})])
+    with pytest.raises(EndlessLoopError, match=rf"after {limit} rounds.*raise the limit"):
+        run(scoped(endless, iterative=iterative, limit=limit), SCHEMA, [(0, {"k": 0, "v": 0})])
 
 
 def two_scopes():

@@ -125,9 +125,12 @@ class Rebuildable:
         from dagster_operators.runtime.rebuilding import part_of
 
         last = epochs.coordinator.last_complete() if self.dataflow.backfilled else None
-        new = [
-            name for name in self.tables if name in self.dataflow.backfilled and last and f"tables/{name}" not in last.versions
-        ]
+        plan = epochs.coordinator.view().last_plan if last and not last.transition else None
+        ran = plan.datasets.keys() if plan else frozenset[str]()
+        new = [name for name in self.tables if name in self.dataflow.backfilled and last and f"tables/{name}" not in ran]
+        if new and last:
+            known = last.versions.keys() - epochs.coordinator.past.left_behind()
+            new = [name for name in new if f"tables/{name}" not in known]
         if new:
             check_neighbours(epochs, part_of(epochs, new, ()), new)
             self.rebuild_on(

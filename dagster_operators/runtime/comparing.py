@@ -97,7 +97,7 @@ class Comparing:
             self._ask(found, logical)
             offers = {verdict.subject: self._tables_of(verdict, found) for verdict in found.undecided}
             raise undecided(self._dataflow.name, self._coordinator.root.uri, found.epoch, found.undecided, offers)
-        ledgered = Ledgered(view, last, self._operators(found.before))
+        ledgered = self._ledgered(view, last, found.before)
         anew = {one.subject.partition(" ")[2] for one in settled if one.subject.startswith("operator ")}
         anew |= found.elsewhere.keys() & self._leading_to(rebuilt)
         if rebuilt and (waiting := [one.subject for one in found.verdicts if one.decided in ("restart", "drop")]):
@@ -107,6 +107,7 @@ class Comparing:
             )  # fmt: skip
         began = found.restarted | (anew & self._dataflow.nodes.keys())
         emptied, deleted = self._decided(found, ledgered)
+        emptied = sorted({*emptied, *self._as_new(found)})
         made = bind(self._dataflow, physical, ledgered, found.was, found.back, restarted=began, emptied=emptied)
         return replace(made, emptied=tuple(emptied), deleted=tuple(deleted))
 
@@ -120,6 +121,11 @@ class Comparing:
         versions = self._coordinator.view().versions
         written = {f"tables/{name}" for name in self._dataflow.tables}
         return sorted(emptied & versions.keys() & written), sorted((deleted - written) & versions.keys())
+
+    def _as_new(self, found: Comparison) -> frozenset[str]:
+        """Tables that a rollback emptied, as it left the epochs that had them: whatever they were, they begin from nothing."""
+        known = {table.name for table in found.before.tables} if found.before else set()
+        return self._coordinator.past.left_behind() & {f"tables/{name}" for name in self._dataflow.tables.keys() - known}
 
     def _is_settled(self, verdict: Verdict, found: Comparison, rebuilt: Collection[str]) -> bool:
         """Whether a change is one of what is computed anew."""
@@ -170,7 +176,7 @@ class Comparing:
         if view.last_complete is None:
             return []
         found = self.compare(view)
-        ledgered = Ledgered(view, view.last_complete, self._operators(found.before))
+        ledgered = self._ledgered(view, view.last_complete, found.before)
         operators = self._leading_to(tables)
         kept = [dataset for name in operators & found.was.keys() for dataset in ledgered.datasets(found.was[name])]
         return kept + [one for name in operators & found.back.keys() for one in ledgered.left_datasets(found.back[name].identity)]
@@ -181,7 +187,7 @@ class Comparing:
         if last is None or (not view.decisions and last.logical_plan == (self._kept.name_of(self._dataflow) or None)):
             return {}
         found = self.compare(view)
-        ledgered = Ledgered(view, last, self._operators(found.before))
+        ledgered = self._ledgered(view, last, found.before)
         return source_origins(self._dataflow, ledgered, found.was, found.restarted)
 
     def formerly(self, view: LedgerView) -> Mapping[str, Connector]:
@@ -208,7 +214,7 @@ class Comparing:
         before = self._kept.read(last.logical_plan) if last.logical_plan else None
         if before is None or after is None:
             return Comparison(last.epoch, before, after, same)
-        ledgered, was = Ledgered(view, last, self._operators(before)), match(before, after).operators
+        ledgered, was = self._ledgered(view, last, before), match(before, after).operators
         pauses = self._pauses(before, after, was, ledgered, last)
         back = {name: pause for name, pause in pauses.operators.items() if name not in was}
         left = elsewhere(self._dataflow, was, ledgered)
@@ -254,7 +260,7 @@ class Comparing:
         if last is not None:
             before = self._kept.read(last.logical_plan) if last.logical_plan else None
             kept = self.compare(view).was
-            ledgered = Ledgered(view, last, self._operators(before))
+            ledgered = self._ledgered(view, last, before)
             if name not in kept.values():
                 found += ledgered.datasets(name) if name in self._operators(before) else ledgered.left_datasets(name)
         root = self._coordinator.root
@@ -294,11 +300,15 @@ class Comparing:
         return find_pauses(after, self._past(), standing, {**resumed, **added}, ends)
 
     def _past(self) -> Iterator[PastEpoch]:
-        """Of each plan that was run the last epoch that ran it, the last one first."""
+        """Of each plan that was run the last epoch that ran it, the last one first; not what a rollback left."""
         from dagster_operators.plans.pauses import PastEpoch
 
-        known = {one.logical_plan: one for one in self._coordinator.history()}
-        for digest, complete in sorted(known.items(), key=lambda pair: -pair[1].epoch):
+        seen = set[str]()
+        for complete in self._coordinator.past.leading_here():
+            digest = complete.logical_plan
+            if digest in seen:
+                continue
+            seen.add(digest)
             plan = self._kept.find(digest) if digest else None  # of old epochs it may be gone
             if plan:
                 yield PastEpoch(complete.epoch, plan, _positions(complete), complete.identities)
@@ -311,6 +321,9 @@ class Comparing:
             return LogicalPlan.of(self._dataflow).without_rows()
         except PlanError:  # an operator is not registered
             return None
+
+    def _ledgered(self, view: LedgerView, last: Complete, plan: LogicalPlan | None) -> Ledgered:
+        return Ledgered(view, last, self._operators(plan), self._coordinator.past.left_behind())
 
     def _operators(self, plan: LogicalPlan | None) -> list[str]:
         return list(self._dataflow.nodes) if plan is None else [node.name for node in plan.nodes]

@@ -45,10 +45,13 @@ class Ledgered:
         view: The ledger.
         last: That epoch.
         operators: The operators of its plan.
+        left_behind: The tables and states that a rollback emptied, since no epoch before had them: they are as new.
     """
 
-    def __init__(self, view: LedgerView, last: Complete, operators: Collection[str]) -> None:
+    def __init__(self, view: LedgerView, last: Complete, operators: Collection[str], left_behind: Collection[str] = ()) -> None:
         self._view = view
+        self._left_behind = left_behind
+        self._versions = {dataset: 0 if dataset in left_behind else version for dataset, version in view.versions.items()}
         self._last = last
         self._operators = operators
 
@@ -87,13 +90,12 @@ class Ledgered:
 
     @cached_property
     def _filled(self) -> frozenset[str]:
-        versions = self._view.versions
-        return frozenset(_owner(dataset) for dataset, version in versions.items() if _is_state(dataset) and version > 0)
+        return frozenset(_owner(dataset) for dataset, version in self._versions.items() if _is_state(dataset) and version > 0)
 
     @cached_property
     def _in_tables(self) -> Mapping[str, str]:
         """The tables that are the state of an operator, by what that is addressed by."""
-        known = {dataset: text for dataset, text in self._last.fingerprints.items() if self._view.versions.get(dataset, 0) > 0}
+        known = {dataset: text for dataset, text in self._last.fingerprints.items() if self._versions.get(dataset, 0) > 0}
         owners = {dataset: json.loads(text or "{}").get(STATE_OF) for dataset, text in known.items()}
         return {owner: dataset.removeprefix("tables/") for dataset, owner in owners.items() if owner}
 
@@ -119,7 +121,7 @@ class Ledgered:
     def states(self, operator: str) -> dict[str, set[str]]:
         """The state tables of an operator that something was written to, by the end of the name of the part that has them."""
         found: dict[str, set[str]] = {}
-        for dataset, version in self._view.versions.items():
+        for dataset, version in self._versions.items():
             if _is_state(dataset) and version > 0 and _owner(dataset) in self._parts(operator):
                 part = self._end_of(operator, _owner(dataset))
                 found.setdefault(part, set()).add(dataset.rpartition(".")[2])
@@ -151,16 +153,20 @@ class Ledgered:
         return self._datasets(self._owners(identity) - used)
 
     def _datasets(self, owners: Collection[str]) -> list[str]:
-        return [dataset for dataset in self._view.versions if _is_state(dataset) and _owner(dataset) in owners]
+        return [dataset for dataset in self._versions if _is_state(dataset) and _owner(dataset) in owners]
 
     def is_left(self, identity: str) -> bool:
         """Whether there is state under a name, or of its parts, that no operator of the last epoch has."""
         return not self._owners(identity).isdisjoint(self.left)
 
+    def was_left_behind(self, identity: str) -> bool:
+        """Whether a rollback emptied the state under a name, or of its parts."""
+        return not self._owners(identity).isdisjoint(_owner(dataset) for dataset in self._left_behind if _is_state(dataset))
+
     def is_filled(self, end: str) -> bool:
         """Whether there are rows, or were, in what is told as ``table totals``."""
         kind, _, name = end.partition(" ")
-        return kind == "table" and self._view.versions.get(f"tables/{name}", 0) > 0
+        return kind == "table" and self._versions.get(f"tables/{name}", 0) > 0
 
     @property
     def named(self) -> frozenset[str]:
@@ -177,7 +183,7 @@ class Ledgered:
         """
         from dagster_operators.plans.verdict import Stored
 
-        tables = {name.removeprefix("tables/"): version for name, version in self._view.versions.items() if _is_table(name)}
+        tables = {name.removeprefix("tables/"): version for name, version in self._versions.items() if _is_table(name)}
         updating = [name for name in tables if _kind(self._last.fingerprints.get(f"tables/{name}", "")) == "updating"]
         return Stored(
             self.stateful,
@@ -229,7 +235,7 @@ def bind(
         if owner is not None and owner not in found.taken:  # it was taken out, and goes on
             found.begin(name, owner)
             continue
-        afresh = name in restarted or name in dataflow.automatic
+        afresh = name in restarted or name in dataflow.automatic or ledgered.was_left_behind(name)
         avoid = found.taken | ledgered.used if afresh else found.taken
         found.begin(name, next(one for one in _names(name, dataflow) if not avoid & found.wanted(name, one, afresh=afresh)))
     identities = {name: identity for name, identity in found.identities.items() if name != identity}

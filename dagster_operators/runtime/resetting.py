@@ -107,12 +107,13 @@ class Resetting:
     def _position(self, source: str, to: Place, epoch: Complete | None) -> JSON | None:
         if epoch is None:
             return dict(to) if isinstance(to, Mapping) else None
-        if source not in epoch.sources:
+        former = self._run.past.name_in(epoch.epoch, source)
+        if former is None:
             raise PipelineError(
-                f"epoch {epoch.epoch} had no source of that name", pipeline=self._run.pipeline, source=source,
+                f"epoch {epoch.epoch} did not have that source", pipeline=self._run.pipeline, source=source,
                 remedy="name a later epoch, or a position",
             )  # fmt: skip
-        return epoch.offsets.get(source)
+        return epoch.offsets.get(former)
 
     def _epoch_at(self, moment: str | datetime) -> int:
         seconds = to_micros(moment_of(moment)) / 1e6

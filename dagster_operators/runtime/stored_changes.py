@@ -52,7 +52,8 @@ class StoredChanges:
         changes = str(diff(before, named_as_before(after, match(before, after))))
         yield changes or "nothing changed"
         if plan:
-            verdicts = judge(before, after, Ledgered(view, last, [node.name for node in before.nodes]).stored())
+            operators, left = [node.name for node in before.nodes], self._coordinator.past.left_behind()
+            verdicts = judge(before, after, Ledgered(view, last, operators, left).stored())
         else:
             verdicts = [Verdict.from_json(told).answered(view.decided) for told in asked["questions"]]
         for verdict in verdicts:

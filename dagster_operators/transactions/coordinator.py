@@ -88,7 +88,7 @@ class Coordinator:
         self._ledger = DeltaLedger(self.root, pipeline)
         self._tables = Tables(self.root)
         self._lease = Lease(self.root, lease_seconds)
-        self._history = History(self._ledger)
+        self.past = History(self._ledger)
         self._world = World(
             self.root, self._ledger, self._tables, self._lease, participants=self._participants, is_run_alive=is_run_alive
         )
@@ -215,7 +215,7 @@ class Coordinator:
 
     def history(self) -> list[Complete]:
         """All completed epochs, oldest first."""
-        return self._history.completed()
+        return self.past.completed()
 
     def last_complete(self) -> Complete | None:
         """The last completed epoch."""
@@ -245,7 +245,7 @@ class Coordinator:
 
     def slices(self, source: str) -> Iterator[tuple[int, SourceSlice]]:
         """The slices of a source in all completed epochs, in order."""
-        return self._history.slices(source)
+        return self.past.slices(source)
 
     def files(self, dataset: str, version: int) -> list[FileEntry]:
         """The active files of a dataset at a version; their paths are relative to ``<root>/<dataset>``."""
@@ -300,7 +300,7 @@ class Coordinator:
         done, self._generation = repair_ledger(self.root, self.pipeline, owner, last_epoch)
         self._owner = owner
         self._ledger.forget()
-        self._history = History(self._ledger)
+        self.past = History(self._ledger)
         try:
             return replace(done, tables=tuple(record.dataset for record in self.repair_all("ours")))
         finally:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.transactions.carrying import carried
@@ -14,6 +14,30 @@ if TYPE_CHECKING:
     from dagster_operators.transactions.ledger import DeltaLedger
     from dagster_operators.transactions.transition import Transition
     from dagster_operators.transactions.view import LedgerView
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What there is at the end of an epoch.
+
+    Attributes:
+        left: Tables and states that only epochs had which a rollback left; it emptied them.
+        sources: By name, the first epoch that had the source and what it called it: a name may go from one to another.
+    """
+
+    left: frozenset[str] = frozenset()
+    sources: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+    def after(self, begin: Begin, complete: Complete) -> _Known:
+        """The same behind the next epoch."""
+        sources = carried(self.sources, begin.plan.origins) if begin.plan.origins else self.sources
+        sources = {**{name: (complete.epoch, name) for name in complete.sources}, **sources}
+        used = begin.transition is None or begin.transition.kind == "rebuild"
+        return _Known(self.left - begin.plan.datasets.keys() if used else self.left, sources)
+
+    def name_of(self, source: tuple[int, str] | None) -> str | None:
+        """What a source is called then."""
+        return next((name for name, first in self.sources.items() if first == source), None)
 
 
 class History:
@@ -28,6 +52,8 @@ class History:
         self._completed: list[Complete] = []
         self._slices: dict[str, list[tuple[int, SourceSlice]]] = {}
         self._begun: dict[str, Begin] = {}
+        self._known: dict[int, _Known] = {0: _Known()}
+        self._gone_back: dict[int, int] = {}
 
     def completed(self) -> list[Complete]:
         """All completed epochs, oldest first."""
@@ -41,6 +67,28 @@ class History:
         """
         self._catch_up()
         return iter(tuple(self._slices.get(source, ())))
+
+    def leading_here(self) -> Iterator[Complete]:
+        """The epochs of which the last one is made, it first: those that a rollback left are passed over."""
+        self._catch_up()
+        known = {complete.epoch: complete for complete in self._completed}
+        at = max(known, default=0)
+        while at in known:
+            yield known[at]
+            at = self._gone_back.get(at, at - 1)
+
+    def left_behind(self) -> frozenset[str]:
+        """The tables and states that only epochs had which a rollback left: it emptied them, and who has them next is new."""
+        self._catch_up()
+        return self._at_last().left
+
+    def name_in(self, epoch: int, source: str) -> str | None:
+        """What an epoch called a source of the last one; None if it did not have it."""
+        self._catch_up()
+        return self._known[epoch].name_of(self._at_last().sources.get(source))
+
+    def _at_last(self) -> _Known:
+        return self._known[self._completed[-1].epoch if self._completed else 0]
 
     def _catch_up(self, until: int | None = None) -> None:
         """Read what is new, or only up to the end of an epoch."""
@@ -60,11 +108,13 @@ class History:
         self._seen = max(self._seen, view.entries[-1].seq)
 
     def _add(self, complete: Complete) -> None:
+        before = self._at_last()
         self._completed.append(complete)
         begin = self._begun[complete.begin_id]
         self._begun.clear()  # of other begins of the same epoch nothing was committed
+        self._known[complete.epoch] = before.after(begin, complete)
         if begin.transition is not None and begin.transition.epoch:
-            self._go_back(begin.transition)
+            self._go_back(complete, begin.transition)
             return
         if begin.plan.origins:
             self._slices = carried(self._slices, begin.plan.origins)
@@ -73,14 +123,19 @@ class History:
             _cut(led, part.start)
             led.append((complete.epoch, part))
 
-    def _go_back(self, to: Transition) -> None:
-        """Have sources go on from what they had read by the end of an epoch, under the names that they had then."""
+    def _go_back(self, complete: Complete, to: Transition) -> None:
+        """Have sources go on from what they had read by the end of an epoch, whatever they were called then."""
         past = History(self._ledger)
         past._catch_up(to.epoch)
+        then = past._at_last()
         if to.back:
-            self._slices |= {source: past._slices.get(source, []) for source in to.back}
-        else:
-            self._slices = past._slices
+            sources = self._known[complete.epoch].sources
+            names = {source: then.name_of(sources.get(source)) for source in to.back}
+            self._slices |= {source: past._slices.get(name or "", []) for source, name in names.items()}
+            return
+        self._slices, self._gone_back[complete.epoch] = past._slices, to.epoch
+        left = then.left | (complete.versions.keys() - past._completed[-1].versions.keys())
+        self._known[complete.epoch] = _Known(left, then.sources)
 
 
 def _cut(slices: list[tuple[int, SourceSlice]], start: JSON | None) -> None:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import dagster_operators as do
 from dagster_operators.cli.main import main
-from dagster_operators.errors import LedgerError, PipelineError, UnknownEpochError
+from dagster_operators.errors import LedgerError, PipelineError, UndecidedChangeError, UnknownEpochError
 from tests.end_to_end.landing import put
 from tests.engines import SAIL
 
@@ -166,8 +166,98 @@ def test_files_are_found_again_on_a_way_that_was_left(tmp_path: Path) -> None:
     renamed = program("lines", 1, renamed_from="rows")
     put(tmp_path / "in" / "4.csv", "v\n4\n", 4)
     renamed.run_until_caught_up()
-    with pytest.raises(PipelineError, match="epoch 2 had no source of that name"):
-        renamed.reset("lines", 2, tables="keep")
+    renamed.reset("lines", 2, tables="restart")  # what was called otherwise then
+    renamed.run_until_caught_up()
+    assert found(renamed) == [2, 3, 4]
     made.rollback(2)
     made.run_until_caught_up()
     assert found(made) == [0, 1, 2, 3, 4]
+    made.rebuild()
+    assert found(made) == [0, 1, 2, 3, 4]
+
+
+def test_a_source_that_has_a_name_that_another_had(tmp_path: Path) -> None:
+    def program(one: str, batches: int, two: str, **renamed: str) -> do.Pipeline:
+        made = do.Pipeline("names", root=str(tmp_path), engine=SAIL)
+        for name, rows, table in ((one, range(batches), "first"), (two, range(10, 13), "second")):
+            more = {"renamed_from": renamed[name]} if name in renamed else {}
+            made.source(name, do.MemorySource([[(row,)] for row in rows], schema="v long"), **more).to_table(table)
+        return made
+
+    program("a", 2, "b").run_until_caught_up()
+    program("c", 3, "b", c="a").run_until_caught_up()
+    made = program("c", 4, "a", a="b")
+    made.run_until_caught_up()
+    made.reset("a", 1, tables="restart")  # which was b, and not the a of then
+    made.run_until_caught_up()
+    assert sorted(row.v for row in made.read("first").collect()) == [0, 1, 2, 3]
+    assert sorted(row.v for row in made.read("second").collect()) == [11, 12]
+    made.reset("c", 1, tables="restart")
+    made.run_until_caught_up()
+    assert sorted(row.v for row in made.read("first").collect()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("change", ["renamed", "restarted"])
+def test_back_over_a_change_of_the_source(tmp_path: Path, change: str) -> None:
+    def program(name: str, folder: str, **more: Any) -> do.Pipeline:
+        made = do.Pipeline("over", root=str(tmp_path / "root"), engine=SAIL)
+        source = do.FileSource(str(tmp_path / folder / "*.csv"), schema="v long", max_files=1)
+        made.source(name, source, **more).to_table("all")
+        return made
+
+    for number in range(3):
+        for folder in ("in", "other"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            put(tmp_path / folder / f"{number}.csv", f"v\n{number}\n", number)
+    made = program("rows", "in")
+    made.run_epoch()
+    made.run_epoch()
+    changed = program("lines", "in", renamed_from="rows") if change == "renamed" else program("rows", "other")
+    if change == "restarted":
+        changed.decide("source rows", "restart")
+    changed.run_until_caught_up()
+    if change == "restarted":
+        with pytest.raises(PipelineError, match=r"epoch 1 did not have that source.*name a later epoch, or a position"):
+            changed.reset("rows", 1, tables="keep")
+    made.rollback(1)
+    made.run_epoch()
+    made.rebuild()
+    made.run_until_caught_up()
+    assert sorted(row.v for row in made.read("all").collect()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "backfill", [pytest.param(True, id="filled", marks=pytest.mark.slow), pytest.param(False, id="from here on")]
+)
+def test_what_was_added_since_is_new_again(tmp_path: Path, *, backfill: bool) -> None:
+    """A rollback empties what the epoch did not have: that it is put back is no reason to go on with it as it was."""
+
+    def program(added: str = "", batches: int = 3) -> do.Pipeline:
+        made = do.Pipeline("again", root=str(tmp_path), engine=SAIL)
+        rows = made.source("rows", do.MemorySource([[("a", one)] for one in range(batches)], schema="k string, v long"))
+        rows.to_table("all")
+        if added:
+            rows.filter("v >= 0").to_table("more", backfill=backfill)
+            rows.key_by("k").aggregate(n=added, name="per_key").to_table("counts", backfill=backfill)
+        return made
+
+    def content(made: do.Pipeline) -> tuple[list[int], list[int]]:
+        return sorted(row.v for row in made.read("more").collect()), [row.n for row in made.read("counts").collect()]
+
+    program(batches=2).run_until_caught_up()
+    made = program("count(*)")
+    made.run_until_caught_up()
+    assert content(made) == (([0, 1, 2], [3]) if backfill else ([2], [1]))
+    made.rollback(2)
+    assert content(made) == ([], [])
+    assert {str(one).partition(",")[0] for one in made.changes()} == {"table more: it is new", "table counts: it is new"}
+    program().run_until_caught_up()  # stands where it was before
+    made = program("max(v)", 4)  # and its state would mean something else
+    made.run_until_caught_up()
+    assert content(made) == (([0, 1, 2, 3], [3]) if backfill else ([3], [3]))
+    made = program("max(v)", 5)
+    made.run_until_caught_up()
+    assert content(made) == (([0, 1, 2, 3, 4], [4]) if backfill else ([3, 4], [4]))
+    program(batches=6).run_until_caught_up()
+    with pytest.raises(UndecidedChangeError, match="was taken out and is put back"):
+        program("max(v)", 7).run_epoch()

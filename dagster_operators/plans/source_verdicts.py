@@ -31,7 +31,10 @@ class SourceVerdicts:
         for name, node in self._new.nodes.items():
             if node.operator.kind == Source.kind:
                 former = self._compared.former.get(name)
-                yield from self._kept(name, former) if former else self._added(name)
+                found = list(self._kept(name, former) if former else self._added(name))
+                yield from found
+                if name in self._stored.left_out and all(one.level is not Level.DECISION for one in found):
+                    yield self._left_out(name, self._stored.left_out[name])
         for name in self._compared.removed:
             if self._old.nodes[name].operator.kind == Source.kind:
                 yield Verdict(Level.FROM_HERE_ON, f"source {name}", "it is no longer read")
@@ -88,6 +91,15 @@ class SourceVerdicts:
         else:
             text = "it was taken out and is put back, and reads something else now"
             yield Verdict(Level.DECISION, subject, text, {"restart": "read it from its beginning"})
+
+    def _left_out(self, name: str, tables: tuple[str, ...]) -> Verdict:
+        told = ", ".join(tables)
+        choices: Mapping[Choice, str] = {
+            "keep": f"go on from where it was left: what it gave before is not in {told}",
+            "restart": "read it from its beginning: rows that were read before come again",
+        }
+        text = f"it leads to {told} again, computed anew without it: what it gave before would not be in there"
+        return Verdict(Level.DECISION, f"source {name}", text, choices, tables=tables)
 
     def _source(self, name: str, *, old: bool = False) -> Source:
         found = (self._old if old else self._new).nodes[name].operator

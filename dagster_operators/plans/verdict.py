@@ -37,6 +37,7 @@ class Verdict:
         empties: The tables that are emptied if it is restarted.
         was: What the subject was called in the last epoch, or has state under.
         decided: What was decided about it; empty if nothing was.
+        tables: The tables that settle it when they are computed anew, of a source.
     """
 
     level: Level
@@ -47,6 +48,7 @@ class Verdict:
     empties: tuple[str, ...] = ()
     was: str = ""
     decided: str = ""
+    tables: tuple[str, ...] = ()
 
     @property
     def question(self) -> str:
@@ -100,6 +102,7 @@ class Stored:
         positions: The sources that have a position.
         sources: What gave positions their meaning, by source.
         pauses: What the last epoch did not run, and one before did.
+        left_out: By the source, the tables that it leads to again, and that were computed anew without it.
     """
 
     stateful: Collection[str] = ()
@@ -113,3 +116,4 @@ class Stored:
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     decided: Mapping[tuple[str, str], str] = field(default_factory=dict)
     pauses: Pauses = field(default_factory=Pauses)
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -5,14 +5,15 @@ They are computed anew with it. They must come out as they are: who adds a table
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.runtime.kept_plans import KeptPlans
-from dagster_operators.transactions.records import Begin, Complete, Decide
+from dagster_operators.runtime.left_out import leading_to_now
+from dagster_operators.transactions.records import Complete, Decide
 
 if TYPE_CHECKING:
     from dagster_operators.graph.restricted import Part
@@ -63,15 +64,13 @@ class _Past:
     def __init__(self, run: Coordinator, after: LogicalPlan | None, part: Part) -> None:
         self._run, self._after, self._part = run, after, part
         self._kept = KeptPlans(run.root)
-        self._begins = {record.begin_id: record for record in run.records(Begin) if isinstance(record, Begin)}
         self._completed = {complete.epoch: complete for complete in run.history()}
         self._same: dict[tuple[str, str], bool] = {}
 
     def unlike(self, table: str) -> _Why | None:
         """Why a table is not what a computation over all that its sources gave makes of it; None if it is."""
         first = 1
-        for complete in self._leading_to_now():
-            to = self._begins[complete.begin_id].transition
+        for complete, to in leading_to_now(self._run):
             if to is not None and to.kind == "rebuild" and (not to.tables or table in to.tables):
                 if to.since > 1 or not to.tables:
                     since = f", since={to.since}" if to.since > 1 else ""
@@ -86,18 +85,6 @@ class _Past:
             if late := next((name for name, rows in complete.late_rows.items() if rows and name in self._part.operators), ""):
                 return _Why(f"rows were late for {late} in epoch {complete.epoch}", ", epochs_at_once=1")
         return self._decided(table, first)
-
-    def _leading_to_now(self) -> Iterator[Complete]:
-        """The epochs, the last one first, without those that were rolled back."""
-        epoch = max(self._completed, default=0)
-        while epoch in self._completed:
-            complete = self._completed[epoch]
-            to = self._begins[complete.begin_id].transition
-            if to is not None and to.kind == "rollback":
-                epoch = to.epoch
-            else:
-                yield complete
-                epoch -= 1
 
     def _is_elsewhere(self, complete: Complete, offsets: Mapping[str, object]) -> bool:
         """Whether a source that leads to the tables went on from somewhere else."""

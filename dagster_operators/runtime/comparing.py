@@ -17,6 +17,7 @@ from dagster_operators.planner.physical_plan import PhysicalPlan
 from dagster_operators.runtime.homes import elsewhere
 from dagster_operators.runtime.identities import Binding, Ledgered, bind, source_origins
 from dagster_operators.runtime.kept_plans import KeptPlans
+from dagster_operators.runtime.left_out import left_out
 from dagster_operators.runtime.stored_changes import ASKED
 from dagster_operators.runtime.undecided import tables_behind, undecided
 from dagster_operators.transactions.coordinator import Coordinator
@@ -139,7 +140,7 @@ class Comparing:
         """The program's tables that show what a change is about."""
         kind, _, name = verdict.subject.partition(" ")
         if kind != "operator":
-            return {name} if kind == "table" else set()
+            return {name} if kind == "table" else set(verdict.tables)
         if name in self._dataflow.nodes or found.before is None:
             behind = reach_of(self._dataflow).behind([name]) if name in self._dataflow.nodes else frozenset()
             return {table.name for table in self._dataflow.tables.values() if table.stream.operator in behind}
@@ -218,7 +219,9 @@ class Comparing:
         pauses = self._pauses(before, after, was, ledgered, last)
         back = {name: pause for name, pause in pauses.operators.items() if name not in was}
         left = elsewhere(self._dataflow, was, ledgered)
-        stored = replace(ledgered.stored(self._former_fingerprints()), pauses=pauses, elsewhere=left)
+        known_as = {name: former for name, former in _known_as(after, was).items() if former in _positions(last)}
+        missing = left_out(self._coordinator, self._kept, before, after, known_as)
+        stored = replace(ledgered.stored(self._former_fingerprints()), pauses=pauses, elsewhere=left, left_out=missing)
         verdicts = tuple(judge(before, after, stored, self._fingerprints()))
         undecided = tuple(one for one in verdicts if one.level is Level.DECISION)
         return Comparison(last.epoch, before, after, was, verdicts, undecided, back, left, restarted(verdicts))
@@ -294,7 +297,7 @@ class Comparing:
         ends = [end for end in new.streams_of_ends if end not in old.streams_of_ends and ledgered.is_filled(end)]
         if not (resumed or added or ends):
             return Pauses()
-        now = {name: was.get(name, "" if name in was.values() else name) for name in new.nodes}
+        now = _known_as(after, was)
         positions = _positions(last)
         standing = {name: positions[known_as] for name, known_as in now.items() if known_as in positions}
         return find_pauses(after, self._past(), standing, {**resumed, **added}, ends)
@@ -341,6 +344,11 @@ class Comparing:
         questions = [verdict.to_json() for verdict in found.verdicts]
         asked = {"plan": logical, "epoch": found.epoch, "questions": questions, "elsewhere": dict(found.elsewhere)}
         self._coordinator.root.write(ASKED, json.dumps(asked).encode())
+
+
+def _known_as(after: LogicalPlan, was: Mapping[str, str]) -> dict[str, str]:
+    """What each operator was called when it was there last; empty if the name is another's."""
+    return {node.name: was.get(node.name, "" if node.name in was.values() else node.name) for node in after.nodes}
 
 
 def _always(_identity: str) -> bool:

@@ -51,7 +51,7 @@ class Choosing:
         offsets: dict[str, SourceSlice] = {}
         finished: set[str] = set()
         idle: set[str] = set()
-        news = bool(last and unfinished(self._dataflow, last.metrics))
+        news = bool(last and unfinished(self._dataflow, carried(last.metrics, plan.origins)))
         for name in self._planning.plan().sources:
             source, start = self._dataflow.nodes[name].operator, positions.get(name)
             if not isinstance(source, Source):
@@ -143,7 +143,8 @@ class Choosing:
                     if told is not None:
                         found[name] = told
         if view.last_complete:
-            found |= {name: {"incomplete": True} for name in unfinished(self._dataflow, view.last_complete.metrics)}
+            figures = carried(view.last_complete.metrics, origins)
+            found |= {name: {"incomplete": True} for name in unfinished(self._dataflow, figures)}
         return found
 
 

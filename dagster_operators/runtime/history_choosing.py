@@ -9,6 +9,7 @@ from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import PipelineError, SourceError, located
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.runtime.choosing import unfinished
 from dagster_operators.runtime.pinning import pinned
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.time.watermark import MIN_WATERMARK
@@ -126,9 +127,9 @@ class HistoryChoosing:
                 _tell_epoch(connector, name, pieces, schemas[name])
 
     def is_caught_up(self, view: LedgerView) -> bool:
-        """Whether all of the history is in the rebuild's last epoch."""
+        """Whether all of the history is in the rebuild's last epoch, and no operator has work left."""
         last = view.last_complete
-        if last is None:
+        if last is None or unfinished(self._planning.dataflow, last.metrics):
             return False
         behind = any(last.watermarks.get(name, MIN_WATERMARK) < mark for name, mark in self._marks().items())
         return not behind and not any(self.history.after(name, last.offsets.get(name)) for name in self.sources)

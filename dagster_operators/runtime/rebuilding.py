@@ -21,7 +21,7 @@ from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.manifest import Change, FileEntry
 from dagster_operators.transactions.records import Complete, Decision
-from dagster_operators.transactions.transition import Transition
+from dagster_operators.transactions.transition import Transition, unfinished_in
 
 if TYPE_CHECKING:
     from dagster_operators.runtime.epochs import Epochs
@@ -210,12 +210,14 @@ class Rebuilding:
         origins, operators = self._record.origins, set(self._shadow.plan().physical.nodes) - set(self._choosing.sources)
         watermarks = {name: mark for name, mark in carried(last.watermarks, origins).items() if name not in operators}
         held = {name: one for name, one in carried(last.held, origins).items() if name.partition(".")[0] not in operators}
+        others = {name: one for name, one in carried(last.metrics, origins).items() if name.partition(".")[0] not in operators}
         return Transition(
             "rebuild", f"{', '.join(self._part.tables)} {self._name}", carried(last.offsets, origins),
             {**watermarks, **{name: mark for name, mark in made.watermarks.items() if name in operators}},
             tuple(sorted(carried(dict.fromkeys(last.finished), origins))),
             {**held, **{name: one for name, one in made.held.items() if name.partition(".")[0] in operators}},
             tables=tuple(self._part.tables), since=self._request.since,
+            unfinished=unfinished_in({**others, **made.metrics}),
         )  # fmt: skip
 
     def _changes(

@@ -19,7 +19,7 @@ from dagster_operators.time.watermark import to_micros
 from dagster_operators.transactions.manifest import Change
 from dagster_operators.transactions.plan import PlanRecord
 from dagster_operators.transactions.records import Complete
-from dagster_operators.transactions.transition import Transition
+from dagster_operators.transactions.transition import Transition, unfinished_in
 from dagster_operators.transactions.transition_epoch import as_completed, exchanged
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Resetting:
         finished = tuple(name for name in self._last.finished if name not in positions)
         to_now = Transition(
             "reset", f"{', '.join(sources)} to {_told(to)}", offsets, self._last.watermarks, finished, self._last.held,
-            epoch.epoch if epoch else 0, tuple(sources) if epoch else (),
+            epoch.epoch if epoch else 0, tuple(sources) if epoch else (), unfinished=unfinished_in(self._last.metrics),
         )  # fmt: skip
         if tables is None:
             raise self._unsaid(sources, positions)
@@ -80,7 +80,10 @@ class Resetting:
             return self._run.transit(self._plan, to_now, lambda _: ())
         behind = _Behind(self._run, self._view, self._last, sources)
         behind.check(keep_sinks=keep_sinks)
-        timeless = replace(to_now, watermarks=behind.left(to_now.watermarks), held=behind.left(to_now.held))
+        unfinished = behind.left(to_now.unfinished)
+        timeless = replace(
+            to_now, watermarks=behind.left(to_now.watermarks), held=behind.left(to_now.held), unfinished=unfinished
+        )  # fmt: skip
         return self._run.transit(self._plan, timeless, lambda _: behind.changes(self._plan))
 
     def _known(self, source: str) -> str:

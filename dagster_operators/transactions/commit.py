@@ -242,7 +242,7 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
         return made
     return replace(
         made, offsets=after.offsets, watermarks=after.watermarks, finished=after.finished, held=after.held,
-        transition=f"{after.kind} {after.told}",
+        metrics=after.unfinished, transition=f"{after.kind} {after.told}",
     )  # fmt: skip
 
 

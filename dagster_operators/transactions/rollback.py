@@ -11,7 +11,7 @@ from dagster_operators.transactions.lost import PUT_BACK, lost_error, sizes_of
 from dagster_operators.transactions.manifest import Change, FileEntry
 from dagster_operators.transactions.plan import DatasetRecord, PlanRecord
 from dagster_operators.transactions.records import Begin, Complete, Decision, Drop, Record
-from dagster_operators.transactions.transition import Transition
+from dagster_operators.transactions.transition import Transition, unfinished_in
 from dagster_operators.transactions.transition_epoch import as_completed, exchanged
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def roll_back(run: Coordinator, epoch: int, *, keep_sinks: bool = False) -> Comp
     if lost := lost_files(run.root, sizes_of(changes)):
         raise lost_error(lost, f"epoch {epoch} cannot be gone back to", PUT_BACK, pipeline=run.pipeline)
     to = Transition(
-        "rollback", f"to epoch {epoch}", target.offsets, target.watermarks, target.finished, target.held, target.epoch
+        "rollback", f"to epoch {epoch}", target.offsets, target.watermarks, target.finished, target.held, target.epoch,
+        unfinished=unfinished_in(target.metrics),
     )  # fmt: skip
     return run.transit(found.plan(view, target), to, lambda _: changes)
 

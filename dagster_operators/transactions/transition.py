@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from dagster_operators.graph.slice import JSON
 from dagster_operators.time.frontier import Frontier
@@ -12,6 +12,9 @@ from dagster_operators.transactions.codec import added
 
 TransitionKind: TypeAlias = Literal["rollback", "reset", "rebuild"]
 """Why there is such an epoch. Its one stage is called so, too."""
+
+_UNFINISHED: Final = ".incomplete"
+"""How the figure ends by which an operator says that it has work left."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Transition:
         back: The sources that go back to it; empty for all.
         tables: Those that a rebuild computed anew.
         since: The first epoch of which it read something; 0 for all.
+        unfinished: The figures of operators that have work left behind it, see :func:`unfinished_in`.
     """
 
     kind: TransitionKind
@@ -43,3 +47,13 @@ class Transition:
     back: tuple[str, ...] = added(2, ())
     tables: tuple[str, ...] = added(2, ())
     since: int = added(2, 0)
+    unfinished: Mapping[str, float] = added(2, {})
+
+
+def unfinished_in(figures: Mapping[str, float]) -> dict[str, float]:
+    """What of an epoch's figures holds behind it, too: which operators have work left for the next one.
+
+    >>> unfinished_in({"slow.incomplete": 1.0, "slow.late": 3.0})
+    {'slow.incomplete': 1.0}
+    """
+    return {name: value for name, value in figures.items() if name.endswith(_UNFINISHED)}

@@ -13,11 +13,11 @@ from typing import Final
 
 from dagster_operators.storage.delta_commit import TableLog
 from dagster_operators.storage.root import Root
-from dagster_operators.transactions.effects import DeleteOutdated, ReadLedger
+from dagster_operators.transactions.deciding import settle
+from dagster_operators.transactions.effects import DeleteOutdated
 from dagster_operators.transactions.records import Clean, Complete
-from dagster_operators.transactions.steps import RunContext, Steps, append, fence
+from dagster_operators.transactions.steps import RunContext, Steps, append, unless_fenced
 from dagster_operators.transactions.tables import Tables
-from dagster_operators.transactions.view import LedgerView
 
 _SCRAP_SECONDS: Final = 3600.0
 """What a run that died has left of an entry it was about to write is gone after this."""
@@ -26,9 +26,11 @@ _EPOCH: Final = re.compile(r"e(\d+)(?:-|$)")
 
 
 def clean_up(run: RunContext, horizon: Complete) -> Steps[int]:
-    """Make ``horizon`` the oldest epoch that can be read, and delete what only older ones needed; how many files that was."""
-    view: LedgerView = yield ReadLedger()
-    fence(view, run)
+    """Make ``horizon`` the oldest epoch that can be read, and delete what only older ones needed; how many files that was.
+
+    An epoch that is decided is carried out first: it may bring back files that no version of a table has so far.
+    """
+    view = yield from unless_fenced(run, settle(run))
     record = Clean(horizon.epoch, run.generation)
     yield from append(view, run, lambda now: record if now.horizon < horizon.epoch else None)
     deleted: int = yield DeleteOutdated(horizon.epoch, horizon.versions)

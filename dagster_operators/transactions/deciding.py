@@ -13,10 +13,17 @@ from dagster_operators.transactions.view import LedgerView
 
 
 def settle(run: RunContext) -> Steps[LedgerView]:
-    """Carry out the epoch that is decided, if one is, so that the ledger says what there is."""
+    """Carry out the epoch that is decided, if one is, so that the ledger says what there is.
+
+    With what the last one no longer needed: its run may have died in between, and the epoch that comes next may not know of it.
+    """
     view: LedgerView = yield ReadLedger()
     fence(view, run)
-    return (yield from roll_forward(run, view))
+    view = yield from roll_forward(run, view)
+    if view.open_begin is None and view.last_plan is not None and view.last_plan.deleted:
+        yield from delete(run, view, view.last_plan.deleted)
+        view = yield ReadLedger()
+    return view
 
 
 def decide(run: RunContext, decision: Decide) -> Steps[Decide]:

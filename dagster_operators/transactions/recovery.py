@@ -86,7 +86,8 @@ def recover(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRecor
     begin = view.open_begin
     if begin is None:
         last = view.last_complete
-        tidy = (TidyUp(last.epoch),) if last and last.generation < view.generation else ()
+        left = view.last_plan is not None and bool(view.last_plan.deleted)  # also by this run, if it failed before it deleted it
+        tidy = (TidyUp(last.epoch),) if last and (left or last.generation < view.generation) else ()
         return (*tidy, BeginEpoch(view.last_epoch + 1))
     if begin.generation == view.generation:  # another process of the same run may still be at it
         return (NewGeneration(),)

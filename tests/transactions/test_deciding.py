@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dagster_operators.errors import LedgerError
 from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.records import Decide
+from dagster_operators.transactions.rollback import roll_back
 from tests.transactions.flow import Flow
 from tests.transactions.test_repair import epochs
 
@@ -56,3 +59,40 @@ def test_an_epoch_that_began_before_something_was_decided_begins_anew(run: Coord
         run.commit(handle)
     assert run.view().decided == {ASKED: "restart"}
     assert flow.epoch().epoch == 3
+
+
+class DiedError(Exception):
+    pass
+
+
+def next_epoch(run: Coordinator) -> None:
+    assert Flow(run).epoch() is not None
+
+
+def go_back(run: Coordinator) -> None:
+    roll_back(run, 2)
+
+
+@pytest.mark.parametrize("place", ["before:append_drop", "before:drop_dataset"])
+@pytest.mark.parametrize("then", [Coordinator.settle, next_epoch, go_back])
+def test_what_an_epoch_no_longer_needs_is_deleted_by_whatever_comes_after_it(
+    run: Coordinator, place: str, then: Callable[[Coordinator], object]
+) -> None:
+    """Also if that is no epoch of its run, or begins with another plan, or is the run itself again."""
+    flow = Flow(run)
+    flow.plan = replace(flow.plan, datasets={**flow.plan.datasets, "tables/extra": flow.plan.datasets["tables/clean"]})
+    flow.epoch()
+    flow = Flow(run)
+    flow.plan = replace(flow.plan, deleted=("tables/extra",))
+
+    def reached(name: str) -> None:
+        if name.startswith(place):
+            raise DiedError
+
+    with watch(reached), pytest.raises(DiedError):
+        flow.epoch()
+    assert run.versions().epoch == 4
+    assert run.root.exists("tables/extra")
+    then(run)
+    assert "tables/extra" not in run.view().versions
+    assert not run.root.exists("tables/extra")

@@ -130,6 +130,27 @@ def test_a_run_that_dies_on_the_way(tmp_path: Path, place: str) -> None:
     assert leftovers(run) == []
 
 
+@pytest.mark.parametrize("place", [f"after:{name}" for name in PASSED])
+def test_what_a_run_that_died_has_decided_to_bring_back_is_not_cleaned_away(tmp_path: Path, place: str) -> None:
+    epochs(tmp_path, 4)
+
+    def reached(name: str) -> None:
+        if name.removesuffix(":2") == place:
+            raise DiedError
+
+    with watch(reached), pytest.raises(DiedError):
+        back(tmp_path, 2)
+    with Coordinator("numbers", str(tmp_path)) as run:
+        run.open(Owner.of_process())
+        run.clean(run.versions().epoch)
+        assert run.view().decision is None
+        decided = run.versions().transition != ""
+    epochs(tmp_path, 5)
+    run = Coordinator("numbers", str(tmp_path))
+    assert content(run)[CLEAN] == numbers(1, 2, 3, 4, 5)
+    assert run.versions().epoch == (8 if decided else 5)
+
+
 def child(root: Path, failpoint: str) -> None:
     os.environ[VARIABLE] = failpoint
     back(root, 1)

@@ -72,7 +72,7 @@ class Rebuildable:
             operators: Operators: all tables that they lead to.
             since: The first epoch whose rows are read, or a time: those of epochs that were complete from then on.
             epochs_at_once: Of how many epochs one epoch of the rebuild reads at most.
-            wait_seconds: How long to wait for another run of the pipeline to end, when all is computed.
+            wait_seconds: How long to wait for another rebuild to end, and, when all is computed, for another run of the pipeline.
 
         Returns:
             The epoch that took the tables over.
@@ -81,7 +81,7 @@ class Rebuildable:
             PipelineError: There is no such table or operator; a source does not keep what it gave; a sink has rows of the state.
             SourceError: What an epoch has read is gone.
             UndecidedChangeError: Something else changed about which somebody has to decide first.
-            PipelineBusyError: A run is at work.
+            PipelineBusyError: Another rebuild, or a run, is at work.
         """
         return self.rebuild_on(
             self.epochs, self.epochs_beside(self.epochs), self._owner, tables=_names(tables), operators=_names(operators) or (),

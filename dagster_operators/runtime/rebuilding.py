@@ -11,28 +11,25 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from dagster_operators.errors import ChangedPipelineError, LedgerError, PipelineBusyError, PipelineError
+from dagster_operators.errors import ChangedPipelineError, LedgerError, PipelineError
 from dagster_operators.graph.restricted import Part, part_with, reach_of
 from dagster_operators.runtime.history_choosing import History, HistoryChoosing
+from dagster_operators.runtime.rebuild_folder import FOLDER, RUNS, RebuildFolder, leave
 from dagster_operators.time.watermark import format_timestamp
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.manifest import Change, FileEntry
-from dagster_operators.transactions.records import Complete, Decision
+from dagster_operators.transactions.records import Begin, Complete, Decision
 from dagster_operators.transactions.transition import Transition, unfinished_in
+from dagster_operators.transactions.unlocking import unlock
 
 if TYPE_CHECKING:
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.transactions.effects import StageAttempt
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.view import LedgerView
-
-FOLDER: Final = "rebuild"
-"""The folder of the storage root in which it is done."""
-
-_WHAT: Final = f"{FOLDER}/what.json"
 
 
 @dataclass(frozen=True)
@@ -63,9 +60,7 @@ class Rebuilding:
         self._epochs = epochs
         self._run = epochs.coordinator
         self._part, self._request, self._beside = request.part, request, beside
-        if not self._run.root.exists(_WHAT):  # scraps, if there is something
-            self._run.root.delete_folder(FOLDER)
-        self._made_anew()
+        self._folder = RebuildFolder(self._run.root, beside(self._part, self._run.root.join(RUNS)).coordinator)
 
     def run(self, owner: Owner, *, wait_seconds: float = 0) -> Complete:
         """Compute, and take over what was computed.
@@ -74,29 +69,37 @@ class Rebuilding:
             UndecidedChangeError: Something else of the pipeline changed, and it has to be decided what becomes of it.
             PipelineError: A source does not keep what it gave, or rows went to a sink, which cannot take them back.
             SourceError: What an epoch has read is gone.
-            PipelineBusyError: Another run is at work, on the rebuild or, when all is computed, on the pipeline.
+            PipelineBusyError: Another rebuild is at work; or, when all is computed, another run on the pipeline.
         """
-        self._begin()
-        self._choosing.check()
-        before = self._states()
-        try:
-            self._catch_up(owner)
-            self._run.open(owner, wait_seconds=wait_seconds)
+        with self._folder.taken(owner, wait_seconds):
+            self._made_anew()
             try:
-                view = self._run.settle()
-                self._look(view)
-                over = view.last_complete if self._is_over() else None  # decided by a run that died
-                if over is None:
-                    self._catch_up(owner)  # what was completed meanwhile
-                made = over or self._take_over()
-                if left := [dataset for dataset in before if dataset not in self._record.datasets]:
-                    self._run.drop(left)
+                self._begin()
+                unlock(self._shadow.coordinator, owner)  # who was at it does not have the folder any more
+                if self._over() is None:
+                    self._choosing.check()
+                    self._catch_up(owner)
+                made = self._taken_over(owner, wait_seconds)
             finally:
-                self._run.close()
+                leave(self._shadow.coordinator, owner)
+            self._folder.delete()
+            return made
+
+    def _taken_over(self, owner: Owner, wait_seconds: float) -> Complete:
+        """Have the pipeline take over what is in the folder, unless a run that died has done so."""
+        self._run.open(owner, wait_seconds=wait_seconds)
+        try:
+            view = self._run.settle()
+            self._look(view)
+            over = self._over()
+            if over is not None:
+                if view.last_plan is not None and view.last_plan.deleted:
+                    self._run.drop(view.last_plan.deleted)
+                return over
+            self._catch_up(owner)  # what was completed meanwhile
+            return self._take_over()
         finally:
-            self._shadow.coordinator.close()
-        self._run.root.delete_folder(FOLDER)
-        return made
+            self._run.close()
 
     # --- computing ---------------------------------------------------------------------------------------------------
 
@@ -120,21 +123,14 @@ class Rebuilding:
     def _begin(self) -> None:
         """Go on with what a run before this one has computed, if it is the same."""
         self._look(self._run.view())
-        root, known = self._run.root, self._run.root.read(_WHAT)
-        same = known is not None and json.loads(known).get("id") == self._id
-        if same and not self._is_over() and not self._choosing.is_stale(self._shadow.coordinator.view()):
+        told = self._folder.told
+        if told.get("id") == self._id and (self._over() or not self._choosing.is_stale(self._shadow.coordinator.view())):
             return
-        what = json.dumps({"id": self._id, "tables": list(self._part.tables)}).encode()
-        if known is not None:
-            if owner := self._shadow.coordinator.owner_at_work():
-                raise PipelineBusyError(
-                    f"another rebuild is at work: {owner}", pipeline=self._run.pipeline, owner=str(owner),
-                    remedy="wait for it to end",
-                )  # fmt: skip
-            root.delete_folder(FOLDER)
+        if told:
+            self._folder.delete()
             self._made_anew()
             self._look(self._run.view())
-        root.write(_WHAT, what)
+        self._folder.tell({"id": self._id, "tables": list(self._part.tables)})
 
     @property
     def _id(self) -> str:
@@ -144,18 +140,19 @@ class Rebuilding:
         told = json.dumps([plan.fingerprint, self._part.tables, self._request.since, dict(self._record.sources), datasets])
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
-    def _is_over(self) -> bool:
-        """Whether it was taken over, by a run that died before it had deleted the folder."""
-        told = (complete.transition for complete in self._run.history() if complete.transition.startswith("rebuild "))
-        return any(text.endswith(self._name) for text in told)
-
-    @property
-    def _name(self) -> str:
-        return f"({self._shadow.coordinator.view().pipeline[:8]})"
+    def _over(self) -> Complete | None:
+        """The epoch that took over what is in the folder, should a run have died then, and nobody put the pipeline back since."""
+        last = next((one for one in reversed(self._run.history()) if one.transition), None)
+        if last is None or not last.transition.startswith("rebuild "):
+            return None
+        begins = (one for one in self._run.records(Begin) if isinstance(one, Begin) and one.begin_id == last.begin_id)
+        taken = {begin.transition.taken for begin in begins if begin.transition is not None}
+        return last if self._shadow.coordinator.view().pipeline in taken else None
 
     def _catch_up(self, owner: Owner) -> None:
         while (handle := self._shadow.begin(owner, choose=self._choosing.choose)) is not None:
             self._shadow.run_stages(handle)
+            self._folder.check()
             self._shadow.commit(handle)
 
     # --- taking over -------------------------------------------------------------------------------------------------
@@ -169,8 +166,11 @@ class Rebuilding:
         self._check(view, last, made, taken)
         before = self._states()
         to = self._behind(last, made)
+        left = tuple(dataset for dataset in before if dataset not in self._record.datasets)
+        plan = replace(self._record, deleted=(*self._record.deleted, *left))
+        self._folder.check()
         return self._run.transit(
-            self._record, to, lambda attempt: self._changes(attempt, view, made, taken, before), {*taken.values(), *before}
+            plan, to, lambda attempt: self._changes(attempt, view, made, taken, before), {*taken.values(), *before}
         )
 
     def _states(self) -> list[str]:
@@ -198,7 +198,7 @@ class Rebuilding:
         marks = carried(last.watermarks, self._record.origins)
         for source in self._choosing.sources:
             if made.watermarks.get(source, 0) > marks.get(source, made.watermarks.get(source, 0)):
-                self._run.root.delete_folder(FOLDER)
+                self._folder.delete()
                 raise ChangedPipelineError(
                     f"what was computed is at {format_timestamp(made.watermarks[source])} by the lateness of now, "
                     f"and the pipeline at {format_timestamp(marks[source])}",
@@ -212,11 +212,11 @@ class Rebuilding:
         held = {name: one for name, one in carried(last.held, origins).items() if name.partition(".")[0] not in operators}
         others = {name: one for name, one in carried(last.metrics, origins).items() if name.partition(".")[0] not in operators}
         return Transition(
-            "rebuild", f"{', '.join(self._part.tables)} {self._name}", carried(last.offsets, origins),
+            "rebuild", ", ".join(self._part.tables), carried(last.offsets, origins),
             {**watermarks, **{name: mark for name, mark in made.watermarks.items() if name in operators}},
             tuple(sorted(carried(dict.fromkeys(last.finished), origins))),
             {**held, **{name: one for name, one in made.held.items() if name.partition(".")[0] in operators}},
-            tables=tuple(self._part.tables), since=self._request.since,
+            tables=tuple(self._part.tables), since=self._request.since, taken=self._shadow.coordinator.view().pipeline,
             unfinished=unfinished_in({**others, **made.metrics}),
         )  # fmt: skip
 

@@ -34,6 +34,7 @@ class Transition:
         back: The sources that go back to it; empty for all.
         tables: Those that a rebuild computed anew.
         since: The first epoch of which it read something; 0 for all.
+        taken: The ledger of the rebuild whose files it took over.
         unfinished: The figures of operators that have work left behind it, see :func:`unfinished_in`.
     """
 
@@ -47,6 +48,7 @@ class Transition:
     back: tuple[str, ...] = added(2, ())
     tables: tuple[str, ...] = added(2, ())
     since: int = added(2, 0)
+    taken: str = added(2, "")
     unfinished: Mapping[str, float] = added(2, {})
 
 

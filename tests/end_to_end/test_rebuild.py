@@ -24,11 +24,13 @@ from dagster_operators.errors import (
     BadInputError,
     LedgerError,
     MissingInputError,
+    PipelineBusyError,
     PipelineError,
     UndecidedChangeError,
     UnknownEpochError,
 )  # fmt: skip
 from dagster_operators.transactions.failpoints import VARIABLE, watch
+from dagster_operators.transactions.owner import Owner
 from tests.end_to_end.landing import put
 from tests.engines import SAIL
 from tests.forked import PROCESSES
@@ -179,6 +181,56 @@ def test_a_rebuild_that_dies_is_taken_up(tmp_path: Path, place: str, times: int)
     assert content(again) == computed(tmp_path / "fresh", rows, least=4)
     assert again.run_epoch().empty
     assert not (tmp_path / "root/rebuild").exists()
+
+
+def test_one_that_died_when_all_was_taken_over_only_cleans_up(tmp_path: Path) -> None:
+    rows, root = batches(1, 4), tmp_path / "root"
+    pipeline(root, rows[:3]).run_until_caught_up()
+    with watch(Dies("before:append_drop", 1)), pytest.raises(DiedError):
+        pipeline(root, rows[:3], window="2 minutes").rebuild("minutes")
+    later = pipeline(root, rows, window="2 minutes")
+    assert later.run_epoch().epoch == 5
+    states = {path.name for path in (root / "state").iterdir()}
+    assert states == {"per_key.partials", "per_window_2.panes"}, "the next epoch deletes what the rebuild left"
+    with watch(Dies("before:append_begin", 1)):
+        assert later.rebuild("minutes").epoch == 4, "nothing is computed again"
+    assert not (root / "rebuild").exists()
+    later.rollback(4)
+    assert later.rebuild("minutes").epoch == 7
+    assert content(later) == computed(tmp_path / "fresh", rows[:3], window="2 minutes")
+
+
+def test_another_rebuild_at_the_same_time_is_refused(tmp_path: Path) -> None:
+    rows, root = batches(2, 3), tmp_path / "root"
+    pipeline(root, rows).run_until_caught_up()
+    refused: list[str] = []
+
+    def in_between(name: str) -> None:
+        if name == "rebuild:half_taken" and not refused:
+            with pytest.raises(PipelineBusyError, match="another rebuild is at work") as caught:
+                pipeline(root, rows).rebuild("clean", since=1)
+            refused.append(str(caught.value))
+
+    made = pipeline(root, rows)
+    with watch(in_between):
+        made.rebuild("totals")
+    assert refused
+    assert content(made) == computed(tmp_path / "fresh", rows)
+
+
+def test_nobody_waits_for_a_run_of_dagster_that_failed(tmp_path: Path) -> None:
+    rows, root = batches(2, 2), tmp_path / "root"
+    made = pipeline(root, rows)
+    made.run_until_caught_up()
+    owner = Owner.of_dagster_run("failed")
+    with watch(Dies("before:append_decision", 1)), pytest.raises(DiedError):
+        made.rebuild_on(
+            made.epochs, made.epochs_beside(made.epochs), owner, tables=["totals"], operators=(), since=0, epochs_at_once=1,
+            wait_seconds=0,
+        )  # fmt: skip
+    again = pipeline(root, rows)
+    again.rebuild("totals", epochs_at_once=1)
+    assert content(again) == computed(tmp_path / "fresh", rows)
 
 
 def test_the_pipeline_goes_on_meanwhile(tmp_path: Path) -> None:

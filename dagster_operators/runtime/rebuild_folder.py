@@ -1,0 +1,97 @@
+"""The folder of a storage root in which tables are computed anew, and the run that has it.
+
+Who has it stands in a ledger of its own beside it, for the folder goes when a rebuild is over. It is held from before the first
+look into the folder until it is deleted, so that nobody deletes what another run is at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from dagster_operators.errors import FencedError, OperatorsError, PipelineBusyError
+from dagster_operators.transactions.unlocking import let_go
+
+if TYPE_CHECKING:
+    from dagster_operators.storage.root import Root
+    from dagster_operators.transactions.coordinator import Coordinator
+    from dagster_operators.transactions.owner import Owner
+
+FOLDER: Final = "rebuild"
+"""The folder of the storage root in which it is done."""
+
+RUNS: Final = "rebuild_runs"
+"""The folder in which stands who has it."""
+
+_WHAT: Final = f"{FOLDER}/what.json"
+
+
+class RebuildFolder:
+    """The folder, for one run.
+
+    Args:
+        root: The pipeline's storage root.
+        runs: The ledger in which it stands who has the folder; nothing else is in it.
+    """
+
+    def __init__(self, root: Root, runs: Coordinator) -> None:
+        self._root, self._runs = root, runs
+        self._generation = 0
+
+    @contextmanager
+    def taken(self, owner: Owner, wait_seconds: float = 0) -> Iterator[None]:
+        """Have the folder. What is no rebuild is deleted from it first.
+
+        Raises:
+            PipelineBusyError: Another run has it, and still after ``wait_seconds``.
+        """
+        try:
+            self._generation = self._runs.open(owner, wait_seconds=wait_seconds)
+        except PipelineBusyError as error:
+            error.problem = error.problem.replace("another run is working on the pipeline", "another rebuild is at work")
+            raise
+        try:
+            if not self.told:
+                self.delete()
+            yield
+        finally:
+            leave(self._runs, owner)
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """What is being computed in it; empty when that was not written to the end."""
+        known = self._root.read(_WHAT)
+        try:
+            return dict(json.loads(known)) if known else {}
+        except ValueError:
+            return {}
+
+    def tell(self, what: Mapping[str, Any]) -> None:
+        """Write down what is computed in it."""
+        self._root.write(_WHAT, json.dumps(what).encode())
+
+    def delete(self) -> None:
+        """Delete it with all that was computed."""
+        self.check()
+        self._root.delete_folder(FOLDER)
+
+    def check(self) -> None:
+        """See that it was not taken over.
+
+        Raises:
+            FencedError: It was, for this run gave no sign of life.
+        """
+        if self._runs.view().generation != self._generation:
+            raise FencedError(
+                "another rebuild took over what was computed", pipeline=self._runs.pipeline,
+                remedy="see that it ends; if it computes other tables, rebuild these again then",
+            )  # fmt: skip
+
+
+def leave(run: Coordinator, owner: Owner) -> None:
+    """Let go of a ledger at the end, also as a Dagster run: it has no further step that goes on."""
+    run.close()
+    with suppress(OperatorsError):  # the error at hand is the one to tell
+        let_go(run, owner)

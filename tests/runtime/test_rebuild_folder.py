@@ -1,0 +1,74 @@
+"""One run at a time has the folder in which tables are computed anew."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dagster_operators.errors import FencedError, PipelineBusyError
+from dagster_operators.runtime.rebuild_folder import RUNS, RebuildFolder
+from dagster_operators.storage.root import Root
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.owner import Owner, process_started
+
+WHAT = {"id": "a"}
+
+
+def folder(root: Path) -> RebuildFolder:
+    return RebuildFolder(Root(str(root)), Coordinator("again", str(root / RUNS)))
+
+
+def test_another_run_is_refused_until_it_is_over(tmp_path: Path) -> None:
+    first, second = folder(tmp_path), folder(tmp_path)
+    with first.taken(Owner.of_process("one")):
+        first.tell(WHAT)
+        with pytest.raises(PipelineBusyError, match=r"another rebuild is at work: run one .*wait for it to end"):
+            second.taken(Owner.of_process("two")).__enter__()
+        assert first.told == WHAT
+    with second.taken(Owner.of_process("two")):
+        assert second.told == WHAT, "it goes on"
+        second.delete()
+        assert not (tmp_path / "rebuild").exists()
+
+
+def test_a_run_of_dagster_that_fails_is_not_waited_for(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), folder(tmp_path).taken(Owner.of_dagster_run("one")):
+        raise ZeroDivisionError
+    with folder(tmp_path).taken(Owner.of_process("two")):
+        pass
+
+
+def gone() -> Owner:
+    """The owner of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = replace(Owner.of_process("dead"), pid=process.pid, pid_started=process_started(process.pid) or 0.0)
+    process.communicate(b"\n")
+    return owner
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not say which processes there are")
+def test_who_died_is_taken_over_from_and_deletes_nothing_any_more(tmp_path: Path) -> None:
+    first = folder(tmp_path)
+    left = first.taken(gone())
+    left.__enter__()
+    first.tell(WHAT)
+    second = folder(tmp_path)
+    with second.taken(Owner.of_process("two")):
+        assert second.told == WHAT
+        with pytest.raises(FencedError, match="another rebuild took over"):
+            first.delete()
+        assert second.told == WHAT
+    left.__exit__(None, None, None)
+
+
+def test_what_was_not_written_to_the_end_is_scraps(tmp_path: Path) -> None:
+    (tmp_path / "rebuild/tables").mkdir(parents=True)
+    (tmp_path / "rebuild/what.json").write_text('{"id": "ab')
+    one = folder(tmp_path)
+    with one.taken(Owner.of_process()):
+        assert one.told == {}
+        assert not (tmp_path / "rebuild").exists()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from dagster_operators.errors import OperatorsError
+from dagster_operators.cli.at_root import BUSY
+from dagster_operators.errors import OperatorsError, PipelineBusyError
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline import Pipeline
@@ -20,13 +21,18 @@ if TYPE_CHECKING:
 _FILE = click.File("rb")
 
 
+class _BusyError(click.ClickException):
+    exit_code = BUSY
+
+
 @contextmanager
 def told() -> Iterator[None]:
-    """Errors of this package as a command tells them: the message and exit code 1, no trace."""
+    """Errors of this package as a command tells them: the message and exit code 1, no trace; 3 when a run is at work."""
     try:
         yield
     except OperatorsError as error:
-        raise click.ClickException(str(error)) from error
+        kind = _BusyError if isinstance(error, PipelineBusyError) else click.ClickException
+        raise kind(str(error)) from error
 
 
 def _read(file: BinaryIO) -> LogicalPlan:

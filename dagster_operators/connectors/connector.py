@@ -158,6 +158,13 @@ class Connector(ABC):
         """The position as it is recorded after an epoch that reads nothing; it may tell what :meth:`continuing` was told."""
         return position
 
+    def check_position(self, position: JSON) -> None:  # noqa: B027  # most need not say what they take
+        """See that a position that somebody wrote is one that :meth:`choose` takes; that of the ledger always is.
+
+        Raises:
+            PipelineError: It is not; the message says what it must have.
+        """
+
     def fingerprint(self) -> str:
         """A hash of ``identity``, equal in every process."""
         text = json.dumps({"kind": self.kind, **self.identity()}, sort_keys=True)

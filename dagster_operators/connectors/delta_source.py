@@ -16,6 +16,7 @@ from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt
 from dagster_operators.connectors.delta_bounds import may_have_any
 from dagster_operators.connectors.delta_versions import DeltaVersions
 from dagster_operators.connectors.read_failure import explain_read_failure
+from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.storage.access import Access
@@ -91,6 +92,10 @@ class DeltaSource(Connector):
     @override
     def may_go_on_from(self, before: Connector) -> bool:
         return isinstance(before, DeltaSource) and before.changes == self.changes
+
+    @override
+    def check_position(self, position: JSON) -> None:
+        check_keys(position, {"version": int, "commit": str})
 
     def below(self, root: Root) -> DeltaSource:
         """With the root's access if the table lies on the same store and has no ``storage_options`` of its own."""

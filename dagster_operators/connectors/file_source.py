@@ -19,6 +19,7 @@ from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.connectors.slicing import SeenFiles, SliceLimits, files_of
 from dagster_operators.connectors.text_format import TextFormat
 from dagster_operators.connectors.text_reader import TextReader
+from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.engine_schema import empty
@@ -161,6 +162,10 @@ class FileSource(Connector):
         made = replace(self)
         object.__setattr__(made, "_former_name", before.base[1])
         return made
+
+    @override
+    def check_position(self, position: JSON) -> None:
+        check_keys(position, {"files": int, "digest": str}, ("names",))
 
     @override
     def kept_position(self, position: JSON | None) -> JSON | None:

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
 from dagster_operators.connectors.row_batch import batch_to_arrow, batch_values, infer_arrow
+from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.engine_schema import struct
@@ -86,6 +87,10 @@ class MemorySource(Connector):
     def identity(self) -> dict[str, JSON]:
         """Nothing but the kind."""
         return {}
+
+    @override
+    def check_position(self, position: JSON) -> None:
+        check_keys(position, {"batches": int})
 
     def infer_schema(self, session: SparkSession) -> str:
         """The declared schema, or the one all batches show together."""

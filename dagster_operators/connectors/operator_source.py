@@ -20,6 +20,7 @@ from typing_extensions import override
 from dagster_operators.connectors.connector import Connector, OnCorrupt, SliceChoice, Unknown
 from dagster_operators.connectors.file_source import FileSource
 from dagster_operators.connectors.source_operator import SourceEnd, SourceOperator, public_scalars
+from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, OperatorsError, PipelineError, SourceError
 from dagster_operators.functions.references import ObjectReference, resolved
 from dagster_operators.graph.conform import conform
@@ -129,6 +130,10 @@ class OperatorSource(Connector):
         reference = ObjectReference.to(self.operator)
         place = f"python://{reference.type.module}.{reference.type.qualname}"
         return {"operator": place, "settings": public_scalars(dict(reference.attributes))}
+
+    @override
+    def check_position(self, position: JSON) -> None:
+        check_keys(position, {"position": object}, ("final", "spool"))
 
     def former_fingerprint(self) -> str:
         """The fingerprint that earlier versions of the package gave it, of its class alone."""

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
+from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import LedgerError, PipelineError, UnknownEpochError
 from dagster_operators.graph.reach import Reach
 from dagster_operators.graph.slice import JSON
@@ -16,6 +17,7 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.identities import Ledgered
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.time.watermark import to_micros
+from dagster_operators.transactions.deciding import require_none_waiting
 from dagster_operators.transactions.manifest import Change
 from dagster_operators.transactions.plan import PlanRecord
 from dagster_operators.transactions.records import Complete
@@ -48,6 +50,7 @@ class Resetting:
     def __init__(self, run: Coordinator) -> None:
         self._run = run
         self._view = run.settle()
+        require_none_waiting(self._view)
         last, plan = self._view.last_complete, self._view.last_plan
         if last is None or plan is None:
             raise LedgerError("no epoch was completed yet", pipeline=run.pipeline, remedy="run one: it reads from the beginning")
@@ -109,14 +112,33 @@ class Resetting:
 
     def _position(self, source: str, to: Place, epoch: Complete | None) -> JSON | None:
         if epoch is None:
-            return dict(to) if isinstance(to, Mapping) else None
+            return self._checked(source, dict(to)) if isinstance(to, Mapping) else None
         former = self._run.past.name_in(epoch.epoch, source)
         if former is None:
             raise PipelineError(
                 f"epoch {epoch.epoch} did not have that source", pipeline=self._run.pipeline, source=source,
                 remedy="name a later epoch, or a position",
             )  # fmt: skip
+        if epoch.sources.get(former) != self._last.sources[source]:
+            raise PipelineError(
+                f"in epoch {epoch.epoch} the source read something else, or from elsewhere: its position there means nothing now",
+                pipeline=self._run.pipeline, source=source, epoch=epoch.epoch,
+                remedy="name a later epoch, 0 for its beginning, or a position",
+            )  # fmt: skip
         return epoch.offsets.get(former)
+
+    def _checked(self, source: str, position: dict[str, JSON]) -> JSON:
+        """A position that somebody wrote, if the source's kind is known here and takes it."""
+        name = self._last.logical_plan
+        plan = KeptPlans(self._run.root).find(name) if name else None
+        node = plan.node(source) if plan else None
+        connector = node.operator.connector if node is not None and isinstance(node.operator, Source) else None
+        if isinstance(connector, Connector):
+            try:
+                connector.check_position(position)
+            except PipelineError as error:
+                raise error.at(pipeline=self._run.pipeline, source=source) from None
+        return position
 
     def _epoch_at(self, moment: str | datetime) -> int:
         seconds = to_micros(moment_of(moment)) / 1e6

@@ -105,8 +105,7 @@ class StoredChanges:
             LedgerError: No plan was kept of it, or no epoch is complete.
         """
         _, last, _ = self._last(self._coordinator.view())
-        content = self._coordinator.root.read(ASKED)
-        asked = json.loads(content) if content else {}
+        asked = self._last_asked()
         return self._kept.data(asked["plan"] if asked.get("epoch") == last.epoch else last.logical_plan)
 
     def drop(self, name: str) -> list[str]:
@@ -145,13 +144,25 @@ class StoredChanges:
         return view, last, self._kept.read(last.logical_plan)
 
     def _asked(self, last: Complete) -> Mapping[str, Any]:
-        content = self._coordinator.root.read(ASKED)
-        asked: Mapping[str, Any] = json.loads(content) if content else {}
+        asked = self._last_asked()
         if asked.get("epoch") != last.epoch:
             raise LedgerError(
                 f"no run was refused since epoch {last.epoch}", pipeline=self._coordinator.pipeline,
                 remedy="run the changed pipeline, which says what is to be decided; or give its plan as a FILE",
             )  # fmt: skip
+        return asked
+
+    def _last_asked(self) -> Mapping[str, Any]:
+        root = self._coordinator.root
+        try:
+            asked: Mapping[str, Any] = json.loads(root.read(ASKED) or b"{}")
+        except ValueError:  # what a run asked is not to be guessed
+            raise LedgerError(
+                "what the last refused run asked cannot be read",
+                pipeline=self._coordinator.pipeline,
+                file=root.join(ASKED),
+                remedy="run the changed pipeline, which says again what is to be decided",
+            ) from None
         return asked
 
 

@@ -72,8 +72,11 @@ class Root:
             return content
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a file, and its folder if there is none."""
+        """Write a file, and its folder if there is none; on a local root as in object stores all of it at once, or nothing."""
         with self.guard(path, "a file cannot be written"):
+            if self.is_local:
+                self._replace(Path(self.path(path)), content)
+                return
             try:
                 stream = self.files.open_output_stream(self.path(path))
             except FileNotFoundError:
@@ -81,7 +84,22 @@ class Root:
                 stream = self.files.open_output_stream(self.path(path))
             with stream:
                 stream.write(content)
-        self.flush([path])
+
+    def _replace(self, file: Path, content: bytes) -> None:
+        temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.tmp")
+        try:
+            try:
+                temporary.write_bytes(content)
+            except FileNotFoundError:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                temporary.write_bytes(content)
+            if self._durable:
+                _flush(temporary)
+            temporary.replace(file)
+        finally:
+            with contextlib.suppress(OSError):  # it has its name, or the error says more
+                temporary.unlink(missing_ok=True)
+        self.flush([file.relative_to(self._base).as_posix()])
 
     def flush(self, paths: Iterable[str]) -> None:
         """If the root is durable, have files and the folders that they lie in on the disk when this returns; else nothing.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dagster_operators.errors import LedgerError
 from dagster_operators.transactions.commit import roll_forward
 from dagster_operators.transactions.deleting import delete
 from dagster_operators.transactions.effects import ReadLedger
@@ -36,6 +37,21 @@ def _decide(run: RunContext, decision: Decide) -> Steps[Decide]:
     made = replace(decision, generation=run.generation, epoch=view.last_epoch)
     yield from append(view, run, lambda now: None if made in now.decisions[-1:] else made)
     return made
+
+
+def require_none_waiting(view: LedgerView) -> None:
+    """An epoch that goes elsewhere would be the one with which a decision ends, and does not carry it out.
+
+    Raises:
+        LedgerError: Something was decided that waits for the next epoch.
+    """
+    waiting = sorted({subject for subject, _ in view.decided})
+    if waiting:
+        raise LedgerError(
+            f"what was decided about {waiting[0]} takes effect with the pipeline's next epoch, and would be forgotten",
+            pipeline=view.name, epoch=view.last_epoch,
+            remedy=f"take it back: pipeline.withdraw({waiting[0]!r}); or let the next epoch carry it out first",
+        )  # fmt: skip
 
 
 def drop(run: RunContext, datasets: tuple[str, ...]) -> Steps[None]:

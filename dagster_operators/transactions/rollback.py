@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import LedgerError
 from dagster_operators.storage.presence import lost_files
+from dagster_operators.transactions.deciding import require_none_waiting
 from dagster_operators.transactions.lost import PUT_BACK, lost_error, sizes_of
 from dagster_operators.transactions.manifest import Change, FileEntry
 from dagster_operators.transactions.plan import DatasetRecord, PlanRecord
@@ -31,10 +32,12 @@ def roll_back(run: Coordinator, epoch: int, *, keep_sinks: bool = False) -> Comp
 
     Raises:
         UnknownEpochError: The epoch was never completed, or its files were cleaned away.
-        LedgerError: It is the last one; or a table of it was dropped since; or a sink has taken rows since.
+        LedgerError: It is the last one; or a table of it was dropped since; or a sink has taken rows since; or something is
+            decided that waits for the next epoch.
         LostFileError: A file of it is gone.
     """
     view = run.settle()
+    require_none_waiting(view)
     target = run.versions(epoch)
     _check_sinks(run, target, keep_sinks=keep_sinks)
     found = _Found.of(run.records(*_KINDS), target)

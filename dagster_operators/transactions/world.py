@@ -184,7 +184,8 @@ class World:
 
     def _list_attempts(self, epoch: int, *, streams_only: bool) -> frozenset[str]:
         prefix = EPOCH_FOLDER.format(epoch=epoch, attempt="")
-        found = {name.removesuffix(".json").rpartition(".")[2] for name in self._root.children(f"manifests/e{epoch}")}
+        manifests = (name for name in self._root.children(f"manifests/e{epoch}") if name.endswith(".json"))
+        found = {name.removesuffix(".json").rpartition(".")[2] for name in manifests}
         for dataset in self._datasets(streams_only=streams_only):
             found |= {name.removeprefix(prefix) for name in self._root.children(dataset) if name.startswith(prefix)}
         return frozenset(found)

@@ -119,6 +119,8 @@ def test_unlock_takes_the_pipeline_from_a_run_which_then_can_write_no_more(root:
         handle = run.begin(flow.plan, flow.choose)
         assert handle is not None
         assert "another run is working on the pipeline" in told("clean", root, "--keep", "0 seconds", code=3)
+        for command in (["rollback", root, 1], ["reset", root, "numbers", "--to", 1, "--tables", "keep"]):
+            assert "another run is working on the pipeline" in told(*command, code=3)
         assert "Aborted" in told("unlock", root, code=1, input="n\n")
         assert "run stuck" in told("unlock", root, "--yes")
         with pytest.raises(Exception, match="another run has taken over"):

@@ -261,3 +261,29 @@ def test_what_was_added_since_is_new_again(tmp_path: Path, *, backfill: bool) ->
     program(batches=6).run_until_caught_up()
     with pytest.raises(UndecidedChangeError, match="was taken out and is put back"):
         program("max(v)", 7).run_epoch()
+
+
+def test_a_position_means_something_only_where_it_was_taken(tmp_path: Path) -> None:
+    def program(source: Any) -> do.Pipeline:
+        made = do.Pipeline("back", root=str(tmp_path / "root"), engine=SAIL)
+        made.source("rows", source).to_table("all")
+        return made
+
+    memory = program(do.MemorySource([[(1,)], [(2,)]], schema="v long"))
+    memory.run_until_caught_up()
+    for wrong in ({"nonsense": 1}, {"batches": "1"}, {"batches": True}, {"batches": 1, "more": 1}):
+        with pytest.raises(PipelineError, match=r"no position of the source.*'rows'.*'batches' \(int\); or name an epoch"):
+            memory.reset("rows", wrong, tables="keep")
+    assert memory.reset("rows", {"batches": 1}, tables="keep").epoch == 3
+    (tmp_path / "in").mkdir()
+    put(tmp_path / "in/0.csv", "v\n3\n", 0)
+    files = program(do.FileSource(str(tmp_path / "in"), format="csv", schema="v long"))
+    files.decide("source rows", "restart")
+    with pytest.raises(LedgerError, match="source rows takes effect with the pipeline's next epoch"):
+        files.rollback(1)
+    files.run_until_caught_up()
+    with pytest.raises(PipelineError, match="epoch 2 did not have that source"):
+        files.reset("rows", 2, tables="keep")
+    with pytest.raises(PipelineError, match=r"'files' \(int\), 'digest' \(str\)"):
+        files.reset("rows", {"batches": 1}, tables="keep")
+    assert files.reset("rows", 0, tables="keep").epoch == 5

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dagster_operators.errors import LedgerError
+from dagster_operators.runtime.resetting import Resetting
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
@@ -59,6 +60,15 @@ def test_an_epoch_that_began_before_something_was_decided_begins_anew(run: Coord
         run.commit(handle)
     assert run.view().decided == {ASKED: "restart"}
     assert flow.epoch().epoch == 3
+
+
+def test_going_back_would_forget_what_waits_for_the_next_epoch(run: Coordinator) -> None:
+    decide(run, "restart")
+    for again in (lambda: roll_back(run, 1), lambda: Resetting(run).reset(["numbers"], 1, "keep")):
+        with pytest.raises(LedgerError, match=r"operator sums takes effect.*pipeline.withdraw\('operator sums'\)"):
+            again()
+    decide(run, "withdraw")
+    assert roll_back(run, 1).epoch == 3
 
 
 class DiedError(Exception):

@@ -53,7 +53,7 @@ class History:
             return cls(0)
         offsets, watermarks = carried(last.offsets, origins), carried(last.watermarks, origins)
         pieces = {
-            name: _leading_to(offsets.get(name), run.slices(origin), since)
+            name: _leading_to(offsets.get(name), run.slices(origin), since, run.pipeline, name)
             for name in sources
             if (origin := origins.get(name, name))
         }
@@ -76,11 +76,19 @@ class History:
         return pieces[ends.index(position) + 1 :] if position in ends else None
 
 
-def _leading_to(position: JSON | None, slices: Iterable[tuple[int, SourceSlice]], since: int) -> list[tuple[int, SourceSlice]]:
+def _leading_to(
+    position: JSON | None, slices: Iterable[tuple[int, SourceSlice]], since: int, pipeline: str, source: str
+) -> list[tuple[int, SourceSlice]]:
     """The slices with rows that a source has read on the way to a position."""
     found = [(epoch, part) for epoch, part in slices if part.items is not None or part.start != part.end]
     while found and found[-1][1].end != position:
         found.pop()
+    if position is not None and not found:
+        raise PipelineError(
+            "no epoch has read up to where the source stands, so that nobody knows which rows come before",
+            pipeline=pipeline, source=source,
+            remedy=f'put it behind one of its epochs, and rebuild then: pipeline.reset({source!r}, ..., tables="keep")',
+        )  # fmt: skip
     return [(epoch, part) for epoch, part in found if epoch >= since]
 
 

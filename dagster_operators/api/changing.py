@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, get_args
 
@@ -43,7 +44,16 @@ class Changing:
         ``str()`` of each tells it in a line; those whose ``level`` is ``Level.DECISION`` are refused by the next epoch until
         somebody has decided: see :meth:`decide`.
         """
-        return list(self.epochs.comparison().verdicts)
+        return [self._as_filled(verdict) for verdict in self.epochs.comparison().verdicts]
+
+    def _as_filled(self, verdict: Verdict) -> Verdict:
+        """The verdict on a new table that is filled before the next epoch begins."""
+        from dagster_operators.plans.verdict import Level
+
+        if not verdict.fillable or verdict.subject.removeprefix("table ") not in self.dataflow.backfilled:
+            return verdict
+        text = "it is new, and is computed over what the epochs have read before the next one begins (backfill=True)"
+        return replace(verdict, level=Level.HARMLESS, problem=text, choices={})
 
     def decide(self, subject: str, choice: Choice) -> list[Decide]:
         """Decide what becomes of a source, operator or table that changed, so that the next epoch goes on.

@@ -15,14 +15,14 @@ from dagster_operators.api.changing import Changing
 from dagster_operators.api.going_back import GoingBack
 from dagster_operators.api.history import History
 from dagster_operators.api.pipeline_graph import PipelineGraph
+from dagster_operators.api.pipeline_settings import check_settings
 from dagster_operators.api.rebuilding import Rebuildable
 from dagster_operators.api.settling import Settling
 from dagster_operators.api.snapshot import Snapshot
 from dagster_operators.errors import PipelineError, StorageError
-from dagster_operators.runtime.engine import Engine, default_engine
+from dagster_operators.runtime.engine import Engine, default_engine, engine_given
 from dagster_operators.runtime.epochs import Epochs
 from dagster_operators.runtime.kept_plans import KeptPlans
-from dagster_operators.runtime.planning import MOST_SUBTASKS
 from dagster_operators.runtime.results import EpochResult, result_of, table_names
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ class Pipeline(Changing, GoingBack, Rebuildable, PipelineGraph, Settling):
     Args:
         name: Letters, digits and underscores.
         root: Where tables, state and the ledger live: a local path or an object-store URI.
-        engine: Where stages run; by default what ``DAGSTER_OPERATORS_ENGINE`` says, else embedded Spark.
+        engine: Where stages run, or its name, such as ``"sail"``; by default what ``DAGSTER_OPERATORS_ENGINE`` says, else
+            embedded Spark.
         storage_options: Credentials and settings of an object store; never written anywhere.
         lease_seconds: How long a run that gives no sign of life keeps others out.
         parallelism: How many subtasks an operator of the user's own has behind ``key_by``, 1 to 128; by default as many as the
@@ -71,7 +72,7 @@ class Pipeline(Changing, GoingBack, Rebuildable, PipelineGraph, Settling):
         name: str,
         root: str,
         *,
-        engine: Engine | None = None,
+        engine: Engine | str | None = None,
         storage_options: Mapping[str, str] | None = None,
         lease_seconds: float = 30.0,
         parallelism: int | None = None,
@@ -79,22 +80,9 @@ class Pipeline(Changing, GoingBack, Rebuildable, PipelineGraph, Settling):
         rules_off: str | Collection[str] = (),
         durable: bool = False,
     ) -> None:
-        if parallelism is not None and not 1 <= parallelism <= MOST_SUBTASKS:
-            raise PipelineError(
-                f"the parallelism is {parallelism}", pipeline=name, remedy=f"choose a number from 1 to {MOST_SUBTASKS}"
-            )
-        if concurrent_stages is not None and concurrent_stages < 1:
-            raise PipelineError(f"concurrent_stages is {concurrent_stages}", pipeline=name, remedy="choose 1 or more")
-        if engine is not None and not hasattr(engine, "session"):
-            raise PipelineError(
-                f"{engine!r} is no engine",
-                pipeline=name,
-                remedy="give SparkEngine(...), or nothing and set DAGSTER_OPERATORS_ENGINE",
-            )
-        if lease_seconds <= 0:
-            raise PipelineError(f"lease_seconds is {lease_seconds}", pipeline=name, remedy="choose more than 0, such as 30")
+        check_settings(name, lease_seconds, parallelism, concurrent_stages)
         super().__init__(name, root, storage_options, rules_off)
-        self.engine = engine
+        self.engine = engine_given(engine, pipeline=name)
         self._lease_seconds = lease_seconds
         self._parallelism = parallelism
         self._concurrent_stages = concurrent_stages

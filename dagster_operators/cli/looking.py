@@ -33,7 +33,7 @@ def status(stored: StoredPipeline, *, as_json: bool) -> None:
 @at_root
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="So many of the last epochs.")
 def history(stored: StoredPipeline, *, limit: int, as_json: bool) -> None:
-    """The last completed epochs of ROOT, oldest first: when, by which run, rows, and whether the pipeline had changed."""
+    """The last completed epochs of ROOT, oldest first: when, which run, rows, what put it elsewhere, whether it had changed."""
     epochs = stored.history()
     changed = {after.epoch for before, after in pairwise(epochs) if before.plan != after.plan}
     shown = [_epoch(complete, changed=complete.epoch in changed) for complete in epochs[-limit:]]
@@ -53,13 +53,15 @@ def _epoch(complete: Complete, *, changed: bool) -> dict[str, Any]:
         "rejected_rows": sum(complete.rejected_rows.values()),
         "run": complete.owner.run_id,
         "pipeline_changed": changed,
+        "transition": complete.transition,
     }
 
 
 def _line(epoch: dict[str, Any]) -> str:
     rows = ", ".join(f"{rows} rows in {name}" for name, rows in epoch["rows"].items())
     more = [f"{epoch[key]} {key.partition('_')[0]}" for key in ("late_rows", "rejected_rows") if epoch[key]]
-    told = "; ".join([rows, *more, *(["the pipeline had changed"] if epoch["pipeline_changed"] else [])])
+    changed = ["the pipeline had changed"] if epoch["pipeline_changed"] else []
+    told = "; ".join(part for part in (epoch["transition"], rows, *more, *changed) if part)
     return f"epoch {epoch['epoch']}  {epoch['committed_at']}  {epoch['seconds']:.2f} s  {told}"
 
 

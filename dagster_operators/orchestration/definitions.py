@@ -20,7 +20,7 @@ from dagster_operators.orchestration.schedule import epoch_schedule, maintenance
 from dagster_operators.orchestration.sensor import news_sensor
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.orchestration.translator import AssetNames, PipelineTranslator
-from dagster_operators.runtime.engine import Engine
+from dagster_operators.runtime.engine import Engine, engine_given
 
 
 def build_definitions(
@@ -32,7 +32,7 @@ def build_definitions(
     default_status: Literal["RUNNING", "STOPPED"] = "STOPPED",
     catch_up: bool = False,
     maintenance: str | None = None,
-    engine: Engine | None = None,
+    engine: Engine | str | None = None,
     executor: dg.ExecutorDefinition | None = None,
     retry_policy: dg.RetryPolicy | None = None,
     automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None,
@@ -64,8 +64,8 @@ def build_definitions(
         default_status: Whether schedule and sensor are on as soon as they are deployed.
         catch_up: Let schedule and sensor start ``<pipeline>_catch_up``.
         maintenance: A cron expression for ``<pipeline>_maintenance_schedule``.
-        engine: Where stages run, for all the pipelines; else each pipeline's own, else embedded Spark. In Dagster it is the
-            resource ``<pipeline>_engine``.
+        engine: Where stages run, for all the pipelines, or its name, such as ``"sail"``; else each pipeline's own, else embedded
+            Spark. In Dagster it is the resource ``<pipeline>_engine``.
         executor: How ``<pipeline>_epoch`` executes its ops; all in one process, with one Spark session, by default. With
             ``dg.multiprocess_executor`` every op starts its own session, unless the engine is remote.
         retry_policy: Of every op, instead of the defaults.
@@ -158,6 +158,6 @@ def _check_names(deployed: Sequence[PipelineSteps], names: AssetNames) -> None:
             raise PipelineError(f"asset_keys has a key for {name!r}, which is not there", remedy=f"there are: {', '.join(known)}")
 
 
-def _engine(pipeline: Pipeline, engine: Engine | None) -> Engine:
+def _engine(pipeline: Pipeline, engine: Engine | str | None) -> Engine:
     """What runs the pipeline: the engine of the call, else its own, else one that its address or the environment chooses."""
-    return engine or pipeline.engine or SparkEngine()
+    return engine_given(engine) or pipeline.engine or SparkEngine()

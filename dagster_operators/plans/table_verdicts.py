@@ -76,11 +76,11 @@ class TableVerdicts:
         behind = [anchor.operator for anchor in self._new.anchors(stream) if former.get(anchor.operator) in self._stored.stateful]
         updating = [one for one in behind if self._was_updating(one) and not self._begins_anew(StreamRef(one))]
         if not updating:
-            return Verdict(Level.FROM_HERE_ON, subject, "it is new, and has the rows from here on")
+            return Verdict(Level.FROM_HERE_ON, subject, "it is new, and has the rows from here on", fillable=True)
         text = f"it is new, behind {listed(updating)}, which has state: it would have only rows that change from here on"
         if gone:
             text += f"; {listed(gone)} is no longer written"
-        return Verdict(Level.DECISION, subject, text, {"keep": "let it have the rows that change from here on"})
+        return Verdict(Level.DECISION, subject, text, {"keep": "let it have the rows that change from here on"}, fillable=True)
 
     def _begins_anew(self, stream: StreamRef) -> bool:
         """Whether rows come from an operator that was there and begins without state, which empties its updating tables."""

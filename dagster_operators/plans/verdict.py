@@ -38,6 +38,7 @@ class Verdict:
         was: What the subject was called in the last epoch, or has state under.
         decided: What was decided about it; empty if nothing was.
         tables: The tables that settle it when they are computed anew, of a source.
+        fillable: Whether it is a new table, which could have the rows of before: ``to_table(..., backfill=True)``.
     """
 
     level: Level
@@ -49,6 +50,7 @@ class Verdict:
     was: str = ""
     decided: str = ""
     tables: tuple[str, ...] = ()
+    fillable: bool = False
 
     @property
     def question(self) -> str:

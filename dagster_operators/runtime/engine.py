@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dagster_operators.errors import EngineError, JavaMissingError, OperatorsError
+from dagster_operators.errors import EngineError, JavaMissingError, OperatorsError, PipelineError
 from dagster_operators.functions.install import install
 
 if TYPE_CHECKING:
@@ -233,12 +234,39 @@ def default_engine() -> Spark:
     >>> default_engine().name in ("spark", "sail", "connect")
     True
     """
-    wanted = os.environ.get(ENGINE_VARIABLE, "spark")
+    return engine_named(os.environ.get(ENGINE_VARIABLE, "spark"))
+
+
+def engine_named(wanted: str) -> Spark:
+    """The engine of a text: ``spark``, ``sail``, an ``sc://`` address, or a Spark master.
+
+    >>> engine_named("sail").name, engine_named("local[2]").master
+    ('sail', 'local[2]')
+    """
     if wanted == "spark":
         return Spark()
     if wanted == "sail" or wanted.startswith("sc://"):
         return Spark(remote=wanted)
     return Spark(master=wanted)
+
+
+def engine_given(given: Engine | str | None, **where: str) -> Engine | None:
+    """The engine that an argument is or names, as the environment variable does.
+
+    >>> engine_given("sail").name, engine_given(None)
+    ('sail', None)
+
+    Raises:
+        PipelineError: It is no engine, and no text names one so.
+    """
+    if isinstance(given, str) and re.fullmatch(r"spark|sail|yarn|local(\[.+\])?|\w+://.+", given):
+        return engine_named(given)
+    if given is None or (hasattr(given, "session") and not isinstance(given, str)):
+        return given
+    raise PipelineError(
+        f"{given!r} is no engine", **where,
+        remedy="give SparkEngine(...), or 'spark', 'sail', 'sc://host:port' or a master such as 'local[4]'",
+    )  # fmt: skip
 
 
 def _reason(error: BaseException) -> str:

@@ -79,15 +79,16 @@ class Status:
             yield "no epoch is complete"
         else:
             yield f"epoch {self.epoch} was completed at {self.committed_at}; readable from epoch {self.oldest_epoch}"
-        for name, rows in self.rows.items():
-            yield f"  table {name}: {rows} rows, version {self.versions[name]}"
+        for name, version in self.versions.items():
+            rows = f"{self.rows[name]} rows, version {version}" if name in self.rows else "it is not as the ledger says"
+            yield f"  table {name}: {rows}"
         for name, watermark in self.watermarks.items():
             yield f"  source {name}: watermark {watermark}"
         if self.open is not None:
             waits = f", not prepared: {', '.join(self.open.missing)}" if self.open.missing else ""
             yield f"epoch {self.open.epoch} is {self.open.state}{waits}"
         yield f"{self.at_work} is at work" if self.at_work else "nobody is at work"
-        for name in self.wrong:
+        for name in (dataset.removeprefix("tables/") for dataset in self.wrong):
             yield f"WRONG: {name} is not as the ledger says: dagster-operators repair {self.root} {name} --keep ours|theirs"
 
 

@@ -42,6 +42,8 @@ def undecided(
 def _in_python(verdict: Verdict, rebuilt: Sequence[str]) -> Iterator[str]:
     if verdict.renamed_from:
         yield f"    if it was renamed, say so in the program: renamed_from={verdict.renamed_from!r}"
+    if verdict.fillable:
+        yield "    if it is to have the rows of before, too, say so in the program: to_table(..., backfill=True)"
     yield from (f"    pipeline.decide({verdict.subject!r}, {choice!r}): {meaning}" for choice, meaning in verdict.choices.items())
     if rebuilt:
         named = repr(rebuilt[0]) if len(rebuilt) == 1 else list(rebuilt)

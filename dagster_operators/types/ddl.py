@@ -43,6 +43,8 @@ def parse_ddl(ddl: str) -> tuple[Field, ...]:
     total bigint True None
     s struct<a:int,b:array<decimal(10,2)>> True pair
     """
+    if not isinstance(ddl, str):
+        raise SchemaError(f"{ddl!r} is no schema", remedy="write it as Spark does: 'k string, v long'")
     reader = _Reader(ddl)
     fields = reader.fields()
     reader.expect_end()

@@ -75,6 +75,9 @@ def test_history_tells_of_the_last_epochs(root: Path) -> None:
     assert [line.split("  ")[0] for line in lines] == ["epoch 2", "epoch 3"]
     assert "3 rows in clean" in lines[1]
     assert [epoch["run"] for epoch in found("history", root)] == ["test"] * 3
+    told("rollback", root, 2)
+    assert told("history", root, "--limit", 1).split("  ")[-1].startswith("rollback to epoch 2")
+    assert found("history", root)[-1]["transition"] == "rollback to epoch 2"
 
 
 def test_read_gives_rows_of_any_epoch(root: Path) -> None:
@@ -90,7 +93,8 @@ def test_read_gives_rows_of_any_epoch(root: Path) -> None:
 def test_repair_settles_what_somebody_else_wrote(root: Path) -> None:
     write_to(root / "tables/clean")
     assert found("status", root)["wrong"] == ["tables/clean"]
-    assert f"dagster-operators repair {root} tables/clean --keep ours|theirs" in told("status", root)
+    assert f"dagster-operators repair {root} clean --keep ours|theirs" in told("status", root)
+    assert "  table clean: it is not as the ledger says" in told("status", root)
     assert told("repair", root, "clean", "--keep", "ours") == "tables/clean: kept ours, at version 5\n"
     assert told("repair", root, "--keep", "theirs") == "nothing was wrong\n"
     assert "9 rows" in told("status", root)

@@ -79,6 +79,11 @@ def test_it_may_be_left_out(tmp_path: Path) -> None:
     first.run_until_caught_up()
     rebuilt_since(first)
     made = program(tmp_path, more=True, backfill=False)
+    with pytest.raises(UndecidedChangeError, match=r"to_table\(\.\.\., backfill=True\)"):
+        made.run_epoch()
+    (told,) = program(tmp_path, more=True).changes()
+    assert str(told) == f"table more: {told.problem} (harmless)"
+    assert "computed over what the epochs have read" in told.problem
     made.decide("table more", "keep")
     made.run_until_caught_up()
     assert content(made, "totals") == content(made, "more") == Counter([("a", 2, 2)])

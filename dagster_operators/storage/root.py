@@ -71,10 +71,16 @@ class Root:
                 return None
             return content
 
-    def write(self, path: str, content: bytes) -> None:
-        """Write a file, and its folder if there is none; on a local root as in object stores all of it at once, or nothing."""
+    def write(self, path: str, content: bytes, *, in_place: bool = False) -> None:
+        """Write a file, and its folder if there is none; on a local root as in object stores all of it at once, or nothing.
+
+        Args:
+            path: The file.
+            content: What it has then.
+            in_place: On a local root it may be seen in part; a file that is there is written anew also where the disk is full.
+        """
         with self.guard(path, "a file cannot be written"):
-            if self.is_local:
+            if self.is_local and not in_place:
                 self._replace(Path(self.path(path)), content)
                 return
             try:
@@ -84,6 +90,7 @@ class Root:
                 stream = self.files.open_output_stream(self.path(path))
             with stream:
                 stream.write(content)
+        self.flush([path])
 
     def _replace(self, file: Path, content: bytes) -> None:
         temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.tmp")

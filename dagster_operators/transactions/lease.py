@@ -165,7 +165,7 @@ class Lease:
         return written or time.time()
 
     def _write(self, generation: int, state: str) -> None:
-        self._root.write(_path(generation), json.dumps({"state": state, "at": time.time()}).encode())
+        self._root.write(_path(generation), json.dumps({"state": state, "at": time.time()}).encode(), in_place=True)
 
     def _refresh(self, generation: int, stop: threading.Event) -> None:
         while not stop.wait(self._seconds / 3):

@@ -99,7 +99,7 @@ def test_a_pipeline_gives_its_sources_and_lookup_tables_its_access():
     weather = FileSource("s3a://lake/weather", format="csv", schema="k string, w long")
     rows = pipeline.source("rows", FileSource("s3://lake/in", format="csv", schema="k string, v long", max_files=2))
     rows.lookup(weather, on="k", name="weather").to_table("out")
-    planning = pipeline.epochs._planning
+    planning = pipeline.epochs.planning
     for name in ("rows", "weather"):
         assert planning.connector(name).storage_options == STORE
         assert planning.connector(name) is planning.connector(name)  # it remembers the files it has seen

@@ -39,7 +39,7 @@ def _read(file: BinaryIO) -> LogicalPlan:
     from dagster_operators.plans.codec import from_bytes
 
     with told():
-        return _pipeline(file, "").logical_plan() if _has_queries(file) else from_bytes(file.read(), to_run=False)
+        return _pipeline(file, "nowhere").logical_plan() if _has_queries(file) else from_bytes(file.read(), to_run=False)
 
 
 def _has_queries(file: BinaryIO) -> bool:
@@ -101,7 +101,7 @@ def compare(before: BinaryIO, after: BinaryIO, *, as_json: bool, exit_code: bool
 def write(file: BinaryIO, output: BinaryIO) -> None:
     """Write the plan of queries in YAML to a file (- for standard output)."""
     with told():
-        output.write(_pipeline(file, "").to_plan())
+        output.write(_pipeline(file, "nowhere").to_plan())
 
 
 @plan.command()

@@ -33,6 +33,7 @@ class EngineThreads:
         self._engine = engine
         self._given = at_once
         self._tag = f"dagster_operators-{uuid.uuid4().hex[:8]}"
+        self._interruptions = 0
 
     @cached_property
     def at_once(self) -> int:
@@ -59,8 +60,27 @@ class EngineThreads:
 
         self._pool.submit(inheritable_thread_target(session)(tagged))
 
+    def were_left_alone(self, since: int) -> bool:
+        """Whether no query was made to end early since :attr:`interruptions` was so many."""
+        return since % 2 == 0 and self._interruptions == since
+
+    @property
+    def interruptions(self) -> int:
+        """How often it was begun and ended to interrupt; an odd number while it is at that."""
+        return self._interruptions
+
     def interrupt(self) -> None:
-        """Let the queries of these threads end early."""
+        """Let the queries of these threads end early.
+
+        Sail reports those as done, with the rows that there were: what they gave must not be used.
+        """
+        self._interruptions += 1
+        try:
+            self._end_early()
+        finally:
+            self._interruptions += 1
+
+    def _end_early(self) -> None:
         session = self._engine.session()
         with contextlib.suppress(Exception):  # an engine that cannot do it goes on to their end
             if self._is_embedded:

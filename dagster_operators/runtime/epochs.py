@@ -209,10 +209,16 @@ class Epochs:
                 self.session, self._engine.name, made.dataflow, made, made.stage(key.stage), attempt, self.coordinator,
                 self.planning.input_schemas(), self.planning.parallelism,
             )  # fmt: skip
+            interruptions = self._threads.interruptions
             try:
-                return StageRun(given).run()
+                manifest = StageRun(given).run()
             except StageFailedError as error:
                 raise (explained(error) or error) from error.__cause__
+            if not self._threads.were_left_alone(interruptions):
+                raise StageFailedError(
+                    "the run was interrupted while the stage was at work", stage=key.stage, remedy="run the epoch again"
+                )
+            return manifest
 
         with located(pipeline=self._dataflow.name, epoch=handle.epoch):
             return self.coordinator.prepare(handle, str(key), work)

@@ -11,7 +11,9 @@ import pytest
 from dagster_operators import FileSource, MemorySource, Pipeline, Tumbling
 from dagster_operators.errors import BadInputError, PipelineError, StageFailedError
 from dagster_operators.runtime.engine import Spark
+from dagster_operators.runtime.stages.stage_run import StageRun
 from dagster_operators.transactions.failpoints import watch
+from dagster_operators.transactions.manifest import Manifest
 from tests.engines import ENGINES
 
 
@@ -132,6 +134,29 @@ def test_when_a_stage_fails_those_beside_it_are_done_and_not_done_again(tmp_path
     decision = mended.epochs.coordinator.view().last_decision
     assert decision is not None
     assert done.items() <= {manifest.stage: manifest.attempt for manifest in decision.manifests}.items()
+
+
+def test_a_stage_at_work_while_the_run_is_interrupted_is_not_prepared(
+    tmp_path: Path, sail: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sail reports queries that were made to end early as done, with fewer rows."""
+    assert sail is not None
+    source = MemorySource(schema="k string, v long, t timestamp")
+    pipeline = many_tables(tmp_path / "root", "sail", 2, source)
+    source.append(feed(0))
+    run = StageRun.run
+
+    def interrupted(stage: StageRun) -> Manifest:
+        manifest = run(stage)
+        pipeline.epochs._threads.interrupt()
+        return manifest
+
+    monkeypatch.setattr(StageRun, "run", interrupted)
+    with pytest.raises(StageFailedError, match="interrupted while the stage was at work"):
+        pipeline.run_epoch()
+    monkeypatch.undo()
+    assert pipeline.epochs.coordinator.view().prepared == {}
+    assert pipeline.run_epoch().epoch == 1
 
 
 def test_no_stage_at_once_is_refused() -> None:

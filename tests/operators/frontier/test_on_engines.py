@@ -12,6 +12,7 @@ import dagster_operators as do
 from dagster_operators.errors import CapabilityError
 from dagster_operators.orchestration.keys import AssetKeys
 from dagster_operators.orchestration.materialisation import materialisations
+from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.tables import table_assets
 from tests.crash.killed import run_and_kill
 from tests.engines import EMBEDDED, SAIL
@@ -247,7 +248,7 @@ def test_explain_and_dagster_say_what_is_held(sail, tmp_path):
         pipeline.run_epoch()
     assert pipeline.explain(holds=True).splitlines()[-1] == f"  counts: {START + timedelta(seconds=30):%FT%TZ}"
     assets = table_assets(pipeline, AssetKeys(pipeline))
-    made = materialisations(assets, pipeline.epochs.coordinator, pipeline.history()[-1], 0)
+    made = materialisations(assets, pipeline.epochs.coordinator, pipeline.history()[-1], Options(preview_rows=0))
     assert {each.table.name: each.metadata.get("held") for each in made} == {
         "counts": {"counts": f"{START + timedelta(seconds=30):%FT%TZ}"}, "windows": None,
     }  # fmt: skip

@@ -121,10 +121,9 @@ def test_an_error_of_python_says_in_which_call_it_was(monkeypatch):
     def fail(*_):
         raise TypeError("nobody expects it")
 
-    wrong = do.query("rows").filter("v > 1")
-    monkeypatch.setattr("dagster_operators.api.row_stream.RowStream.filter", fail)
+    monkeypatch.setattr("dagster_operators.api.queries.playing._made", fail)
     with pytest.raises(TypeError, match="nobody") as caught:
-        pipeline("rows").add(wrong)
+        pipeline("rows").add(do.query("rows").filter("v > 1"))
     assert "in filter(...) of the query, written in " + __file__ in caught.value.__notes__[0]
 
 

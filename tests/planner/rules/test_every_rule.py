@@ -134,12 +134,15 @@ def test_what_a_rule_makes_is_a_plan_with_the_same_ends_and_nothing_is_left_to_d
 
 def test_random_pipelines_have_something_to_do_for_each_rule():
     """Else the tests above could not fail; files are there in ``test_skip_files``."""
-    found = set()
+    found, wanted = set(), set(RULES) - {"skip_files"}
 
     @settings(FEW, max_examples=60)
     @given(relational())
     def look(pipeline):
         found.update(rule for rule, _ in optimised(pipeline.dataflow).steps)
 
-    look()
-    assert found == set(RULES) - {"skip_files"}
+    for _ in range(10):  # sixty at times have nothing for one of them
+        look()
+        if found == wanted:
+            break
+    assert found == wanted

@@ -38,8 +38,19 @@ def _engines_of(item: pytest.Item) -> list[str]:
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ.setdefault("RUST_LOG", "off")  # Sail's messages, which are not the tests'
 
-SLOW = ("tests/crash/", "tests/end_to_end/test_same_answer", "tests/end_to_end/test_browser", "tests/transactions/test_crash")
-"""Tests that are slow as a whole."""
+SLOW = (
+    "tests/connectors/test_postgres_crash",
+    "tests/connectors/test_sink_pipeline.py::test_a_pipeline_that_is_killed",
+    "tests/cli/test_new.py::test_what_it_wrote_passes",
+    "tests/crash/",
+    "tests/end_to_end/test_browser",
+    "tests/end_to_end/test_same_answer",
+    "tests/jobs/test_nexmark_queries.py::test_killed_in_the_middle",
+    "tests/outside/test_environment",
+    "tests/transactions/test_crash",
+    "tests/transactions/test_every_interleaving.py::test_two_runs_and_two_crashes",
+)
+"""What is slow, by how its name begins."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,10 +12,10 @@ from pydantic import Field
 from dagster_operators.errors import CheckFailedError
 from dagster_operators.orchestration.checks import check_events, staged_outcomes
 from dagster_operators.orchestration.failures import as_failure
-from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.ops import definition_name
 from dagster_operators.orchestration.options import COMMIT_RETRIES
 from dagster_operators.orchestration.reporting import Event, events, unreported
+from dagster_operators.orchestration.single_op_job import single_op_job
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.runtime.epochs import Epochs
 from dagster_operators.runtime.results import result_of
@@ -56,12 +56,7 @@ def catch_up_job(steps: PipelineSteps) -> dg.JobDefinition:
             context.log.info("%s (%.2f s; %d epochs in %.1f s)", line, now - before, done, now - started)
         yield dg.Output(None, metadata={"epochs": done, "seconds": round(time.monotonic() - started, 2)})
 
-    def run() -> None:
-        catch_up.alias("catch_up")()
-
-    description = f"Runs epochs of {steps.name} until its sources hold nothing new"
-    graph = dg.graph(name=f"{steps.name}_catch_up", description=description)(run)
-    return graph.to_job(tags={PIPELINE_TAG: steps.name}, executor_def=dg.in_process_executor)
+    return single_op_job(steps, "catch_up", f"Runs epochs of {steps.name} until its sources hold nothing new", catch_up)
 
 
 def _one_epoch(

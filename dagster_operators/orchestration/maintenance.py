@@ -10,9 +10,9 @@ import dagster as dg
 from pydantic import Field
 
 from dagster_operators.orchestration.failures import as_failures, is_last_try
-from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.ops import definition_name
 from dagster_operators.orchestration.options import MAINTENANCE_RETRIES
+from dagster_operators.orchestration.single_op_job import single_op_job
 from dagster_operators.orchestration.steps import PipelineSteps
 
 
@@ -52,7 +52,7 @@ def maintenance_job(steps: PipelineSteps) -> dg.JobDefinition:
         context.log.info("%d files that only old epochs needed are deleted.", deleted)
         yield dg.Output(None, metadata={"deleted_files": deleted})
 
-    return _job(steps, "maintenance", "Deletes files that only old epochs need", maintenance)
+    return single_op_job(steps, "maintenance", "Deletes files that only old epochs need", maintenance)
 
 
 def repair_job(steps: PipelineSteps) -> dg.JobDefinition:
@@ -74,12 +74,4 @@ def repair_job(steps: PipelineSteps) -> dg.JobDefinition:
         context.log.info("Settled: %s.", ", ".join(f"{name} ({how})" for name, how in told.items()) or "nothing was wrong")
         yield dg.Output(None, metadata=told)
 
-    return _job(steps, "repair", "Settles tables that somebody else wrote, restored or damaged", repair)
-
-
-def _job(steps: PipelineSteps, name: str, description: str, op: dg.OpDefinition) -> dg.JobDefinition:
-    def run() -> None:
-        op.alias(name)()
-
-    graph = dg.graph(name=f"{steps.name}_{name}", description=description)(run)
-    return graph.to_job(tags={PIPELINE_TAG: steps.name}, executor_def=dg.in_process_executor)
+    return single_op_job(steps, "repair", "Settles tables that somebody else wrote, restored or damaged", repair)

@@ -8,10 +8,10 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.ops import definition_name
 from dagster_operators.orchestration.options import COMMIT_RETRIES
 from dagster_operators.orchestration.reporting import events
+from dagster_operators.orchestration.single_op_job import single_op_job
 from dagster_operators.orchestration.steps import PipelineSteps, owner_of
 
 
@@ -49,9 +49,4 @@ def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:
         yield from told
         yield dg.Output(None, metadata={"epoch": made.epoch})
 
-    def run() -> None:
-        rebuild.alias("rebuild")()
-
-    description = f"Computes tables of {steps.name} anew over what its sources gave"
-    graph = dg.graph(name=f"{steps.name}_rebuild", description=description)(run)
-    return graph.to_job(tags={PIPELINE_TAG: steps.name}, executor_def=dg.in_process_executor)
+    return single_op_job(steps, "rebuild", f"Computes tables of {steps.name} anew over what its sources gave", rebuild)

@@ -93,8 +93,6 @@ class Rebuilding:
             self._look(view)
             over = self._over()
             if over is not None:
-                if view.last_plan is not None and view.last_plan.deleted:
-                    self._run.drop(view.last_plan.deleted)
                 return over
             self._catch_up(owner)  # what was completed meanwhile
             return self._take_over()

@@ -299,12 +299,7 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
         yield DeleteAttempts(handle.epoch, (attempt.attempt,))
         raise
     try:
-        digest = yield WriteManifest(manifest)
-        prepared = Prepared(
-            handle.epoch, run.generation, handle.begin_id, stage, attempt.attempt, record.fingerprint, attempt.reads, digest,
-            manifest.goes_round,
-        )  # fmt: skip
-        view = yield from append(view, run, lambda now: _unless_known(now, handle, prepared))
+        view = yield from unless_fenced(run, _record(run, handle, view, attempt, manifest))
     except (FencedError, StorageError):
         raise  # it is the newer run's; or nobody knows whether it was recorded: who takes the epoch up deletes what was not
     except Exception:
@@ -316,6 +311,18 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
     yield DeleteAttempts(handle.epoch, (attempt.attempt,))  # another process of this run was first
     adopted: Manifest = yield _read(valid)
     return adopted
+
+
+def _record(
+    run: RunContext, handle: EpochHandle, view: LedgerView, attempt: StageAttempt, manifest: Manifest
+) -> Steps[LedgerView]:
+    """Write the manifest and record the attempt as the stage's valid one, unless there is one."""
+    digest = yield WriteManifest(manifest)
+    prepared = Prepared(
+        handle.epoch, run.generation, handle.begin_id, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads, digest,
+        manifest.goes_round,
+    )  # fmt: skip
+    return (yield from append(view, run, lambda now: _unless_known(now, handle, prepared)))
 
 
 def _work(run: RunContext, handle: EpochHandle, attempt: StageAttempt) -> Steps[tuple[Manifest, LedgerView]]:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from dagster_operators.errors import FencedError, ForeignWriteError
+from dagster_operators.errors import FencedError, ForeignWriteError, StorageError
+from dagster_operators.storage.root import Root
 from dagster_operators.transactions.failpoints import FAILPOINTS, VARIABLE
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.records import Decide
@@ -197,3 +198,24 @@ def test_a_stopped_run_loses_its_lease_and_is_fenced_when_it_goes_on(tmp_path):
         run.commit(handle)
         assert flow.worked == ["sums"], "the zombie's first stage was taken up"
         check_result(run, 1)
+
+
+def test_a_manifest_that_cannot_be_written_after_another_run_took_over_is_that_runs_doing(tmp_path, monkeypatch):
+    """It deleted the files of attempts that nothing records, and with them the one that was to become the manifest."""
+    write, mine = Root.write, Owner.of_process()
+    with coordinator(tmp_path) as run, coordinator(tmp_path) as other:
+        run.open(replace(mine, run_id="other", pid_started=1.0))  # a process that has ended, as far as the other can see
+        flow = Flow(run)
+        handle = run.begin(flow.plan, flow.choose)
+
+        def taken_over(self, path, content, **settings):
+            if path.startswith("manifests/") and other.view().generation == 1:
+                other.open(mine)
+                raise StorageError("a file cannot be written: No such file or directory", file=path)
+            write(self, path, content, **settings)
+
+        monkeypatch.setattr(Root, "write", taken_over)
+        with pytest.raises(FencedError, match="taken over"):
+            run.prepare(handle, "clean", flow.work)
+        assert Flow(other).epoch(mine) == 1
+        check_result(other, 1)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dagster_operators.errors import ChangedPipelineError
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans.logical_plan import LogicalPlan
+from dagster_operators.plans.renamings import check_renamings
 from dagster_operators.plans.shape import PlanShape
 
 
@@ -50,7 +50,7 @@ def match(before: LogicalPlan, after: LogicalPlan) -> Matching:
     Raises:
         ChangedPipelineError: What is said to be renamed was there beside what it was, or is.
     """
-    _check_renamings(before, after)
+    check_renamings(before, after)
     return matched(before, after)
 
 
@@ -66,24 +66,6 @@ def matched(before: LogicalPlan, after: LogicalPlan) -> Matching:
     matcher.pair(lambda shape, name: (shape.nodes[name].operator.kind, shape.ends[name], shape.own[name]))
     matcher.pair(lambda shape, name: (shape.nodes[name].operator.kind, shape.ends[name]))
     return Matching(old, new, found)
-
-
-def _check_renamings(before: LogicalPlan, after: LogicalPlan) -> None:
-    """Two that are there at once cannot be the same: each would take what belongs to the other."""
-    then, now = {node.name for node in before.nodes}, {node.name for node in after.nodes}
-    for name, earlier in after.renamed.items():
-        if earlier not in then or before.renamed.get(name) == earlier:
-            continue  # it was renamed in an epoch before
-        if name in then:
-            raise ChangedPipelineError(
-                f"it is said to be renamed from {earlier!r}, and in the last epoch there was {name!r} beside {earlier!r}",
-                pipeline=after.pipeline, operator=name, remedy="give it a name that the pipeline did not have then",
-            )  # fmt: skip
-        if earlier in now and earlier not in after.automatic and earlier not in after.renamed:
-            raise ChangedPipelineError(
-                f"it is said to be renamed from {earlier!r}, which is still there", pipeline=after.pipeline, operator=name,
-                remedy=f"leave renamed_from out, or give what is {earlier!r} now another name",
-            )  # fmt: skip
 
 
 def _by_name(before: LogicalPlan, after: LogicalPlan) -> dict[str, str]:

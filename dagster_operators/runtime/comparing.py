@@ -205,6 +205,7 @@ class Comparing:
     def compare(self, view: LedgerView) -> Comparison:
         """What changed since the last completed epoch, and what follows from it."""
         from dagster_operators.plans.matching import match
+        from dagster_operators.plans.renamings import check_known
         from dagster_operators.plans.verdict import Level
         from dagster_operators.plans.verdicts import judge, restarted
 
@@ -216,6 +217,7 @@ class Comparing:
         if before is None or after is None:
             return Comparison(last.epoch, before, after, same)
         ledgered, was = self._ledgered(view, last, before), match(before, after).operators
+        check_known(before, after, lambda: {*last.offsets, *ledgered.left, *self._ever()})
         pauses = self._pauses(before, after, was, ledgered, last)
         back = {name: pause for name, pause in pauses.operators.items() if name not in was}
         left = elsewhere(self._dataflow, was, ledgered)
@@ -315,6 +317,10 @@ class Comparing:
             plan = self._kept.find(digest) if digest else None  # of old epochs it may be gone
             if plan:
                 yield PastEpoch(complete.epoch, plan, _positions(complete), complete.identities)
+
+    def _ever(self) -> set[str]:
+        """The operators and sources of all epochs, as far as their plans are there."""
+        return {node.name for past in self._past() for node in past.plan.nodes}
 
     def logical(self) -> LogicalPlan | None:
         """The pipeline's plan, without rows that sources hold themselves; None if no plan can hold it."""

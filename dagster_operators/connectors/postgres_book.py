@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg import sql
 
+    from dagster_operators.connectors.sink import SinkAttempt
+
 PREFIX: Final = "dagster_operators"
 _PATIENCE: Final = 10.0
 """Seconds to wait for a session that was ended, or a prepared transaction in use by another session."""
@@ -122,6 +124,14 @@ class Book:
             generation,
             attempt,
         )
+
+    def as_noted(self, attempt: SinkAttempt) -> str:
+        """The statement that notes, by hand, that everything before an attempt is in the table."""
+        from psycopg import sql
+
+        columns = "(pipeline, sink, epoch, generation, attempt)"
+        values = sql.SQL(", ").join(map(sql.Literal, (self.pipeline, self.sink, attempt.after, attempt.generation, "by hand")))
+        return self._text(f"INSERT INTO {{book}} {columns} VALUES ").as_string() + f"({values.as_string()})"
 
     def forget_before(self, epoch: int) -> None:
         """Delete the rows of earlier epochs: one row is enough."""

@@ -198,9 +198,12 @@ class PostgresSink(Sink):
             self._require_prepared_transactions(target)
             target.book.fence(attempt.generation)
             self._drop(target, target.book.prepared())
-            if target.book.committed() >= attempt.epoch:
+            committed = target.book.committed()
+            if committed < attempt.after:
+                raise self._put_back(committed, attempt, target)
+            if committed >= attempt.epoch:
                 raise SinkError(
-                    f"the table has epoch {target.book.committed()} of this pipeline already",
+                    f"the table has epoch {committed} of this pipeline already",
                     table=self.table,
                     remedy="the storage root is older than the database: restore both to one moment, or delete the rows of "
                     f"this sink from {target.table.schema}.{self._book} after you have taken the later epochs out of the table",
@@ -244,6 +247,22 @@ class PostgresSink(Sink):
         with self._target(generation) as target:
             if target.book.fence(generation):
                 self._drop(target, [gid for gid in target.book.prepared() if epoch_of(gid) != decided_epoch])
+
+    def _put_back(self, committed: int, attempt: SinkAttempt, target: _Target) -> SinkError:
+        """The error about a database that is older than the ledger, or another one."""
+        again = (
+            f"run what came since again: pipeline.rollback(to={committed}, keep_sinks=True), then epochs; or, "
+            if committed
+            else ""
+        )
+        note = target.book.as_noted(attempt)
+        return SinkError(
+            f"the database knows {f'epoch {committed}' if committed else 'no epoch'} as the last of this sink, and the pipeline "
+            f"gave it epoch {attempt.after}: it was put back to a backup, or is another one",
+            table=self.table,
+            remedy=f"put the database back to what it was; or {again}if it is another place that begins empty, give the sink "
+            f"another name; or, if what is missing is to stay so or was put in by hand, note it: {note}",
+        )
 
     # --- within one connection -----------------------------------------------------------------------------------------
 

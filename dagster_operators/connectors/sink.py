@@ -28,11 +28,14 @@ class SinkAttempt:
         epoch: The epoch that the rows belong to.
         attempt: The attempt at the stage, unique; its rows never change. Name what is prepared by it.
         generation: The fencing token of the run that calls.
+        after: The last epoch before this one that the sink was given and committed; 0 if the pipeline knows of none.
+            A sink that has an earlier one as its last was put back to a backup, and should refuse to go on behind the gap.
     """
 
     epoch: int
     attempt: str
     generation: int
+    after: int = 0
 
 
 @dataclass(frozen=True)

@@ -259,6 +259,7 @@ def _computed(view: LedgerView, decision: Decision, run: RunContext, committed_a
         **view.versions,
         **{name: version_after_commit(view, name) for name in changed},
     }
+    external = tuple(name for manifest in manifests for name in manifest.commit_data)
     finished = set(slices.finished) | set(carried(dict.fromkeys(last.finished if last else ()), origins))
     return Complete(
         epoch=decision.epoch,
@@ -283,7 +284,7 @@ def _computed(view: LedgerView, decision: Decision, run: RunContext, committed_a
         sources={**carried(last.sources if last else {}, origins), **plan.sources},
         last_epochs={**view.last_epochs, **dict.fromkeys(changed, decision.epoch)},
         checks=tuple(check for manifest in manifests for check in manifest.checks),
-        external=tuple(name for manifest in manifests for name in manifest.commit_data),
+        external=external,
         schemas=plan.schemas,
         horizon=view.horizon,
         metrics=_sums(manifest.metrics for manifest in manifests),
@@ -291,7 +292,15 @@ def _computed(view: LedgerView, decision: Decision, run: RunContext, committed_a
         logical_plan=plan.logical,
         identities=plan.identities,
         parts={**_parts_before(last, plan), **plan.parts},
+        sinks=_sinks(begin, last, external),
     )
+
+
+def _sinks(begin: Begin, last: Complete | None, external: Collection[str]) -> dict[str, int]:
+    """The last epoch that each external participant has: behind a rollback what it was to have then."""
+    to = begin.transition
+    before = to.sinks if to is not None and to.kind == "rollback" else last.sinks if last else {}
+    return {**before, **dict.fromkeys(external, begin.epoch)}
 
 
 def _parts_before(last: Complete | None, plan: PlanRecord) -> dict[str, str]:

@@ -134,6 +134,7 @@ class Complete:
         parts: What the state of further parts of an operator is addressed by, in this epoch or one before, with what the
             operator's own is.
         transition: What the epoch did instead of computing something, for people; empty for all others.
+        sinks: The last epoch that each external participant has something of, of those epochs that lead here.
     """
 
     kind: ClassVar[str] = "complete"
@@ -165,6 +166,7 @@ class Complete:
     identities: Mapping[str, str] = added(2, {})
     parts: Mapping[str, str] = added(2, {})
     transition: str = added(2, "")
+    sinks: Mapping[str, int] = added(2, {})
 
 
 @dataclass(frozen=True)

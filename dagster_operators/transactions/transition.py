@@ -35,6 +35,7 @@ class Transition:
         tables: Those that a rebuild computed anew.
         since: The first epoch of which it read something; 0 for all.
         taken: The ledger of the rebuild whose files it took over.
+        sinks: The last epoch that each external participant is to have something of, of a rollback.
         unfinished: The figures of operators that have work left behind it, see :func:`unfinished_in`.
     """
 
@@ -50,6 +51,7 @@ class Transition:
     since: int = added(2, 0)
     taken: str = added(2, "")
     unfinished: Mapping[str, float] = added(2, {})
+    sinks: Mapping[str, int] = added(2, {})
 
 
 def unfinished_in(figures: Mapping[str, float]) -> dict[str, float]:

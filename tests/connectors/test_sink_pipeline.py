@@ -286,6 +286,44 @@ def test_no_secret_is_written_anywhere(sail, tmp_path, tables, caplog):
     assert "host=" not in data
 
 
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.parametrize("way", ["run again", "noted by hand"])
+def test_a_database_that_was_put_back_to_a_backup_is_noticed(sail, tmp_path, tables, way):
+    """Nothing is written behind the gap; each way that the error tells works."""
+    batches = [[("a", number)] for number in range(6)]
+    for number in (1, 2):
+        to_postgres(tmp_path, tables, batches[:number]).run_until_caught_up()
+    book = "dagster_operators_epochs"
+    backup = {name: tables.query(f"SELECT * FROM {name}") for name in ("rows", "counts", book)}
+    to_postgres(tmp_path, tables, batches[:4]).run_until_caught_up()
+    for name, rows in backup.items():
+        tables.query(f"TRUNCATE {name}")
+        for row in rows:
+            tables.query(f"INSERT INTO {name} VALUES ({', '.join(repr(str(value)) for value in row)})")
+    pipeline = to_postgres(tmp_path, tables, batches)
+    with pytest.raises(SinkError, match="knows epoch 2 as the last of this sink, and the pipeline gave it epoch 4") as caught:
+        pipeline.run_epoch()
+    assert tables.query("SELECT max(v) FROM rows") == [(1,)]
+    if way == "run again":
+        assert "pipeline.rollback(to=2, keep_sinks=True)" in caught.value.remedy
+        pipeline.rollback(to=2, keep_sinks=True)
+        pipeline.run_until_caught_up()
+        assert sorted(v for _, v in tables.query("SELECT * FROM rows")) == list(range(6))
+        assert {tuple(row) for row in pipeline.read("counts").collect()} == set(tables.query("SELECT k, n, total FROM counts"))
+        return
+    noted = set()
+    while len(noted) < 2:  # each of the two sinks asks
+        with pytest.raises(SinkError, match="note it") as asked:
+            pipeline.run_epoch()
+        statement = asked.value.remedy.partition("note it: ")[2]
+        assert statement not in noted
+        noted.add(statement)
+        tables.query(statement)
+    pipeline.run_until_caught_up()
+    assert sorted(v for _, v in tables.query("SELECT * FROM rows")) == [0, 1, 4, 5]
+
+
 @pytest.mark.postgres
 def test_a_constraint_of_the_table_is_told_as_a_failure_in_dagster(sail, tmp_path, tables):
     tables.query("ALTER TABLE rows ADD CONSTRAINT small CHECK (v < 10)")

@@ -73,7 +73,9 @@ class SinkParticipant:
     def write(self, staged: StagedForSink, epoch: int, generation: int) -> Any:
         """Give the sink the staged rows; returns its commit data."""
         rows = rows_of(self._coordinator.root, staged)
-        data = self._call(epoch, lambda: self.sink.write(rows, SinkAttempt(epoch, staged.attempt, generation)))
+        last = self._coordinator.last_complete()
+        attempt = SinkAttempt(epoch, staged.attempt, generation, last.sinks.get(self.name, 0) if last else 0)
+        data = self._call(epoch, lambda: self.sink.write(rows, attempt))
         reach("sink:written")
         return data
 

@@ -44,7 +44,7 @@ from dagster_operators.api.frontier_waiting import (
 from dagster_operators.operators.frontier.capability import Capability, InputCapability, Outlet
 from dagster_operators.operators.frontier.capability_set import CapabilitySet
 from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState, ValueState
-from dagster_operators.operators.frontier.definition import Definition, State
+from dagster_operators.operators.frontier.definition import Definition, FrontierInterest, State
 from dagster_operators.operators.frontier.notificator import FrontierNotificator, Notificator
 from dagster_operators.operators.frontier.pacts import Broadcast, Exchange, Pact, Pipeline
 from dagster_operators.time.antichain import Antichain
@@ -65,6 +65,7 @@ __all__ = [
     "ChangeBatch",
     "Exchange",
     "Frontier",
+    "FrontierInterest",
     "FrontierNotificator",
     "InputCapability",
     "LoopHandle",

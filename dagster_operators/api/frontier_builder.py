@@ -115,7 +115,8 @@ class OperatorBuilder:
 
         Args:
             number: The input's number.
-            interest: ``"never"``, ``"if_capability"`` (only while the operator holds capabilities), or ``"always"``, the default.
+            interest: A ``FrontierInterest`` or its text: ``"never"``, ``"if_capability"`` (only while the operator holds
+                capabilities), or ``"always"``, the default.
 
         Raises:
             PipelineError: There is no such input, or no such interest.
@@ -123,7 +124,7 @@ class OperatorBuilder:
         self._check_number(number, "input", len(self._inputs))
         if interest not in _INTERESTS:
             raise PipelineError(f"there is no interest {interest!r}", operator=self.name, remedy=f"use {', '.join(_INTERESTS)}")
-        self._notify[number] = interest
+        self._notify[number] = str(interest)
 
     def build(self, constructor: Callable[..., Any], *, state: State | None = None, chain: bool = True) -> Any:
         """Put the operator into the pipeline.

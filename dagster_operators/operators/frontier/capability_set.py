@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Self
 
 from dagster_operators.errors import CapabilityError
 from dagster_operators.operators.frontier.capability import Capability, InputCapability
@@ -30,6 +31,16 @@ class CapabilitySet:
         self._elements: list[Capability] = []
         for capability in capabilities:
             self.insert(capability)
+
+    @classmethod
+    def from_elem(cls, capability: Capability | InputCapability) -> Self:
+        """One with a copy of a single capability.
+
+        >>> from dagster_operators.operators.frontier.capability import Outlet
+        >>> CapabilitySet.from_elem(Capability(4, Outlet()))
+        CapabilitySet([4])
+        """
+        return cls([capability])
 
     def insert(self, capability: Capability | InputCapability) -> bool:
         """Put a copy of a capability in, unless one is there that allows as much, and drop those that it makes superfluous.
@@ -91,6 +102,15 @@ class CapabilitySet:
     def clear(self) -> None:
         """Drop them all."""
         self._elements = []
+
+    def first(self) -> Capability | None:
+        """One of them, whichever comes first in their order; None if there is none.
+
+        >>> from dagster_operators.operators.frontier.capability import Outlet
+        >>> CapabilitySet([Capability(4, Outlet())]).first(), CapabilitySet().first()
+        (Capability(4), None)
+        """
+        return min(self._elements, default=None)
 
     @property
     def frontier(self) -> Frontier:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState, ValueState
+from dagster_operators.operators.frontier.first_parameter import uses_first_parameter
 from dagster_operators.operators.frontier.pacts import Broadcast, Pact
 from dagster_operators.operators.frontier.scope_body import ScopeBody
 from dagster_operators.operators.frontier.shapes import SHAPES, Shape
@@ -22,10 +24,23 @@ if TYPE_CHECKING:
 Columns: TypeAlias = "str | pa.Schema | None"
 """The columns of an output without the time, as Spark DDL or an Arrow schema; None for those of the first input."""
 
+
+class FrontierInterest(StrEnum):
+    """When the logic is called because a frontier moved: not at all, only while it holds capabilities, or always.
+
+    >>> FrontierInterest.IfCapability == "if_capability", [str(one) for one in FrontierInterest]
+    (True, ['never', 'if_capability', 'always'])
+    """
+
+    Never = "never"
+    IfCapability = "if_capability"
+    Always = "always"
+
+
 NEVER: Final = "never"
 IF_CAPABILITY: Final = "if_capability"
 ALWAYS: Final = "always"
-"""When the logic is called because a frontier moved: not at all, only while it holds capabilities, or always."""
+"""The same as what is stored."""
 
 State: TypeAlias = "Mapping[str, StateTable | CapabilityState | NotifyState | StashState | ValueState]"
 """What lives on between epochs, by name."""
@@ -138,6 +153,7 @@ class Definition:
             self.sees_frontier
             or self.kind.reschedules
             or any(not isinstance(kept, StateTable | ValueState) for kept in self.state.values())
+            or uses_first_parameter(self.constructor)
         )
 
     @property

@@ -61,6 +61,7 @@ class Instance:
         self._kept = kept
         self._least = least
         self._again = 0
+        self._was_called = False
         self.incomplete = False
         self.outputs = outputs
         self._outlets: list[Outlet] = [output.outlet for output in outputs]
@@ -98,8 +99,11 @@ class Instance:
 
     @property
     def wants_frontiers(self) -> bool:
-        """Whether the logic is to be called because frontiers moved, or it asked for it in an earlier epoch."""
-        if self._info.activator.is_asked:
+        """Whether the logic is to be called because frontiers moved, it asked for it in an earlier epoch, or never was called.
+
+        In the operator's first epoch it is called once, whatever it wants: it may have made something of its first capabilities.
+        """
+        if self._info.activator.is_asked or (self._kept is not None and self._least is not None and not self._was_called):
             return True
         if self._definition.notify is None:
             return self._definition.kind.sees_frontier
@@ -185,6 +189,7 @@ class Instance:
             self._run_once()
 
     def _run_once(self) -> None:
+        self._was_called = True
         self._info.activator.take()
         told = self._run()
         if self._definition.kind.reschedules:

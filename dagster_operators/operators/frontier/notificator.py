@@ -52,6 +52,29 @@ class FrontierNotificator:
             self._waiting[key] = _Request(own, 1)
             self._unseen.append(key)
 
+    def notify_at_frontiered(self, capability: Capability | InputCapability, frontiers: Frontiers) -> None:
+        """The same, with the frontiers that there are: a time that is complete already is delivered with the others.
+
+        >>> from dagster_operators.operators.frontier.capability import Outlet
+        >>> from dagster_operators.time import Frontier
+        >>> notificator = FrontierNotificator()
+        >>> notificator.notify_at_frontiered(Capability(3, Outlet()), Frontier([7]))
+        >>> notificator.next(Frontier([7]))
+        Capability(3)
+        """
+        self.notify_at(capability)
+        self.make_available(frontiers)
+
+    def monotonic(self, frontiers: Frontiers, info: Any = None) -> Notificator:
+        """This one with the frontiers that there are, as ``unary_notify`` has it.
+
+        >>> from dagster_operators.operators.frontier.capability import Outlet
+        >>> from dagster_operators.time import Frontier
+        >>> [time for time in FrontierNotificator([Capability(3, Outlet())]).monotonic(Frontier([7]))]
+        [(Capability(3), 1)]
+        """
+        return Notificator(self, _several(frontiers), info)
+
     def make_available(self, frontiers: Frontiers) -> None:
         """See which of the times are complete."""
         found = tuple(_several(frontiers))

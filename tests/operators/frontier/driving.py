@@ -12,7 +12,7 @@ from dagster_operators.time.watermark import MAX_WATERMARK
 _ZERO = datetime(1970, 1, 1)  # noqa: DTZ001 - times without a zone
 _MICROSECOND = timedelta(microseconds=1)
 
-CUTS = [(1, 1), (3, 1), (1, 3), (3, 3), (1, None), (3, None)]
+CUTS = [(1, 1), (3, 1), (1, 7), (3, 7), (1, None), (3, None)]
 """Parallelism, and how many rows an epoch has; all if None."""
 
 

@@ -136,7 +136,12 @@ def test_a_capability_is_for_one_output(way, message):
 
 @pytest.mark.parametrize(
     ("interest", "keeps", "calls"),
-    [("never", False, [1, 1]), ("if_capability", False, [1, 1]), ("if_capability", True, [2, 3]), ("always", False, [2, 3])],
+    [
+        ("never", False, [1, 1]),
+        ("if_capability", False, [1, 1]),
+        ("if_capability", True, [2, 3]),
+        (frontier.FrontierInterest.Always, False, [2, 3]),
+    ],
 )
 def test_the_logic_is_called_when_it_is_interested(interest, keeps, calls):
     called = []

@@ -11,6 +11,7 @@ import dagster_operators as do
 from dagster_operators import frontier
 from dagster_operators.errors import CapabilityError, OperatorFailedError, PipelineError, SchemaError
 from dagster_operators.testing import OperatorHarness
+from dagster_operators.time.watermark import MIN_WATERMARK
 from tests.operators.frontier.driving import CUTS, run
 from tests.operators.frontier.words import count_complete
 
@@ -326,14 +327,25 @@ def test_a_capability_that_would_be_lost_is_refused():
         refused(forgetful)
 
 
-def test_an_operator_that_is_not_told_of_frontiers_cannot_keep_its_first_capability():
+def test_a_first_capability_that_is_kept_for_ever_holds_for_ever():
     def keeping(capability, info):
         def logic(incoming, output):
             incoming.for_each(lambda *_: capability)
 
         return logic
 
-    with pytest.raises(CapabilityError, match="still held when the epoch ends"):
+    running = harness(keeping, "unary")
+    running.end_epoch(9)
+    assert running.holds() == [{"place": "initial capability", "time": MIN_WATERMARK, "output": "main", "subtask": 0}]
+    assert running.frontier().elements == (MIN_WATERMARK,)
+
+
+def test_what_is_made_of_the_first_capability_is_kept_only_where_it_is_declared():
+    def keeping(capability, info):
+        kept = None if capability is None else capability.delayed(12)
+        return lambda incoming, output: incoming.for_each(lambda *_: kept)
+
+    with pytest.raises(CapabilityError, match="a capability for 12 is still held when the epoch ends"):
         refused(keeping, "unary")
 
 

@@ -141,7 +141,8 @@ class PipelineGraph:
             name: The loop's name.
             limit: After how many rounds an epoch fails, since the loop seems not to end.
             within_subtask: Let rows go round in the subtask that has them: a thousand times faster, for loops of operators in
-                workers that need no rows of other subtasks. No round is written: a run that dies begins the loop anew.
+                workers that need no rows of other subtasks. No round is written: a run that dies begins the loop anew. A loop
+                with operators on the engine (filter, select) goes in rounds of stages nevertheless, as ``explain`` says.
             within: The loop that it is in, if any: in each round of that it runs until it comes to rest.
 
         Raises:

@@ -10,7 +10,7 @@ from dagster_operators.graph.scope import loops_around
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.inner_loops import inner_loop
 from dagster_operators.planner.lineage import TableLineage
-from dagster_operators.planner.lowering import check_loops, lower
+from dagster_operators.planner.lowering import check_loops, lower, rounds_instead
 from dagster_operators.planner.physical_plan import PhysicalPlan
 from dagster_operators.planner.rules.rule_set import Optimised, optimised
 from dagster_operators.planner.stages import Stage, cut, errors_as_written
@@ -33,6 +33,9 @@ def explain(dataflow: Dataflow, *, rules: bool = True) -> str:
         physical = lower(made.plan)
         stages = cut(physical)
     lines = [f"pipeline {dataflow.name}: {len(stages)} stages, {len(dataflow.tables)} tables"]
+    for loop, names in rounds_instead(dataflow).items():
+        run = f"{', '.join(names)} {'runs' if len(names) == 1 else 'run'} on the engine"
+        lines.append(f"loop {loop}: in rounds of stages, not within a subtask, since {run}")
     for stage in stages:
         lines += _stage(made.plan, stage, physical)
     if made.steps:

@@ -1,7 +1,8 @@
 """Loops that run within a subtask: rows go round in the worker that has them, and nothing is written in between.
 
 All operators of such a loop are programs of one stage. What leads in, round or together in it (``enter``, the loop variable,
-unions) does nothing there: its readers get the rows from where they are made. That works only if no rows need to move.
+unions) does nothing there: its readers get the rows from where they are made. That works only if no rows need to move. A loop
+with operators on the engine, which no subtask can run, goes in rounds of stages, as loops do that nothing is said of.
 """
 
 from __future__ import annotations
@@ -44,6 +45,21 @@ def inner_loop(plan: PhysicalPlan, node: PhysicalNode) -> Scope | None:
 def only_hands_on(plan: PhysicalPlan, node: PhysicalNode) -> bool:
     """Whether a node does nothing in such a loop, so that its readers read what it reads."""
     return inner_loop(plan, node) is not None and isinstance(node.operator, _HANDING_ON)
+
+
+def on_engine(plan: PhysicalPlan, loop: Scope) -> tuple[str, ...]:
+    """The operators of a loop that run on the engine, so that rows cannot go round within a subtask."""
+    nodes = [node for node in plan if node.scope == loop.name and not isinstance(node.operator, (BatchOperator, *_HANDING_ON))]
+    return tuple(dict.fromkeys(node.logical for node in nodes))
+
+
+def in_rounds_where_needed(plan: PhysicalPlan) -> PhysicalPlan:
+    """The plan with its loops that are to run within a subtask and have operators on the engine in rounds of stages."""
+    loops = {
+        name: replace(loop, within_subtask=False) if loop.within_subtask and on_engine(plan, loop) else loop
+        for name, loop in plan.loops.items()
+    }
+    return replace(plan, loops=loops)
 
 
 def ways(plan: PhysicalPlan, stream: StreamRef, passed: frozenset[str] = frozenset()) -> Iterator[Way]:
@@ -101,8 +117,6 @@ def _check_node(plan: PhysicalPlan, node: PhysicalNode) -> None:
             raise _error(plan, node, "it wants its rows in an order or numbered", "let it do so before the loop")
         if not node.chain:
             raise _error(plan, node, "it asks for a stage of its own", "leave chain=False out")
-    elif not only_hands_on(plan, node):
-        raise _error(plan, node, "it runs on the engine", "use operators in workers: apply")
     elif any(plan.nodes[name].scope != node.scope for name in plan.consumers.get(StreamRef(node.name), ())):
         raise _error(plan, node, "it makes no rows of its own that could leave the loop", "let the rows of an operator leave")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dagster_operators.catalog.loading import catalog
@@ -13,7 +15,7 @@ from dagster_operators.graph.exchange import FORWARD
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.loops.edges import LoopVariable
 from dagster_operators.operators.physical import HandOn, Part, Parts, PhysicalOperator, TableOperator
-from dagster_operators.planner.inner_loops import check_inner_loop
+from dagster_operators.planner.inner_loops import check_inner_loop, in_rounds_where_needed, on_engine
 from dagster_operators.planner.physical_plan import Edge, PhysicalNode, PhysicalPlan
 
 
@@ -23,17 +25,22 @@ def lower(dataflow: Dataflow) -> PhysicalPlan:
     Raises:
         PipelineError: An operator lowers to parts that do not fit it, or a loop cannot run within a subtask.
     """
+    plan = in_rounds_where_needed(_lowered(dataflow))
+    for loop in plan.loops.values():
+        if loop.within_subtask:
+            check_inner_loop(plan, loop)
+    return plan
+
+
+def _lowered(dataflow: Dataflow) -> PhysicalPlan:
+    """The same, with every loop where its author wants it."""
     needed = needed_operators(dataflow)
     nodes = {part.name: part for node in dataflow if node.name in needed for part in _lower(dataflow, node)}
     names = {StreamRef(name): name for name in nodes} | dict(dataflow.side_streams)
     tables = {table.stream: table for table in dataflow.tables.values()}
     sinks = {sink.stream: dataflow.sinks_of(sink.stream) for sink in dataflow.sinks.values()}
     feedback = {variable: stream for variable, stream in dataflow.feedback.items() if variable in needed}
-    plan = PhysicalPlan(dataflow.name, nodes, names, tables, sinks, feedback, dict(dataflow.scopes))
-    for loop in plan.loops.values():
-        if loop.within_subtask:
-            check_inner_loop(plan, loop)
-    return plan
+    return PhysicalPlan(dataflow.name, nodes, names, tables, sinks, feedback, dict(dataflow.scopes))
 
 
 def check_loops(dataflow: Dataflow) -> None:
@@ -44,6 +51,25 @@ def check_loops(dataflow: Dataflow) -> None:
     """
     if any(loop.within_subtask for loop in dataflow.scopes.values()):
         lower(dataflow)
+
+
+def rounds_instead(dataflow: Dataflow) -> Mapping[str, Sequence[str]]:
+    """The loops that were to run within a subtask and run in rounds, with the operators on the engine because of which."""
+    if not any(loop.within_subtask for loop in dataflow.scopes.values()):
+        return {}
+    plan = _lowered(dataflow)
+    found = {name: on_engine(plan, loop) for name, loop in plan.loops.items() if loop.within_subtask}
+    return {name: operators for name, operators in found.items() if operators}
+
+
+def with_rounds(dataflow: Dataflow) -> Dataflow:
+    """The dataflow with those loops in rounds, so that they stay so whatever rules make of their operators."""
+    found = rounds_instead(dataflow)
+    if not found:
+        return dataflow
+    made = copy.copy(dataflow)
+    made.scopes = {name: replace(loop, within_subtask=False) if name in found else loop for name, loop in dataflow.scopes.items()}
+    return made
 
 
 def needed_operators(dataflow: Dataflow) -> set[str]:

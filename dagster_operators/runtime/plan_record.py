@@ -43,7 +43,7 @@ def plan_record(made: Plan, schemas: Mapping[str, str], binding: Binding, begun:
     return PlanRecord(
         made.fingerprint, stages, sources, dict(_datasets(made, dataflow, known)),
         schemas=dict(schemas), operators=tuple(known.get(name, name) for stage in made.stages for name in stage.nodes),
-        identities=known, origins=binding.origins, parts=_parts(made, known), loops=_loops(dataflow),
+        identities=known, origins=binding.origins, parts=_parts(made, known), loops=_loops(made),
         emptied=binding.emptied, deleted=binding.deleted,
     )  # fmt: skip
 
@@ -54,9 +54,9 @@ def _parts(made: Plan, identities: Mapping[str, str]) -> dict[str, str]:
     return {identities.get(name, name): identities.get(whole, whole) for name, whole in further.items()}
 
 
-def _loops(dataflow: Dataflow) -> dict[str, str]:
+def _loops(made: Plan) -> dict[str, str]:
     """Of loops that are within others, the one that each is in."""
-    return {name: loop.parent for name, loop in dataflow.scopes.items() if loop.parent and not loop.within_subtask}
+    return {name: loop.parent for name, loop in made.physical.loops.items() if loop.parent and not loop.within_subtask}
 
 
 def _fingerprint(connector: Connector, begun: str) -> str:

@@ -13,7 +13,7 @@ from dagster_operators.catalog.loading import catalog
 from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.rule import Rewritten, Rule
-from dagster_operators.planner.lowering import needed_operators
+from dagster_operators.planner.lowering import needed_operators, with_rounds
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class RuleSet:
             PipelineError: There is no rule of a name in ``off``, or a rule of another package failed.
         """
         left_out = self._known(plan, off)
-        made, steps = _leading_somewhere(plan), list[tuple[str, str]]()
+        made, steps = _leading_somewhere(with_rounds(plan)), list[tuple[str, str]]()
         for rule in self._rules:
             if rule.name not in left_out:
                 rewritten = _applied(rule, made)

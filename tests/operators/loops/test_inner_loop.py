@@ -199,15 +199,6 @@ def refused(pipeline: do.Pipeline) -> PipelineError:
     return found.value
 
 
-def test_operators_on_the_engine_are_refused() -> None:
-    pipeline, loop, entered, again = parts()
-    made = entered.union(again).filter("n > 1").key_by("k").apply(Stray())
-    loop.feed(again, made)
-    loop.leave(made).to_table("out")
-    error = refused(pipeline)
-    assert (error.operator, "it runs on the engine" in error.problem) == ("filter", True)
-
-
 def test_rows_that_would_have_to_move_are_refused() -> None:
     pipeline, loop, entered, again = parts()
     made = entered.union(again).key_by("k").apply(Stray()).key_by("n").apply(Down(), name="down")

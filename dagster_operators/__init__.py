@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dagster_operators.connectors.delta_source import DeltaSource
     from dagster_operators.connectors.file_source import FileSource
     from dagster_operators.connectors.memory_source import MemorySource
+    from dagster_operators.connectors.pipeline_source import PipelineSource
     from dagster_operators.connectors.postgres_sink import PostgresSink
     from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
     from dagster_operators.connectors.source_operator import SourceOperator
@@ -64,6 +65,7 @@ _HOME = {
     "Pipeline": "api.pipeline",
     "PipelineIOManager": "orchestration.readers",
     "PipelineResource": "orchestration.readers",
+    "PipelineSource": "connectors.pipeline_source",
     "PipelineTranslator": "orchestration.translator",
     "PostgresSink": "connectors.postgres_sink",
     "Query": "api.queries.query",
@@ -110,6 +112,7 @@ __all__ = [
     "Pipeline",
     "PipelineIOManager",
     "PipelineResource",
+    "PipelineSource",
     "PipelineTranslator",
     "PostgresSink",
     "Query",

@@ -99,7 +99,7 @@ class BaseStream(PluggedIn):
                 raise PipelineError(
                     f"stream {stream.name!r} belongs to pipeline {stream._dataflow.name!r}",  # noqa: SLF001
                     pipeline=self._dataflow.name, operator=name or operator.label,
-                    remedy="write it to a table there and read that table with DeltaSource here",
+                    remedy="write it to a table there and read that table with PipelineSource here",
                 )  # fmt: skip
         named = name or self._dataflow.fresh_name(operator.label)
         linked = chain and not any(stream._cut for stream in streams)  # noqa: SLF001

@@ -15,7 +15,7 @@ from dagster_operators.api.stream import Stream
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.connectors.source_operator import SourceOperator
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, located
 from dagster_operators.graph.all_or_nothing import all_or_nothing
 from dagster_operators.graph.dataflow import Dataflow, Table
 from dagster_operators.graph.ports import StreamRef
@@ -90,7 +90,7 @@ class PipelineGraph:
 
         Args:
             name: The source's name, in lineage too.
-            connector: A FileSource, DeltaSource or MemorySource, or a SourceOperator of your own.
+            connector: A FileSource, DeltaSource, PipelineSource or MemorySource, or a SourceOperator of your own.
             event_time: The timestamp column with the time of the event.
             lateness: How much later than the newest row a row may come and still be counted in its window.
             finished: No more rows will come than there are now: once they are read, every window closes.
@@ -106,8 +106,10 @@ class PipelineGraph:
                 f"{connector!r} is no source",
                 pipeline=self.name,
                 source=name,
-                remedy="use FileSource, DeltaSource or MemorySource",
+                remedy="use FileSource, DeltaSource, PipelineSource or MemorySource",
             )
+        with located(pipeline=self.name, source=name):
+            connector.config()  # a source that is no single one says so
         late = self._lateness(name, lateness, event_time)
         operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
         node = self.dataflow.add(operator)

@@ -115,7 +115,7 @@ class Stream(RowStream, FrontierStream, OutputStream):
         A row whose key the table has several times comes out as often; null equals nothing.
 
         Args:
-            table: A DeltaSource, FileSource or MemorySource; read as it is when the epoch begins.
+            table: A DeltaSource, PipelineSource, FileSource or MemorySource; read as it is when the epoch begins.
             on: The key column(s), or a mapping from the stream's columns to the table's.
             columns: What to add, as ``"expression AS name"`` over the table's columns; by default all but the key.
             how: ``"left"`` keeps rows without a match, ``"inner"`` leaves them out.
@@ -144,7 +144,7 @@ class Stream(RowStream, FrontierStream, OutputStream):
                 f"{table!r} is no table to look up",
                 pipeline=self._dataflow.name,
                 operator=name or Lookup.kind,
-                remedy="use FileSource, DeltaSource or MemorySource",
+                remedy="use FileSource, DeltaSource, PipelineSource or MemorySource",
             )
         if isinstance(on, Mapping):
             pairs = as_pairs(on)

@@ -88,6 +88,7 @@ _VALUES = {
     "object": "functions.references:ObjectReference",
     "opaque": "functions.captured_values:Opaque",
     "operator": "connectors.operator_source:OperatorSource",
+    "pipeline_source": "connectors.pipeline_source:PipelineSource",
     "postgres": "connectors.postgres_sink:PostgresSink",
     "reference": "functions.references:Reference",
     "session": "operators.windows.session:Session",

@@ -192,6 +192,23 @@ class Connector(ABC):
         choice = self.choose(start, consumed)
         return None if choice is None or not choice.news else choice.slice.end
 
+    @property
+    def cut(self) -> str | None:
+        """What sources and lookups have in common that are read as of one moment; None where each is read by itself."""
+        return None
+
+    def cut_at(self, positions: Sequence[JSON | None]) -> int | None:  # noqa: ARG002
+        """That moment, as far as this source may go; ``positions`` are those of all sources that have the cut in common."""
+        return None
+
+    def as_of(self, cut: int | None) -> Connector:  # noqa: ARG002
+        """The source as it was at a moment that :meth:`cut_at` gave."""
+        return self
+
+    def time(self) -> tuple[str, int] | None:
+        """The event time of the rows and how far it has come, where whoever made them tells."""
+        return None
+
     @abstractmethod
     def verify(self, items: JSON, schema_json: str) -> None:
         """Look for what would make reading ``items`` fail, as far as that is cheap to see without Spark.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.connectors.connector import Connector
+from dagster_operators.connectors.pipeline_source import PipelineSource
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.source import Source
@@ -92,7 +93,10 @@ class AssetKeys:
             if other is not pipeline
             for name, key in self._tables_of(other)
         }
-        found = {name: (kind, theirs.get(place_of(connector.uri))) for name, kind, connector in inputs(pipeline)}
+        found = {
+            name: (kind, theirs.get(place_of(connector.uri)) or self._elsewhere(name, kind, connector))
+            for name, kind, connector in inputs(pipeline)
+        }
         self.theirs = frozenset(
             name for name, (_, key) in found.items() if key is not None or self.names.known(pipeline.name, name)
         )
@@ -103,6 +107,12 @@ class AssetKeys:
     def _tables_of(self, pipeline: Pipeline) -> Iterator[tuple[str, dg.AssetKey]]:
         for name in (*pipeline.tables, *rejects_tables(pipeline)):
             yield name, self.names.key(pipeline, name, "table")
+
+    def _elsewhere(self, name: str, kind: InputKind, connector: Connector) -> dg.AssetKey | None:
+        """Of a table of a pipeline that is deployed somewhere else, if that pipeline's name is known."""
+        if not isinstance(connector, PipelineSource) or connector.pipeline_name is None:
+            return None
+        return self.names.key(self._pipeline, name, kind, connector.table, of=connector.pipeline_name)
 
     def _own(self, name: str, kind: InputKind) -> dg.AssetKey:
         """Of the source itself; a table's name is the table's."""

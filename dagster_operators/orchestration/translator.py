@@ -85,9 +85,17 @@ class AssetNames:
         """The key that something was given by name."""
         return self.given.get(f"{pipeline}.{name}") or self.given.get(name)
 
-    def key(self, pipeline: Pipeline, name: str, kind: AssetKind, called: str = "") -> dg.AssetKey:
-        """The key of a table, source or lookup; ``called`` stands in for its name where that is taken."""
-        default = self.known(pipeline.name, name) or dg.AssetKey([*self.prefix, pipeline.name, called or name])
+    def key(self, pipeline: Pipeline, name: str, kind: AssetKind, called: str = "", of: str = "") -> dg.AssetKey:
+        """The key of a table, source or lookup.
+
+        Args:
+            pipeline: What it belongs to.
+            name: Its name there.
+            kind: Which of these it is.
+            called: What it is called instead, where that name is taken.
+            of: The name of the pipeline whose table it is, of one of another pipeline.
+        """
+        default = self.known(pipeline.name, name) or dg.AssetKey([*self.prefix, of or pipeline.name, called or name])
         return self.translator.get_asset_spec(AssetData(pipeline, name, kind, dg.AssetSpec(default))).key
 
     def spec(self, pipeline: Pipeline, name: str, kind: AssetKind, spec: dg.AssetSpec) -> dg.AssetSpec:

@@ -8,18 +8,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Connector(_message.Message):
-    __slots__ = ("files", "delta", "memory", "operator", "other")
+    __slots__ = ("files", "delta", "memory", "operator", "pipeline_source", "other")
     FILES_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    PIPELINE_SOURCE_FIELD_NUMBER: _ClassVar[int]
     OTHER_FIELD_NUMBER: _ClassVar[int]
     files: FileSource
     delta: DeltaSource
     memory: MemorySource
     operator: OperatorSource
+    pipeline_source: PipelineSource
     other: _values_pb2.Record
-    def __init__(self, files: _Optional[_Union[FileSource, _Mapping]] = ..., delta: _Optional[_Union[DeltaSource, _Mapping]] = ..., memory: _Optional[_Union[MemorySource, _Mapping]] = ..., operator: _Optional[_Union[OperatorSource, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
+    def __init__(self, files: _Optional[_Union[FileSource, _Mapping]] = ..., delta: _Optional[_Union[DeltaSource, _Mapping]] = ..., memory: _Optional[_Union[MemorySource, _Mapping]] = ..., operator: _Optional[_Union[OperatorSource, _Mapping]] = ..., pipeline_source: _Optional[_Union[PipelineSource, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
 
 class FileSource(_message.Message):
     __slots__ = ("path", "format", "schema", "options", "max_files", "max_bytes", "max_rows", "corrupt", "left_out")
@@ -82,6 +84,22 @@ class Target(_message.Message):
     object: _values_pb2.ObjectReference
     other: _values_pb2.Record
     def __init__(self, postgres: _Optional[_Union[PostgresSink, _Mapping]] = ..., object: _Optional[_Union[_values_pb2.ObjectReference, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
+
+class PipelineSource(_message.Message):
+    __slots__ = ("root", "tables", "changes", "max_epochs", "pipeline", "left_out")
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    PIPELINE_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    root: str
+    tables: _containers.RepeatedScalarFieldContainer[str]
+    changes: bool
+    max_epochs: int
+    pipeline: str
+    left_out: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, root: _Optional[str] = ..., tables: _Optional[_Iterable[str]] = ..., changes: _Optional[bool] = ..., max_epochs: _Optional[int] = ..., pipeline: _Optional[str] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PostgresSink(_message.Message):
     __slots__ = ("dsn", "table", "columns", "mode", "key", "book", "connect_timeout", "lock_timeout", "left_out")

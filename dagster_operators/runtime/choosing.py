@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dagster_operators.connectors.connector import Connector, SliceChoice
@@ -14,10 +14,11 @@ from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.operators.frontier.frontier_operator import INCOMPLETE, FrontierOperator
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.stages import cut_stages
+from dagster_operators.runtime.cuts import one_cut
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
 from dagster_operators.runtime.pinning import pinned
 from dagster_operators.runtime.planning import Planning
-from dagster_operators.time.watermark import MAX_WATERMARK
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.plan import Slices
@@ -52,14 +53,23 @@ class Choosing:
         finished: set[str] = set()
         idle: set[str] = set()
         news = bool(last and unfinished(self._dataflow, carried(last.metrics, plan.origins)))
-        for name in self._planning.plan().sources:
+        sources, lookups = self._planning.plan().sources, self._planning.plan().lookups
+        cuts = one_cut(self._planning, (*sources, *lookups), positions)
+        times = dict(self._times(cuts))
+        for name in sources:
             source, start = self._dataflow.nodes[name].operator, positions.get(name)
             if not isinstance(source, Source):
                 continue
             ahead = last is not None and self._is_ahead(name, last)
-            choice = None if ahead else self._offer(name, plan.origins.get(name, name), start, schemas, formerly.get(name))
+            connector = cuts.get(name) or self._planning.connector(name)
+            connector = connector.continuing(formerly[name]) if connector and name in formerly else connector
+            choice = None if ahead else self._offer(name, plan.origins.get(name, name), start, schemas, connector)
             offsets[name] = choice.slice if choice else SourceSlice(start, start, None)
-            news = news or (choice is not None and choice.news)
+            news = (
+                news
+                or (choice is not None and choice.news)
+                or times.get(name, MIN_WATERMARK) > watermarks.get(name, MIN_WATERMARK)
+            )
             if choice is not None and choice.idle:
                 idle.add(name)
             if (choice is not None and choice.final) or (source.finished and not (choice and choice.more)):
@@ -67,7 +77,15 @@ class Choosing:
                 news = news or (source.event_time is not None and watermarks.get(name) != MAX_WATERMARK)
         if not news:
             return None
-        return Slices({**offsets, **pinned(self._planning)}, frozenset(finished), frozenset(idle))
+        read = {**offsets, **pinned(self._planning, cuts)}
+        return Slices(read, frozenset(finished), frozenset(idle), watermarks=times, timed=frozenset(times))
+
+    def _times(self, cuts: Mapping[str, Connector]) -> Iterator[tuple[str, int]]:
+        """The watermarks that sources have from whoever made their rows, of those whose event time is theirs."""
+        for name, connector in cuts.items():
+            source, time = self._dataflow.nodes[name].operator, connector.time()
+            if isinstance(source, Source) and time and (source.event_time or "").lower() == time[0].lower():
+                yield name, time[1] if time[1] in {MIN_WATERMARK, MAX_WATERMARK} else time[1] - source.lateness
 
     def only_time(self, view: LedgerView, watermarks: Mapping[str, int]) -> Slices:
         """Slices without rows, after which the watermarks of sources are that far."""
@@ -97,13 +115,11 @@ class Choosing:
         return frontiers.of(StreamRef(waits_for)).less_than(last.watermarks[name])
 
     def _offer(
-        self, name: str, origin: str, start: Any, schemas: Mapping[str, str], formerly: Connector | None
+        self, name: str, origin: str, start: Any, schemas: Mapping[str, str], connector: Connector | None
     ) -> SliceChoice | None:
         """What a source offers after a position, looked over; the ledger has its earlier slices under its origin."""
-        connector = self._planning.connector(name)
         if connector is None:
             return None
-        connector = connector.continuing(formerly) if formerly else connector
         with located(source=name):
             choice = connector.choose(start, lambda: (piece.items for _, piece in self._coordinator.slices(origin)))
             if choice is not None and choice.slice.items is not None:
@@ -128,6 +144,11 @@ class Choosing:
         origins, formerly = self._planning.comparing.origins(view), self._planning.comparing.formerly(view)
         positions = carried(view.last_complete.offsets, origins) if view.last_complete else {}
         found: dict[str, Any] = {}
+        used = [name for stage in cut_stages(self._dataflow) for name in stage.operators if name in self._dataflow.nodes]
+        reached = carried(view.last_complete.watermarks, origins) if view.last_complete else {}
+        for name, time in self._times(one_cut(self._planning, used, positions)):
+            if time > reached.get(name, MIN_WATERMARK):
+                found[name] = {"time": time}
         for stage in cut_stages(self._dataflow):
             for name in stage.operators:
                 node = self._dataflow.nodes.get(name)

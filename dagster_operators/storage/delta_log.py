@@ -72,6 +72,7 @@ class Commit:
         seconds: When it was written, in seconds since 1970.
         removes_rows: It deleted, updated or overwrote rows.
         has_deletion_vectors: An added file has some of its rows marked as deleted.
+        removed: The paths of files whose rows are gone.
     """
 
     version: int
@@ -81,6 +82,7 @@ class Commit:
     added: tuple[DataFile, ...] = ()
     removes_rows: bool = False
     has_deletion_vectors: bool = False
+    removed: tuple[str, ...] = ()
 
     @property
     def changes_data(self) -> bool:
@@ -189,6 +191,7 @@ def _read_commit(location: FileLocation, version: int) -> Commit:
         content = bytes(stream.read())
     actions = [json.loads(line) for line in content.splitlines() if line.strip()]
     added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
+    removed = [action["remove"] for action in actions if action.get("remove", {}).get("dataChange")]
     info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     return Commit(
         version,
@@ -201,8 +204,9 @@ def _read_commit(location: FileLocation, version: int) -> Commit:
             )
             for add in added
         ),
-        removes_rows=any(action.get("remove", {}).get("dataChange") for action in actions),
+        removes_rows=bool(removed),
         has_deletion_vectors=any(add.get("deletionVector") for add in added),
+        removed=tuple(unquote(remove["path"]) for remove in removed),
     )
 
 

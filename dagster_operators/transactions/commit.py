@@ -293,6 +293,7 @@ def _computed(view: LedgerView, decision: Decision, run: RunContext, committed_a
         identities=plan.identities,
         parts={**_parts_before(last, plan), **plan.parts},
         sinks=_sinks(begin, last, external),
+        times={**(last.times if last else {}), **{name: at for manifest in manifests for name, at in manifest.times.items()}},
     )
 
 

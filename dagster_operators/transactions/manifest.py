@@ -89,6 +89,19 @@ class CheckOutcome:
 
 
 @dataclass(frozen=True)
+class TableTime:
+    """How far time has come in a table.
+
+    Attributes:
+        column: The event time of its rows.
+        watermark: Rows that are earlier will not come, but for late ones.
+    """
+
+    column: str
+    watermark: int
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The durable record of what one attempt prepared.
 
@@ -105,6 +118,7 @@ class Manifest:
         commit_data: What each external participant needs to commit, by its name; plain JSON, no secrets.
         held: The times that operators hold at their outputs at the end of the epoch, by stream (``operator``, or
             ``operator.port``), this stage's and those before it; an empty frontier for an output that holds none.
+        times: How far time has come at the end of the epoch in the tables with an event time that the stage writes.
 
     >>> change = Change("tables/clean", (FileEntry("e1-g1-0a/a", 9, 1),))
     >>> manifest = Manifest("flights", 1, "clean", "g1-0a", "f", changes=(change,))
@@ -130,6 +144,7 @@ class Manifest:
     commit_data: Mapping[str, Any] = field(default_factory=dict)
     held: Mapping[str, Frontier] = added(2, {})
     goes_round: int = added(2, 0)
+    times: Mapping[str, TableTime] = added(2, {})
 
     def change(self, dataset: str) -> Change | None:
         """What this manifest does to ``dataset``; None when nothing."""

@@ -16,7 +16,7 @@ from dagster_operators.errors import LedgerVersionError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.transactions.codec import added, from_json, to_json
-from dagster_operators.transactions.manifest import CheckOutcome, Manifest
+from dagster_operators.transactions.manifest import CheckOutcome, Manifest, TableTime
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import PlanRecord, Slices
 from dagster_operators.transactions.transition import Transition
@@ -135,6 +135,7 @@ class Complete:
             operator's own is.
         transition: What the epoch did instead of computing something, for people; empty for all others.
         sinks: The last epoch that each external participant has something of, of those epochs that lead here.
+        times: How far time has come in each table with an event time, as far as an epoch told.
     """
 
     kind: ClassVar[str] = "complete"
@@ -167,6 +168,7 @@ class Complete:
     parts: Mapping[str, str] = added(2, {})
     transition: str = added(2, "")
     sinks: Mapping[str, int] = added(2, {})
+    times: Mapping[str, TableTime] = added(2, {})
 
 
 @dataclass(frozen=True)

@@ -98,3 +98,24 @@ def test_keys_that_cannot_be_are_refused(folder: Path) -> None:
         do.build_definitions(demo.pipeline(folder), asset_keys={"none": "a"})
     with pytest.raises(PipelineError, match="two tables have the same asset key"):
         do.build_definitions(demo.pipeline(folder), asset_keys={"clean": "a", "totals": "a"})
+
+
+def test_a_table_of_another_pipeline_is_its_asset_here_and_in_another_code_location(folder: Path, tmp_path: Path) -> None:
+    def report(upstream: str | do.Pipeline, **named: str) -> do.Pipeline:
+        made = do.Pipeline("report", root=str(tmp_path / "report"))
+        shop = do.PipelineSource(upstream, ["clean", "totals"], **named)
+        rows = made.source("seen", shop["clean"])
+        rows.lookup(shop["totals"], on="k", columns=["total"], name="sums").to_table("joined")
+        return made
+
+    of_its_own = do.PipelineSource(str(folder / "demo"), "clean")
+    assert of_its_own.pipeline_name is None, "there is nothing in the root yet"
+    first = demo.pipeline(folder)
+    for pipeline in (report(first), report(str(folder / "demo"), pipeline="demo")):
+        defs = do.build_definitions(pipeline, key_prefix="lake")
+        assert keys(defs)["lake/report/joined"] == {"lake/demo/clean", "lake/demo/totals"}
+        assert not [asset for asset in defs.assets or () if isinstance(asset, dg.AssetSpec)]
+        here = dg.Definitions.merge(defs, do.build_definitions(first, key_prefix="lake"))
+        assert keys(here)["lake/demo/clean"] == {"lake/demo/rows"}
+    unknown = keys(do.build_definitions(report(str(folder / "demo"))))
+    assert unknown["report/joined"] == {"report/seen", "report/sums"}

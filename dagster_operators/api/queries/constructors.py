@@ -18,6 +18,10 @@ _MADE_HERE: dict[str, tuple[str, frozenset[str]]] = {
     "files": ("dagster_operators.connectors.file_source:FileSource", frozenset({"Connector", "Described"})),
     "memory": ("dagster_operators.connectors.memory_source:MemorySource", frozenset({"Connector", "Described"})),
     "pipeline": ("dagster_operators.operators.frontier.pacts:Pipeline", frozenset({"Pact"})),
+    "pipeline_source": (
+        "dagster_operators.connectors.pipeline_source:PipelineSource",
+        frozenset({"Connector", "Described"}),
+    ),
     "postgres": ("dagster_operators.connectors.postgres_sink:PostgresSink", frozenset({"SinkTarget"})),
     "session": ("dagster_operators.operators.windows.session:Session", frozenset({"Session"})),
     "sliding": ("dagster_operators.operators.windows.windows:Sliding", frozenset({"Window"})),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import UNKNOWN, Connector
@@ -176,6 +176,21 @@ class StageInputs:
         logical = self._logical(stream.operator)
         # Between the parts of an operator time is that of its inputs.
         return self._end.of(stream) if logical == stream.operator else self._end.of_input(logical)
+
+    def frontier_of_result(self, stream: StreamRef, told: Mapping[str, int], held: Mapping[str, Frontier]) -> Frontier:
+        """The frontier at the end of the epoch of a stream that the stage puts out.
+
+        Args:
+            stream: The stream.
+            told: The watermarks of the stage's own operators that hold time.
+            held: What those hold at their outputs.
+        """
+        at_end = Frontiers(
+            self._work.dataflow,
+            lambda name: told[name] if name in told else self._end_of_source(name),
+            lambda port: held.get(str(port)) if port.operator in told else self._held_at_end(port),
+        )
+        return at_end.of(stream)
 
     def origins(self, operator: str) -> OriginTimes:
         """The watermarks of the origins of a batch operator's input, at the beginning and at the end of the epoch.

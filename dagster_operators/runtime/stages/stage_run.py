@@ -29,7 +29,7 @@ from dagster_operators.runtime.workers.committing import commit_data_of
 from dagster_operators.runtime.workers.driver import ProgramTimes, run_programs
 from dagster_operators.transactions.epoch_changes import combined
 from dagster_operators.transactions.failpoints import reach
-from dagster_operators.transactions.manifest import Change, Manifest
+from dagster_operators.transactions.manifest import Change, Manifest, TableTime
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -165,7 +165,17 @@ class StageRun:
             commit_data={**commit_data, **commit_data_of(batch.commit_data)},
             held={**self._inputs.held(), **batch.held},
             goes_round=self._going_round(),
+            times=dict(self._times(batch)),
         )
+
+    def _times(self, batch: BatchResult) -> Iterator[tuple[str, TableTime]]:
+        """How far time has come in the tables that the stage writes: for pipelines that read them."""
+        for output in () if self._work.stage.goes_round else self._work.stage.outputs:
+            if output.table is not None and output.ref.is_main:
+                column = self._work.dataflow.type_of(output.ref).event_time
+                if column is not None:
+                    end = self._inputs.frontier_of_result(output.ref, batch.watermarks, batch.held)
+                    yield output.table.name, TableTime(column, end.to_watermark())
 
     def _going_round(self) -> int:
         """How many rows the next round of the loop gets."""

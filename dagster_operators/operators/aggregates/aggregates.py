@@ -165,13 +165,13 @@ class Decomposition:
         """The partial columns with their updates and merges."""
         return tuple(
             Partial(column, kind.update(call, self.types.rows), kind.merge(column, self.types.partials.get(column)))
-            for column, (kind, call) in self._slots.items()
+            for column, (kind, call) in self.slots.items()
         )
 
     @cached_property
     def finals(self) -> Mapping[str, str]:
         """The Spark SQL scalar over the partial columns that gives each aggregate's value."""
-        columns = {_key(kind, call): column for column, (kind, call) in self._slots.items()}
+        columns = {_key(kind, call): column for column, (kind, call) in self.slots.items()}
         finals = {}
         for aggregate in self.aggregates:
             values = []
@@ -215,7 +215,7 @@ class Decomposition:
 
     def for_rows(self, rows: DataFrame) -> Decomposition:
         """The same with updates made for the types of these input rows. Analyses, but runs nothing."""
-        wanted = {text: None for kind, call in self._slots.values() if kind.typed for text in call.arguments}
+        wanted = {text: None for kind, call in self.slots.values() if kind.typed for text in call.arguments}
         arguments = list(wanted)
         if not arguments:
             return self
@@ -228,7 +228,7 @@ class Decomposition:
         return self.typed(replace(self.types, partials={column.name: str(column.type) for column in schema_of(partials)}))
 
     @cached_property
-    def _slots(self) -> dict[str, tuple[PartialKind, Call]]:
+    def slots(self) -> dict[str, tuple[PartialKind, Call]]:
         """Each partial column's kind and a call that needs it."""
         slots: dict[str, tuple[PartialKind, Call]] = {}
         known = set()

@@ -1,7 +1,8 @@
 """Aggregation per key without a window: an updating stream with one current row per key.
 
 The state holds runs of mergeable partial results. An epoch writes its new rows' partials as one run, then merges, for the keys
-it touched only, all that the state holds of them; those rows replace the keys' rows in the table.
+it touched only, all that the state holds of them; those rows replace the keys' rows in the table. A stream of changes takes
+``aggregate_changes.py`` instead.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.graph.changes import Changes
+from dagster_operators.graph.changes import ChangeKind, Changes
+from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import StreamType
+from dagster_operators.graph.ports import InputPort
+from dagster_operators.operators.aggregates.aggregate_changes import AggregateChanges
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
 from dagster_operators.operators.aggregates.aggregation import Aggregation
+from dagster_operators.operators.aggregates.weighted_partials import check_removals
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.types.names import quoted
@@ -37,12 +42,18 @@ class KeyedAggregate(Aggregation):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         self.check(inputs[0])
+        if inputs[0].changes.kind is ChangeKind.RETRACT:
+            check_removals(self.parts)
         return StreamType((*self.keys, *dict(self.aggregates)), changes=Changes.upsert(self.keys))
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> AggregateKeys:
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", frozenset({ChangeKind.APPEND, ChangeKind.RETRACT}), by_keys(self.keys)),)
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> AggregateKeys | AggregateChanges:
         """Two jobs: partial results into the state, then the merge of the keys that changed."""
-        return AggregateKeys(self)
+        return AggregateChanges(self) if inputs[0].changes.kind is ChangeKind.RETRACT else AggregateKeys(self)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,64 @@
+"""Aggregation per key without a window over rows that come and go: the current row of each key, as long as it has rows.
+
+An epoch's changes become state rows that say by how much each sum, and the weight of each value, changes. Then the groups that
+were touched are put together from all that the state holds of them; a group of which nothing is left leaves the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.graph.changes import DELETED
+from dagster_operators.operators.aggregates.aggregates import AggregateTypes
+from dagster_operators.operators.aggregates.aggregation import Aggregation
+from dagster_operators.operators.aggregates.weighted_partials import WEIGHT, WeightedPartials
+from dagster_operators.operators.key_join import with_keys_of
+from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
+from dagster_operators.types.names import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class AggregateChanges(RelationalOperator[AggregateTypes]):
+    """The lowering of a keyed aggregate on a stream of changes."""
+
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("weighted"),)
+
+    logical: Aggregation
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:
+        parts = self.logical.parts.for_rows(inputs[0])
+        weighted = WeightedPartials(parts)
+        rows = weighted.update(inputs[0], self._keys)
+        parts = parts.for_partials(weighted.restore(rows, self._keys))
+        return Analysis(self._finish(rows, WeightedPartials(parts)), {"weighted": rows}, facts=parts.types)
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[AggregateTypes]) -> Rows:
+        if inputs[0] is None:
+            return None
+        weighted = WeightedPartials(self.logical.parts.typed(analysed.facts))
+        state = context.state(self.logical.name, "weighted")
+        state.append(weighted.update(inputs[0], self._keys))
+        new = state.read(lambda file: file.fresh)
+        old = state.read_with_keys_of_fresh(self.logical.keys)
+        state.fold(lambda frame: weighted.fold(frame, self._keys))
+        if new is None:
+            return None
+        return self._finish(new if old is None else new.unionByName(with_keys_of(old, new, self.logical.keys)), weighted)
+
+    @property
+    def _keys(self) -> list[str]:
+        return list(map(quoted, self.logical.keys))
+
+    def _finish(self, rows: DataFrame, weighted: WeightedPartials) -> DataFrame:
+        """The current row of each group; one row in all stays when there is nothing left."""
+        gone = [f"{WEIGHT} = 0 AS {DELETED}"] if self.logical.keys else []
+        return weighted.restore(rows, self._keys).selectExpr(*self._keys, *weighted.parts.results, *gone)

@@ -1,0 +1,191 @@
+"""Aggregates over rows that come and go: after every epoch what all rows that are there give, computed by DuckDB."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dagster_operators as do
+from dagster_operators.errors import OperatorsError, SchemaError
+from dagster_operators.operators.aggregates.aggregates import decompose
+from dagster_operators.operators.aggregates.weighted_partials import WeightedPartials
+from tests.engines import ENGINES, SAIL
+from tests.examples import fresh_examples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from dagster_operators.runtime.engine import Spark
+
+Row = dict[str, Any]
+Batches = list[list[Row]]
+
+SCHEMA = "k string, v int, f double, d decimal(10,2), _change string"
+AGGREGATES = {
+    "n": "count(*)",
+    "total": "sum(v)",
+    "mean": "avg(v)",
+    "cents": "sum(d)",
+    "floats": "sum(f)",
+    "least": "min(f)",
+    "most": "max(f)",
+    "kinds": "count(DISTINCT v)",
+    "spread": "stddev_pop(v)",
+    "all_of": "collect_list(v)",
+    "large": "sum(v) FILTER (WHERE v > 1)",
+    "at_most": "max_by(v, d)",
+    "any_large": "bool_or(v > 1)",
+}
+BY_DUCKDB = AGGREGATES | {"all_of": "coalesce(list(v ORDER BY v) FILTER (WHERE v IS NOT NULL), [])"}
+BY_DUCKDB["at_most"] = "max(v) FILTER (WHERE d = top)"
+
+
+def changes(kind: str, *rows: Row) -> list[Row]:
+    return [{**row, "_change": kind} for row in rows]
+
+
+def row(k: str | None, v: int | None, f: float | None = None, d: str | None = None) -> Row:
+    return {"k": k, "v": v, "f": f, "d": None if d is None else Decimal(d)}
+
+
+def over(root: Path, engine: Spark | None, batches: Batches, aggregates: dict[str, str] = AGGREGATES) -> do.Pipeline:
+    pipeline = do.Pipeline("p", root=str(root), engine=engine)
+    rows = pipeline.source("rows", do.MemorySource(batches, schema=SCHEMA)).as_changes()
+    rows.key_by("k").aggregate(aggregates, name="by_key").to_table("by_key")
+    rows.aggregate(n="count(*)", total="sum(v)", mean="avg(d)", name="in_all").to_table("in_all")
+    rows.key_by("k").aggregate(n="count(v)", name="counted").filter("n > 1").to_table("frequent")
+    return pipeline
+
+
+def comparable(value: Any) -> Any:
+    if isinstance(value, list):
+        return [comparable(one) for one in value]
+    if isinstance(value, float | Decimal):
+        return "NaN" if math.isnan(value) else round(float(value), 9) + 0.0
+    return value
+
+
+def table(pipeline: do.Pipeline, name: str) -> list[list[Any]]:
+    return sorted(([comparable(value) for value in found] for found in pipeline.read(name).collect()), key=repr)
+
+
+def expected(rows: list[Row], names: Iterable[str] = AGGREGATES) -> dict[str, list[list[Any]]]:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE rows (k VARCHAR, v INT, f DOUBLE, d DECIMAL(10,2))")
+        if rows:
+            connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", [[*one.values()] for one in rows])
+        connection.execute("CREATE VIEW known AS SELECT *, max(d) OVER (PARTITION BY k) AS top FROM rows")
+        listed = ", ".join(f"{text} AS {name}" for name, text in BY_DUCKDB.items() if name in names)
+        queries = {
+            "by_key": f"SELECT k, {listed} FROM known GROUP BY k",
+            "in_all": "SELECT count(*), sum(v), avg(d) FROM rows",
+            "frequent": "SELECT k, count(v) FROM rows GROUP BY k HAVING count(v) > 1",
+        }
+        found = {name: connection.execute(query).fetchall() for name, query in queries.items()}
+    return {name: sorted(([comparable(value) for value in one] for one in all_), key=repr) for name, all_ in found.items()}
+
+
+HISTORY: Batches = [
+    changes("insert", row("a", 1, 1.5, "1.25"), row("a", 2, math.nan, "2.50"), row("b", None), row(None, 3, -0.0)),
+    [
+        *changes("delete", row("a", 2, math.nan, "2.50")),
+        *changes("update_before", row("b", None)),
+        *changes("update_after", row("b", 7, math.inf, "0.10")),
+    ],
+    [*changes("insert", row("a", 5)), *changes("delete", row("a", 5)), *changes("delete", row(None, 3, -0.0))],
+    [
+        *changes("delete", row("a", 1, 1.5, "1.25")),
+        *changes("update_before", row("b", 7, math.inf, "0.10")),
+        *changes("update_after", row("b", None)),
+    ],
+]
+
+
+def left(batches: Batches) -> list[Row]:
+    """The rows that are there after changes."""
+    rows: list[Row] = []
+    for one in (one for batch in batches for one in batch):
+        plain = {name: value for name, value in one.items() if name != "_change"}
+        if one["_change"] in ("insert", "update_after"):
+            rows.append(plain)
+        else:
+            del rows[list(map(repr, rows)).index(repr(plain))]
+    return rows
+
+
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_values_and_groups_that_go(tmp_path: Path, engine: str) -> None:
+    pipeline = over(tmp_path, ENGINES[engine], HISTORY)
+    for number in range(1, len(HISTORY) + 1):
+        pipeline.run_epoch()
+        found = {name: table(pipeline, name) for name in ("by_key", "in_all", "frequent")}
+        assert (number, found) == (number, expected(left(HISTORY[:number])))
+    assert "state table state/by_key.weighted" in pipeline.explain()
+
+
+values = st.builds(
+    row,
+    st.sampled_from(["a", "b", None]),
+    st.sampled_from([None, -3, 0, 2, 5]),
+    st.sampled_from([None, math.nan, -0.0, 0.0, 0.1, 1e9]),
+    st.sampled_from([None]),
+)
+steps = st.lists(st.tuples(values, st.integers(0, 5)), max_size=10)
+
+
+@pytest.mark.sail
+@fresh_examples(4)
+@given(epochs=st.lists(steps, min_size=1, max_size=3))
+def test_any_history(tmp_path_factory: pytest.TempPathFactory, epochs: list[list[tuple[Row, int]]]) -> None:
+    rows: list[Row] = []
+    batches: Batches = []
+    for epoch in epochs:
+        batch: list[Row] = []
+        for new, which in epoch:
+            if which < len(rows):  # one of those that are there goes, half of the time for another one
+                batch += changes("delete" if which % 2 else "update_before", rows.pop(which))
+            if which >= len(rows) or not which % 2:
+                rows.append(new)
+                batch += changes("update_after", new)
+        batches.append(batch)
+    batches = [batch for batch in batches if batch]
+    few = {name: AGGREGATES[name] for name in ("n", "total", "floats", "least", "kinds")}
+    pipeline = over(tmp_path_factory.mktemp("changes"), SAIL, batches, few)
+    pipeline.run_until_caught_up()
+    if batches:
+        assert {name: table(pipeline, name) for name in ("by_key", "in_all", "frequent")} == expected(rows, few)
+
+
+@pytest.mark.sail
+def test_what_was_never_there_cannot_be_taken_back(tmp_path: Path) -> None:
+    with pytest.raises(OperatorsError, match="takes a row back that is not there"):
+        over(tmp_path, SAIL, [changes("delete", row("a", 1))]).run_epoch()
+
+
+@pytest.mark.sail
+def test_the_state_forgets_what_cancels_out(sail: Any) -> None:
+    rows = [*changes("insert", row("a", 1, 0.5), row("b", 1, 0.5)), *changes("delete", row("a", 1, 0.5))]
+    rows += changes("insert", row("c", None)) + changes("delete", row("c", 4))  # the first half of two merges
+    frame = sail.createDataFrame([tuple(one.values()) for one in rows], SCHEMA)
+    weighted = WeightedPartials(decompose({"total": "sum(v)", "floats": "sum(f)"}).for_rows(frame))
+    state = weighted.update(frame, ["k"])
+    assert {one.k for one in state.collect()} == {"b", "c"}
+    assert {one.k for one in weighted.fold(state.union(state), ["k"]).collect()} == {"b", "c"}
+
+
+def test_functions_of_the_users_own_are_refused(tmp_path: Path) -> None:
+    @do.udaf("long")
+    def product(values: Any) -> int:
+        return math.prod(values)
+
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = pipeline.source("rows", do.MemorySource([[]], schema=SCHEMA)).as_changes()
+    with pytest.raises(SchemaError, match="cannot take rows back"):
+        rows.key_by("k").aggregate(p="product(v)")

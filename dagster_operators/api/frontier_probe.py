@@ -55,7 +55,17 @@ class ProbeHandle:
 
     @property
     def frontier(self) -> Frontier:
-        """The least of the times that may still come."""
+        """The least of the times that may still come; none if nothing will.
+
+        >>> import dagster_operators as do
+        >>> from tempfile import TemporaryDirectory
+        >>> source = do.MemorySource([], schema="v long, t timestamp")
+        >>> with TemporaryDirectory() as root:
+        ...     pipeline = do.Pipeline("p", root=root)
+        ...     probe = do.frontier.probe(pipeline, pipeline.source("rows", source, event_time="t"))
+        ...     len(probe.frontier.elements)
+        1
+        """
         last = next(iter(self._pipeline.history()[-1:]), None)
         if last is None:
             return Frontier([MIN_WATERMARK])
@@ -63,17 +73,57 @@ class ProbeHandle:
         return found.of(self._stream._ref)  # noqa: SLF001
 
     def less_than(self, time: Time) -> bool:
-        """Whether a time before this one may still come: ``while probe.less_than(time): pipeline.run_epoch()``."""
+        """Whether a time before this one may still come: ``while probe.less_than(time): pipeline.run_epoch()``.
+
+        >>> import dagster_operators as do
+        >>> from tempfile import TemporaryDirectory
+        >>> source = do.MemorySource([], schema="v long, t timestamp")
+        >>> with TemporaryDirectory() as root:
+        ...     pipeline = do.Pipeline("p", root=root)
+        ...     probe = do.frontier.probe(pipeline, pipeline.source("rows", source, event_time="t"))
+        ...     probe.less_than(5)
+        True
+        """
         return self.frontier.less_than(time)
 
     def less_equal(self, time: Time) -> bool:
-        """Whether this time, or one before it, may still come."""
+        """Whether this time, or one before it, may still come.
+
+        >>> import dagster_operators as do
+        >>> from tempfile import TemporaryDirectory
+        >>> source = do.MemorySource([], schema="v long, t timestamp")
+        >>> with TemporaryDirectory() as root:
+        ...     pipeline = do.Pipeline("p", root=root)
+        ...     probe = do.frontier.probe(pipeline, pipeline.source("rows", source, event_time="t"))
+        ...     probe.less_equal(5)
+        True
+        """
         return self.frontier.less_equal(time)
 
     def done(self) -> bool:
-        """Whether nothing will ever come again."""
+        """Whether nothing will ever come again.
+
+        >>> import dagster_operators as do
+        >>> from tempfile import TemporaryDirectory
+        >>> source = do.MemorySource([], schema="v long, t timestamp")
+        >>> with TemporaryDirectory() as root:
+        ...     pipeline = do.Pipeline("p", root=root)
+        ...     probe = do.frontier.probe(pipeline, pipeline.source("rows", source, event_time="t"))
+        ...     probe.done()
+        False
+        """
         return self.frontier.finished
 
     def with_frontier(self, function: Callable[[Frontier], Found]) -> Found:
-        """What a function makes of the frontier."""
+        """What a function makes of the frontier.
+
+        >>> import dagster_operators as do
+        >>> from tempfile import TemporaryDirectory
+        >>> source = do.MemorySource([], schema="v long, t timestamp")
+        >>> with TemporaryDirectory() as root:
+        ...     pipeline = do.Pipeline("p", root=root)
+        ...     probe = do.frontier.probe(pipeline, pipeline.source("rows", source, event_time="t"))
+        ...     probe.with_frontier(lambda frontier: frontier.less_equal(0))
+        True
+        """
         return function(self.frontier)

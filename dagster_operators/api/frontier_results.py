@@ -49,28 +49,77 @@ class ResultStream:
         self._err = err
 
     def ok(self) -> Stream:
-        """What went well."""
+        """What went well.
+
+        >>> import dagster_operators as do
+        >>> source = do.FileSource("in", schema="k string, v long, t timestamp")
+        >>> rows = do.Pipeline("p", root="data").source("rows", source, event_time="t")
+        >>> found = results(rows, lambda batch: (batch.filter(batch["v"].is_valid()), batch.filter(batch["v"].is_null())))
+        >>> found.ok().columns
+        ('k', 'v', 't')
+        """
         return self._ok
 
     def err(self) -> Stream:
-        """What did not."""
+        """What did not.
+
+        >>> import dagster_operators as do
+        >>> source = do.FileSource("in", schema="k string, v long, t timestamp")
+        >>> rows = do.Pipeline("p", root="data").source("rows", source, event_time="t")
+        >>> found = results(rows, lambda batch: (batch.filter(batch["v"].is_valid()), batch.filter(batch["v"].is_null())))
+        >>> found.err().columns
+        ('k', 'v', 't')
+        """
         return self._err
 
     def map_ok(self, logic: Callable[[Any], Any], *, schema: Columns = None, name: str | None = None) -> ResultStream:
-        """The results with what a function makes of what went well."""
+        """The results with what a function makes of what went well.
+
+        >>> import dagster_operators as do
+        >>> source = do.FileSource("in", schema="k string, v long, t timestamp")
+        >>> rows = do.Pipeline("p", root="data").source("rows", source, event_time="t")
+        >>> found = results(rows, lambda batch: (batch.filter(batch["v"].is_valid()), batch.filter(batch["v"].is_null())))
+        >>> found.map_ok(lambda batch: batch.select(["v"]), schema="v long").ok().columns
+        ('v', 't')
+        """
         return ResultStream(map(self._ok, logic, schema=schema, name=name), self._err)
 
     def map_err(self, logic: Callable[[Any], Any], *, schema: Columns = None, name: str | None = None) -> ResultStream:
-        """The results with what a function makes of what did not go well."""
+        """The results with what a function makes of what did not go well.
+
+        >>> import dagster_operators as do
+        >>> source = do.FileSource("in", schema="k string, v long, t timestamp")
+        >>> rows = do.Pipeline("p", root="data").source("rows", source, event_time="t")
+        >>> found = results(rows, lambda batch: (batch.filter(batch["v"].is_valid()), batch.filter(batch["v"].is_null())))
+        >>> found.map_err(lambda batch: batch.select(["k"]), schema="k string").err().columns
+        ('k', 't')
+        """
         return ResultStream(self._ok, map(self._err, logic, schema=schema, name=name))
 
     def and_then(
         self, logic: Callable[[Any], tuple[Any, Any]], *, ok: Columns = None, err: Columns = None, name: str | None = None
     ) -> ResultStream:
-        """The results of a further function on what went well; what it does not manage has the columns of what did not before."""
+        """The results of a further function on what went well; what it does not manage has the columns of what did not before.
+
+        >>> import dagster_operators as do
+        >>> source = do.FileSource("in", schema="k string, v long, t timestamp")
+        >>> rows = do.Pipeline("p", root="data").source("rows", source, event_time="t")
+        >>> found = results(rows, lambda batch: (batch.filter(batch["v"].is_valid()), batch.filter(batch["v"].is_null())))
+        >>> further = found.and_then(lambda batch: (batch.slice(1), batch.slice(0, 1)))
+        >>> further.ok().columns, further.err().columns
+        (('k', 'v', 't'), ('k', 'v', 't'))
+        """
         good, bad = ok_err(self._ok, logic, ok=ok, err=err, name=name)
         return ResultStream(good, concatenate(self._err, bad))
 
     def unwrap_or_else(self, logic: Callable[[Any], Any], *, schema: Columns = None, name: str | None = None) -> Stream:
-        """What went well, and what a function makes of the rest; both have the same columns."""
+        """What went well, and what a function makes of the rest; both have the same columns.
+
+        >>> import dagster_operators as do
+        >>> source = do.FileSource("in", schema="k string, v long, t timestamp")
+        >>> rows = do.Pipeline("p", root="data").source("rows", source, event_time="t")
+        >>> found = results(rows, lambda batch: (batch.filter(batch["v"].is_valid()), batch.filter(batch["v"].is_null())))
+        >>> found.unwrap_or_else(lambda batch: batch.set_column(1, "v", [0] * batch.num_rows)).columns
+        ('k', 'v', 't')
+        """
         return concatenate(self._ok, map(self._err, logic, schema=schema, name=name))

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.closure_source import ClosureSource, check_calls
 from dagster_operators.connectors.memory_source import MemorySource
-from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd, SourceOperator
-from dagster_operators.errors import CapabilityError, PipelineError
-from dagster_operators.operators.frontier.capability import Capability, Outlet
-from dagster_operators.operators.frontier.operator_info import OperatorInfo
-from dagster_operators.types.schema import Schema
+from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd
+from dagster_operators.errors import CapabilityError
+from dagster_operators.operators.frontier.capability import Capability
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,8 +66,7 @@ def source(
     >>> do.frontier.source(do.Pipeline("p", root="data"), "numbers", counting, schema="v long").columns
     ('v', 't')
     """
-    if calls < 1:
-        raise PipelineError(f"the logic of the source {name!r} is never called", source=name, remedy="give calls of 1 or more")
+    check_calls(name, calls)
     made = FrontierSource(constructor, schema, time, start, calls, waits_for)
     return pipeline.source(name, made, event_time=time)
 
@@ -112,43 +110,30 @@ def empty(pipeline: PipelineGraph, name: str, *, schema: str, time: str = "t") -
     return pipeline.source(name, MemorySource([], schema=f"{schema}, `{time}` timestamp"), event_time=time, finished=True)
 
 
-class FrontierSource(SourceOperator):
+class FrontierSource(ClosureSource):
     """The closure of :func:`source` as a source of the package; its position is the capability's time."""
 
     def __init__(  # noqa: PLR0917 - as a plan has them
         self, constructor: Callable[..., Any], schema: str, time: str, start: int, calls: int, waits_for: str | None = None
     ) -> None:
+        super().__init__(constructor, schema, time, start, calls)
         self.waits_for = waits_for
-        self.constructor = constructor
-        self.schema = schema
-        self.time = time
-        self.start = start
-        self.calls = calls
 
     def output_schema(self) -> str:
         """The columns, and the time."""
-        return f"{self.schema}, `{self.time}` timestamp"
+        return self.rows_schema
 
     def run(self, ctx: SourceContext, out: SourceCollector) -> SourceEnd:
         """Call the logic until it asks for no further call."""
-        from dagster_operators.operators.frontier.handles import OutputHandle
-
         position = ctx.position or {"time": self.start, "last": None, "state": {}}
         if position["time"] is None:
             return "final"
-        outlet, info = Outlet(), OperatorInfo(ctx.source, 0, 0, 1, state=position["state"])
-        output = OutputHandle(outlet, Schema.of(self.output_schema()).to_arrow(), self.time)
+        outlet, info, output = self.given(ctx, position["state"])
         capability = Capability(position["time"], outlet)
         held, checked = weakref.ref(capability), _InOrder(out, self.time, position["last"])
         logic = self.constructor(capability, info)
         del capability
-        ended: SourceEnd = "graceful"
-        for _ in range(self.calls):
-            logic(output)
-            output.flush(checked)
-            if not info.activator.take():
-                ended = "immediate"
-                break
+        ended = self.call(logic, info, output, checked)
         kept = held()
         time = None if kept is None or kept.dropped else kept.time
         ctx.position = {"time": time, "last": checked.last, "state": dict(info.state)}

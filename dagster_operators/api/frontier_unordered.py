@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd, SourceOperator
-from dagster_operators.operators.frontier.capability import Capability, Outlet
-from dagster_operators.operators.frontier.operator_info import OperatorInfo
+from dagster_operators.api.closure_source import ClosureSource, check_calls
+from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd
+from dagster_operators.operators.frontier.capability import Capability
 from dagster_operators.operators.frontier.pacts import Pipeline
 from dagster_operators.types.schema import Schema
 
@@ -58,19 +58,13 @@ def unordered_input(
     """
     from dagster_operators.operators.frontier.library.replaying import Replay
 
+    check_calls(name, calls)
     source = UnorderedSource(constructor, schema, time, start, calls)
     return pipeline.source(f"{name}_events", source, event_time=time).unary(Pipeline(), name, Replay(time), schema=schema)
 
 
-class UnorderedSource(SourceOperator):
+class UnorderedSource(ClosureSource):
     """The closure of :func:`unordered_input` as a source of events; its position are the times of the open capabilities."""
-
-    def __init__(self, constructor: Callable[..., Any], schema: str, time: str, start: int, calls: int) -> None:
-        self.constructor = constructor
-        self.schema = schema
-        self.time = time
-        self.start = start
-        self.calls = calls
 
     def output_schema(self) -> str:
         """The columns, the time of a message, and how far the input had come."""
@@ -80,22 +74,13 @@ class UnorderedSource(SourceOperator):
 
     def run(self, ctx: SourceContext, out: SourceCollector) -> SourceEnd:
         """Call the logic until it asks for no further call, and say how far the input has come."""
-        from dagster_operators.operators.frontier.handles import OutputHandle
-
         position = ctx.position or {"open": [self.start], "state": {}}
         if not position["open"]:
             return "final"
-        outlet, info = Outlet(), OperatorInfo(ctx.source, 0, 0, 1, state=position["state"])
-        output = OutputHandle(outlet, Schema.of(f"{self.schema}, `{self.time}` timestamp").to_arrow(), self.time)
+        outlet, info, output = self.given(ctx, position["state"])
         capabilities = [Capability(time, outlet) for time in position["open"]]
         events, logic = _Events(out, self.time, min(position["open"])), self.constructor(capabilities, info)
-        ended: SourceEnd = "graceful"
-        for _ in range(self.calls):
-            logic(output)
-            output.flush(events)
-            if not info.activator.take():
-                ended = "immediate"
-                break
+        ended = self.call(logic, info, output, events)
         left = sorted(capability.time for capability in capabilities if not capability.dropped)
         events.progress(min(left, default=None), Schema.of(self.output_schema()).to_arrow())
         ctx.position = {"open": left, "state": dict(info.state)}

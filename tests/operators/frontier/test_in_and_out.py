@@ -124,6 +124,14 @@ def test_an_input_with_several_open_times(sail, tmp_path):
     assert sum(sum(complete.late_rows.values()) for complete in pipeline.history()) == 0
 
 
+@pytest.mark.parametrize("made", [frontier.source, frontier.unordered_input], ids=["source", "unordered_input"])
+def test_a_source_whose_logic_is_never_called(made):
+    pipeline = do.Pipeline("p", root="nowhere")
+    with pytest.raises(PipelineError, match=r"logic of the source 'numbers' is never called.*give calls of 1 or more"):
+        made(pipeline, "numbers", several_times, schema="v long", calls=0)
+    assert made(pipeline, "numbers", several_times, schema="v long", calls=1).columns == ("v", "t")
+
+
 def test_a_probe_is_for_a_stream_of_its_pipeline():
     with pytest.raises(PipelineError, match=r"is of another pipeline.*that it belongs to"):
         frontier.probe(do.Pipeline("q", root="nowhere"), rows_of())

@@ -41,12 +41,12 @@ def diff(root: str, file: Any, storage_options: Any) -> None:
 
 @click.command()
 @click.argument("root")
-@click.argument("kind", type=click.Choice(["source", "operator", "table"]))
+@click.argument("kind", type=click.Choice(["source", "operator", "table", "sink"]))
 @click.argument("name")
 @click.argument("choice", type=click.Choice(["keep", "restart", "drop"]))
 @OPTIONS
 def decide(root: str, kind: str, name: str, choice: str, storage_options: Any) -> None:
-    """Decide what becomes of a source, operator or table about which a run asked, as: decide ROOT table totals keep."""
+    """Decide what becomes of a source, operator, table or sink about which a run asked, as: decide ROOT table totals keep."""
     from dagster_operators.runtime.stored_changes import StoredChanges
 
     with told(), owned(coordinator_of(root, storage_options)) as coordinator:
@@ -56,11 +56,11 @@ def decide(root: str, kind: str, name: str, choice: str, storage_options: Any) -
 
 @click.command()
 @click.argument("root")
-@click.argument("kind", type=click.Choice(["source", "operator", "table"]))
+@click.argument("kind", type=click.Choice(["source", "operator", "table", "sink"]))
 @click.argument("name")
 @OPTIONS
 def withdraw(root: str, kind: str, name: str, storage_options: Any) -> None:
-    """Take back what was decided about a source, operator or table since the last epoch of ROOT."""
+    """Take back what was decided about a source, operator, table or sink since the last epoch of ROOT."""
     from dagster_operators.runtime.stored_changes import StoredChanges
 
     with told(), owned(coordinator_of(root, storage_options)) as coordinator:

@@ -30,7 +30,7 @@ class Verdict:
 
     Attributes:
         level: How much it does.
-        subject: What changed: ``source landed``, ``operator per_key``, ``table totals``.
+        subject: What changed: ``source landed``, ``operator per_key``, ``table totals``, ``sink warehouse``.
         problem: What changed, and what follows from it.
         choices: What may be decided, with what each means; only where a decision is needed.
         renamed_from: What the subject may have been called before, if it may have been renamed.

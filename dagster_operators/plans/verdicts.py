@@ -8,6 +8,7 @@ from dagster_operators.plans.compared import ComparedPlans
 from dagster_operators.plans.logical_plan import LogicalPlan
 from dagster_operators.plans.matching import match
 from dagster_operators.plans.operator_verdicts import OperatorVerdicts
+from dagster_operators.plans.sink_verdicts import SinkVerdicts
 from dagster_operators.plans.source_verdicts import SourceVerdicts
 from dagster_operators.plans.table_verdicts import TableVerdicts
 from dagster_operators.plans.verdict import Stored, Verdict
@@ -27,8 +28,9 @@ def judge(before: LogicalPlan, after: LogicalPlan, stored: Stored, sources: Mapp
     operators = OperatorVerdicts(compared, stored)
     found = [*SourceVerdicts(compared, stored, sources or {}).verdicts(), *operators.verdicts(), *operators.of_settings(matching)]
     found = [verdict.answered(stored.decided) for verdict in found]
-    tables = TableVerdicts(compared, stored, restarted(found)).verdicts()
-    return [*found, *(verdict.answered(stored.decided) for verdict in tables)]
+    anew = restarted(found)
+    ends = (*TableVerdicts(compared, stored, anew).verdicts(), *SinkVerdicts(compared, stored, anew).verdicts())
+    return [*found, *(verdict.answered(stored.decided) for verdict in ends)]
 
 
 def restarted(verdicts: Iterable[Verdict]) -> frozenset[str]:

@@ -164,9 +164,9 @@ class Ledgered:
         return not self._owners(identity).isdisjoint(_owner(dataset) for dataset in self._left_behind if _is_state(dataset))
 
     def is_filled(self, end: str) -> bool:
-        """Whether there are rows, or were, in what is told as ``table totals``."""
+        """Whether there may be rows, or were, in what is told as ``table totals``; of sinks only their plans tell."""
         kind, _, name = end.partition(" ")
-        return kind == "table" and self._versions.get(f"tables/{name}", 0) > 0
+        return kind == "sink" or (kind == "table" and self._versions.get(f"tables/{name}", 0) > 0)
 
     @property
     def named(self) -> frozenset[str]:

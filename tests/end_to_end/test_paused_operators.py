@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import dagster_operators as do
 from dagster_operators.api.stream import Stream
+from dagster_operators.cli.main import main
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans.verdict import Level
 from tests.end_to_end.test_changed_pipelines import SCHEMA, Changed, clean, refused, rows
@@ -58,6 +60,50 @@ def test_the_table_behind_an_operator_is_put_back(changed: Changed, choice: Any,
     assert rows(pipeline, "totals") == Counter({("a", 2): 1, ("b", 1): 1} if choice == "keep" else {("a", 1): 1})
     more = {("a", 2): 1, ("b", 2): 1} if choice == "keep" else {("a", 1): 1, ("b", 1): 1}
     assert rows(changed.run("b,4")(counted(name)), "totals") == Counter(more)
+
+
+@pytest.mark.parametrize("news", [True, False])
+def test_a_sink_that_is_put_back(changed: Changed, *, news: bool) -> None:
+    """What it was not given meanwhile it never is: that is asked about."""
+
+    def body(stream: Any) -> None:
+        clean(stream)
+        stream.to_sink(Written(changed.root), name="out")
+
+    def given() -> Counter[int]:
+        return Counter(int(line) for line in (changed.place / "sink.txt").read_text().split())
+
+    changed.run("a,1")(body)
+    changed.run(*(["a,2"] if news else []))(clean)
+    changed.arrive("a,3")
+    pipeline = changed.pipeline(body)
+    if news:
+        assert "sink 'out'" in str(refused(pipeline))
+        assert asked(pipeline) == {"sink out"}
+        done = CliRunner().invoke(main, ["decide", changed.root, "sink", "out", "keep"])
+        assert done.exit_code == 0, done.output
+    pipeline.run_until_caught_up()
+    assert given() == Counter([1, 3])
+
+
+class Written(do.Sink):
+    """Writes the values to a file beside the root; what is prepared goes with the commit data."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def write(self, rows: Any, attempt: Any) -> Any:
+        return [value for batch in rows for value in batch["v"].to_pylist()]
+
+    def prepare(self, epoch: int, commit_data: Any, generation: int) -> None: ...
+
+    def commit(self, epoch: int, commit_data: Any) -> None:
+        with (Path(self.root).parent / "sink.txt").open("a") as file:
+            file.writelines(f"{value}\n" for value in commit_data)
+
+    def abort(self, epoch: int, generation: int) -> None: ...
+
+    def recover(self, decided_epoch: int, generation: int) -> None: ...
 
 
 def test_state_that_is_a_table_is_asked_about_once(changed: Changed) -> None:

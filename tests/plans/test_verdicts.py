@@ -157,6 +157,18 @@ def joined(*, swapped=False):
     return body
 
 
+def sunk(where, condition=None, *, name="out", place="t", dsn="env:W"):
+    """Rows that go to a sink: those of a source, or one for each key."""
+
+    def body(pipeline):
+        rows = source(pipeline)
+        stream = rows.filter("v > 0").to_table("clean") if where == "clean" else totals(rows)
+        stream = stream.filter(condition) if condition else stream
+        stream.to_sink(do.PostgresSink(dsn, place, mode="append" if where == "clean" else "upsert"), name=name)
+
+    return body
+
+
 ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
     # --- sources
     ("nothing", read(), read(), set()),
@@ -266,6 +278,15 @@ ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
         gains,
         {("here", "table losses", ()), ("here", "operator aggregate_k_2", ())},
     ),
+    # --- sinks
+    ("a sink of appended rows", read(), sunk("clean"), {("here", "sink out", ())}),
+    ("its table", sunk("clean"), sunk("clean", place="other"), {("here", "sink out", ())}),
+    ("a sink renamed", sunk("clean"), sunk("clean", name="new"), {("kept", "sink new", ())}),
+    ("a sink removed", sunk("totals"), aggregated(), {("here", "sink out", ())}),
+    ("a sink behind state", aggregated(), sunk("totals"), {("decision", "sink out", ("keep",))}),
+    ("its table, of state", sunk("totals"), sunk("totals", place="other"), {("decision", "sink out", ("keep",))}),
+    ("what is before it", sunk("totals", "n > 2"), sunk("totals", "n > 3"), {("decision", "sink out", ("keep",))}),
+    ("how it is reached", sunk("totals"), sunk("totals", dsn="env:OTHER"), set()),
     ("description", read(), lambda p: source(p).filter("v > 0").to_table("clean", description="Rows"), set()),
 ]
 LEVELS = {"decision": Level.DECISION, "kept": Level.KEPT, "here": Level.FROM_HERE_ON, "harmless": Level.HARMLESS}

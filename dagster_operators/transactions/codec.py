@@ -17,15 +17,18 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping
-from functools import cache
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, TypeAlias, TypeVar
 
 from dagster_operators.errors import LedgerError, LedgerVersionError, TimestampError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.time.frontier import Frontier
 
 T = TypeVar("T")
+
+_Decoder: TypeAlias = Callable[[Any, str], Any]
+"""Takes a plain JSON value and where it lies."""
 
 _PLAIN = (str, bool, int, float)
 
@@ -51,11 +54,12 @@ def from_json(kind: type[T], text: str) -> T:
 
 def encode(value: Any) -> Any:
     """A dataclass as plain JSON values."""
+    kind: type = type(value)
     if value is None or isinstance(value, _PLAIN):
         return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        added = _added(type(value))
-        given = {name: getattr(value, name) for name in _fields(type(value))}
+    if _is_dataclass(kind):
+        added = _added(kind)
+        given = {name: getattr(value, name) for name in _fields(kind)}
         return {name: encode(item) for name, item in given.items() if name not in added or item != added[name]}
     if isinstance(value, Frontier):
         return value.to_json()
@@ -65,35 +69,54 @@ def encode(value: Any) -> Any:
         return sorted(encode(item) for item in value)
     if isinstance(value, tuple | list):
         return [encode(item) for item in value]
-    raise LedgerError(f"a {type(value).__name__} cannot be written to the ledger", remedy="use plain JSON values")
+    raise LedgerError(f"a {kind.__name__} cannot be written to the ledger", remedy="use plain JSON values")
 
 
-def decode(kind: Any, data: Any, place: str = "") -> Any:  # noqa: PLR0911 - one for each kind of type
+def decode(kind: Any, data: Any, place: str = "") -> Any:
     """Plain JSON values as a value of the annotated type ``kind``."""
+    return _decoder(kind)(data, place)
+
+
+@cache
+def _decoder(kind: Any) -> _Decoder:  # noqa: PLR0911 - one for each kind of type
+    """What makes values of a type; found once for each type, since it costs more than decoding."""
     if kind is Any or kind == JSON:
-        return data
+        return lambda data, _: data
     if dataclasses.is_dataclass(kind):
-        return _decode_dataclass(kind, data, place or getattr(kind, "__name__", ""))
+        return partial(_decode_dataclass, kind)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in {types.UnionType, typing.Union}:
-        if data is None and type(None) in arguments:
-            return None
-        return decode(next(argument for argument in arguments if argument is not type(None)), data, place)
+        inner = _decoder(next(argument for argument in arguments if argument is not type(None)))
+        return partial(_decode_optional, inner) if type(None) in arguments else inner
     if origin is typing.Literal:
-        return _expect(data in arguments, data, place, data)
-    if origin is tuple:
-        _expect(isinstance(data, list), data, place)
-        if arguments[-1] is Ellipsis:
-            return tuple(decode(arguments[0], item, place) for item in data)
-        _expect(len(data) == len(arguments), data, place)
-        return tuple(decode(argument, item, place) for argument, item in zip(arguments, data, strict=True))
-    if origin is frozenset:
-        _expect(isinstance(data, list), data, place)
-        return frozenset(decode(arguments[0], item, place) for item in data)
-    if origin is not None:  # Mapping[str, ...]
-        _expect(isinstance(data, dict), data, place)
-        return {name: decode(arguments[1], item, f"{place}.{name}") for name, item in data.items()}
-    return _decode_scalar(kind, data, place)
+        return lambda data, place: _expect(data in arguments, data, place, data)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return partial(_decode_tuple, [_decoder(argument) for argument in arguments])
+    if origin in {tuple, frozenset}:
+        return partial(_decode_items, origin, _decoder(arguments[0]))
+    if origin is not None:
+        return partial(_decode_mapping, _decoder(arguments[1]))
+    return partial(_decode_scalar, kind)
+
+
+def _decode_optional(inner: _Decoder, data: Any, place: str) -> Any:
+    return None if data is None else inner(data, place)
+
+
+def _decode_tuple(inner: Sequence[_Decoder], data: Any, place: str) -> Any:
+    _expect(isinstance(data, list), data, place)
+    _expect(len(data) == len(inner), data, place)
+    return tuple(decoder(item, place) for decoder, item in zip(inner, data, strict=True))
+
+
+def _decode_items(kind: Any, inner: _Decoder, data: Any, place: str) -> Any:
+    _expect(isinstance(data, list), data, place)
+    return kind(inner(item, place) for item in data)
+
+
+def _decode_mapping(inner: _Decoder, data: Any, place: str) -> Any:
+    _expect(isinstance(data, dict), data, place)
+    return {name: inner(item, f"{place}.{name}") for name, item in data.items()}
 
 
 def _decode_frontier(data: Any, place: str) -> Frontier:
@@ -114,8 +137,9 @@ def _decode_scalar(kind: Any, data: Any, place: str) -> Any:
 
 
 def _decode_dataclass(kind: Any, data: Any, place: str) -> Any:
+    place = place or kind.__name__
     _expect(isinstance(data, dict), data, place)
-    fields = _fields(kind)
+    fields = _decoders(kind)
     unknown = sorted(set(data) - set(fields))
     missing = sorted(set(fields) - set(data) - set(_added(kind)))
     if unknown and not missing:
@@ -125,7 +149,7 @@ def _decode_dataclass(kind: Any, data: Any, place: str) -> Any:
         )  # fmt: skip
     if unknown or missing:
         raise LedgerError(f"{place} has unknown fields {unknown} and misses {missing}")
-    return kind(**{name: decode(hint, data[name], f"{place}.{name}") for name, hint in fields.items() if name in data})
+    return kind(**{name: inner(data[name], f"{place}.{name}") for name, inner in fields.items() if name in data})
 
 
 def added(version: int, default: Any) -> Any:
@@ -161,9 +185,20 @@ def _added(kind: type) -> dict[str, Any]:
 
 
 @cache
-def _fields(kind: type) -> dict[str, Any]:
+def _is_dataclass(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind)
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+@cache
+def _decoders(kind: type) -> dict[str, _Decoder]:
+    """For each field what makes its values."""
     hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    return {name: _decoder(hints[name]) for name in _fields(kind)}
 
 
 def _expect(holds: bool, data: Any, place: str, value: Any = None) -> Any:  # noqa: FBT001 - it reads like an assert

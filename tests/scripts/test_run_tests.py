@@ -1,0 +1,36 @@
+"""The script that runs the tests, with a program in pytest's place."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "run-tests"
+
+
+def run(folder: Path, marks: str, *, spark: int, others: int) -> subprocess.CompletedProcess[str]:
+    """What it says and how it ends when the tests with and without Spark end like this."""
+    python = folder / "python"
+    says = f'case "$*" in *"not spark"*) echo "others: $*"; exit {others} ;; *) echo "spark: $*"; exit {spark} ;; esac'
+    python.write_text(f"#!/bin/sh\n{says}\n")
+    python.chmod(0o755)
+    return subprocess.run(["sh", SCRIPT, python, marks, "-k", "some"], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("marks", ["not slow", "slow"])
+@pytest.mark.parametrize(
+    ("spark", "others", "ends"),
+    [(0, 0, 0), (5, 0, 0), (0, 5, 0), (5, 5, 5), (1, 0, 1), (0, 1, 1), (1, 5, 1), (5, 1, 1), (2, 1, 1)],
+)
+def test_it_fails_if_either_kind_does(tmp_path: Path, marks: str, spark: int, others: int, ends: int) -> None:
+    assert run(tmp_path, marks, spark=spark, others=others).returncode == ends
+
+
+@pytest.mark.parametrize("marks", ["not slow", "slow"])
+def test_it_runs_both_kinds_and_tells_of_spark_last(tmp_path: Path, marks: str) -> None:
+    assert run(tmp_path, marks, spark=0, others=0).stdout.splitlines() == [
+        f"others: -m pytest -m ({marks}) and not spark -n 2 --dist worksteal -k some",
+        f"spark: -m pytest -m ({marks}) and spark -k some",
+    ]

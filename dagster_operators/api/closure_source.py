@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.connectors.source_operator import SourceContext, SourceEnd, SourceOperator
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.frontier.capability import Outlet
-from dagster_operators.operators.frontier.operator_info import OperatorInfo
+from dagster_operators.operators.frontier.operator_info import OperatorInfo, is_due
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -59,6 +59,20 @@ class ClosureSource(SourceOperator):
             if not info.activator.take():
                 return "immediate"
         return "graceful"
+
+
+def due_in(info: OperatorInfo) -> dict[str, int]:
+    """What a position has of the moment at which the logic asked to be called again, if it did."""
+    return {"due": moment for moment in info.activator.waiting[:1]}  # noqa: B035 - there is one at most
+
+
+def is_called(position: Mapping[str, Any]) -> bool:
+    """Whether the moment has come that the logic asked for when this position was left, if it did.
+
+    >>> is_called({}), is_called({"due": 0}), is_called({"due": 2**62})
+    (True, True, False)
+    """
+    return is_due(position.get("due", 0))
 
 
 def check_calls(name: str, calls: int) -> None:

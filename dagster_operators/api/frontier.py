@@ -26,7 +26,7 @@ from dagster_operators.api.frontier_library import (
     ok_err,
     partition,
 )
-from dagster_operators.api.frontier_probe import ProbeHandle, probe
+from dagster_operators.api.frontier_probe import ProbeHandle, probe, probe_with
 from dagster_operators.api.frontier_results import ResultStream, results
 from dagster_operators.api.frontier_scope import LoopHandle, Scope, ScopedStream
 from dagster_operators.api.frontier_source import empty, source, to_stream
@@ -111,6 +111,7 @@ __all__ = [
     "ok_err",
     "partition",
     "probe",
+    "probe_with",
     "reclock",
     "replay",
     "results",

@@ -14,6 +14,7 @@ from dagster_operators.time.watermark import MIN_WATERMARK
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline import Pipeline
     from dagster_operators.api.stream import Stream
+    from dagster_operators.connectors.source_operator import SourceOperator
 
 Found = TypeVar("Found")
 
@@ -35,23 +36,76 @@ def probe(pipeline: Pipeline, stream: Stream) -> ProbeHandle:
     >>> isinstance(do.frontier.probe(pipeline, rows), do.frontier.ProbeHandle)
     True
     """
-    if stream._dataflow is not pipeline.dataflow:  # noqa: SLF001
-        raise PipelineError(
-            f"the stream {stream.name!r} is of another pipeline", pipeline=pipeline.name,
-            remedy="probe it with the pipeline that it belongs to",
-        )  # fmt: skip
     return ProbeHandle(pipeline, stream)
+
+
+def probe_with(stream: Stream, handle: ProbeHandle) -> Stream:
+    """The stream, which a handle that was made before tells of from now on: for a source that is to wait for what comes of it.
+
+    Args:
+        stream: The stream.
+        handle: The handle; it tells of one stream.
+
+    Raises:
+        PipelineError: The stream is of another pipeline, or the handle tells of another stream already.
+
+    >>> import dagster_operators as do
+    >>> def counting(capability, info):
+    ...     def logic(output):
+    ...         output.session(capability).give(v=capability.time)
+    ...         capability.downgrade(capability.time + 1)
+    ...     return logic
+    >>> pipeline = do.Pipeline("p", root="data")
+    >>> handle = do.frontier.ProbeHandle(pipeline)
+    >>> numbers = do.frontier.source(pipeline, "numbers", counting, schema="v long", waits_for=handle)
+    >>> probe_with(do.frontier.limit_rate(numbers, 10), handle).columns
+    ('v', 't')
+    """
+    handle.attach(stream)
+    return stream
 
 
 class ProbeHandle:
     """How far a stream's time has come; read from the ledger whenever it is asked, so any process may ask.
 
     Before the first epoch every time may still come.
+
+    Args:
+        pipeline: The pipeline.
+        stream: One of its streams; by default the one that :func:`probe_with` will give it.
     """
 
-    def __init__(self, pipeline: Pipeline, stream: Stream) -> None:
+    def __init__(self, pipeline: Pipeline, stream: Stream | None = None) -> None:
         self._pipeline = pipeline
+        self._stream: Stream | None = None
+        self._waiting: list[SourceOperator] = []
+        if stream is not None:
+            self.attach(stream)
+
+    def attach(self, stream: Stream) -> None:
+        """Tell of a stream from now on, as :func:`probe_with` has it.
+
+        Raises:
+            PipelineError: The stream is of another pipeline, or there is one already.
+        """
+        if stream._dataflow is not self._pipeline.dataflow:  # noqa: SLF001
+            raise PipelineError(
+                f"the stream {stream.name!r} is of another pipeline", pipeline=self._pipeline.name,
+                remedy="probe it with the pipeline that it belongs to",
+            )  # fmt: skip
+        if self._stream is not None:
+            raise PipelineError(
+                f"the handle tells of {self._stream.name!r} already", pipeline=self._pipeline.name,
+                remedy="make another handle for another stream",
+            )  # fmt: skip
         self._stream = stream
+        for source in self._waiting:
+            source.waits_for = str(stream._ref)  # noqa: SLF001
+
+    def hold_up(self, source: SourceOperator) -> None:
+        """Have a source wait until the stream has come as far as it."""
+        self._waiting.append(source)
+        source.waits_for = "" if self._stream is None else str(self._stream._ref)  # noqa: SLF001
 
     @property
     def frontier(self) -> Frontier:
@@ -66,6 +120,10 @@ class ProbeHandle:
         ...     len(probe.frontier.elements)
         1
         """
+        if self._stream is None:
+            raise PipelineError(
+                "the probe was given no stream", pipeline=self._pipeline.name, remedy="give it one: probe_with(stream, handle)"
+            )
         last = next(iter(self._pipeline.history()[-1:]), None)
         if last is None:
             return Frontier([MIN_WATERMARK])

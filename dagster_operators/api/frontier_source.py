@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.api.closure_source import ClosureSource, check_calls
+from dagster_operators.api.closure_source import ClosureSource, check_calls, due_in, is_called
+from dagster_operators.api.frontier_probe import ProbeHandle
 from dagster_operators.connectors.memory_source import MemorySource
 from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd
 from dagster_operators.errors import CapabilityError
@@ -29,7 +30,7 @@ def source(
     time: str = "t",
     start: int = 0,
     calls: int = 1000,
-    waits_for: str | None = None,
+    waits_for: str | ProbeHandle | None = None,
 ) -> Stream:
     """Rows that a closure puts out.
 
@@ -41,13 +42,15 @@ def source(
         name: The source's name.
         constructor: ``constructor(capability, info)`` gives ``logic(output)``, in every epoch anew. The capability is as it was
             left at the end of the epoch before; ``info.state`` is a dictionary of plain JSON that lives on. The logic is called
-            once, and again as long as it asks for it: ``info.activator.activate()``.
+            once, and again as long as it asks for it: ``info.activator.activate()``. A source that goes at its own pace asks for
+            the next call with ``info.activator.activate_after(seconds)``: before that it is not called, and has no news.
         schema: The columns without the time, as Spark DDL.
         time: The column with the time.
         start: The capability's time at first.
         calls: How often the logic is called in an epoch at most; what is left is for the next one.
-        waits_for: The name of an operator behind the source, for flow control: the source gets no turn while that operator may
-            still put out times before those that the source has come to, because it has work left or holds capabilities.
+        waits_for: For flow control a probe, or the name of an operator behind the source: the source gets no turn while that
+            stream may still bring times before those that the source has come to, because something before it has work left or
+            holds capabilities. The handle may be given its stream later: ``probe_with(stream, handle)``.
 
     Raises:
         PipelineError: The name is taken, or the logic would never be called.
@@ -67,7 +70,9 @@ def source(
     ('v', 't')
     """
     check_calls(name, calls)
-    made = FrontierSource(constructor, schema, time, start, calls, waits_for)
+    made = FrontierSource(constructor, schema, time, start, calls, None if isinstance(waits_for, ProbeHandle) else waits_for)
+    if isinstance(waits_for, ProbeHandle):
+        waits_for.hold_up(made)
     return pipeline.source(name, made, event_time=time)
 
 
@@ -128,6 +133,8 @@ class FrontierSource(ClosureSource):
         position = ctx.position or {"time": self.start, "last": None, "state": {}}
         if position["time"] is None:
             return "final"
+        if not self.has_news(position):
+            return "immediate"
         outlet, info, output = self.given(ctx, position["state"])
         capability = Capability(position["time"], outlet)
         held, checked = weakref.ref(capability), _InOrder(out, self.time, position["last"])
@@ -136,12 +143,12 @@ class FrontierSource(ClosureSource):
         ended = self.call(logic, info, output, checked)
         kept = held()
         time = None if kept is None or kept.dropped else kept.time
-        ctx.position = {"time": time, "last": checked.last, "state": dict(info.state)}
+        ctx.position = {"time": time, "last": checked.last, "state": dict(info.state), **due_in(info)}
         return "final" if time is None else ended
 
     def has_news(self, position: Any) -> bool:
-        """Whether the capability was not dropped yet."""
-        return position is None or position["time"] is not None
+        """Whether the capability was not dropped yet, and the moment has come that the logic asked to be called at."""
+        return position is None or (position["time"] is not None and is_called(position))
 
 
 class _InOrder:

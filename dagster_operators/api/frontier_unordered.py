@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.api.closure_source import ClosureSource, check_calls
+from dagster_operators.api.closure_source import ClosureSource, check_calls, due_in, is_called
 from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd
 from dagster_operators.operators.frontier.capability import Capability
 from dagster_operators.operators.frontier.pacts import Pipeline
@@ -77,18 +77,20 @@ class UnorderedSource(ClosureSource):
         position = ctx.position or {"open": [self.start], "state": {}}
         if not position["open"]:
             return "final"
+        if not self.has_news(position):
+            return "immediate"
         outlet, info, output = self.given(ctx, position["state"])
         capabilities = [Capability(time, outlet) for time in position["open"]]
         events, logic = _Events(out, self.time, min(position["open"])), self.constructor(capabilities, info)
         ended = self.call(logic, info, output, events)
         left = sorted(capability.time for capability in capabilities if not capability.dropped)
         events.progress(min(left, default=None), Schema.of(self.output_schema()).to_arrow())
-        ctx.position = {"open": left, "state": dict(info.state)}
+        ctx.position = {"open": left, "state": dict(info.state), **due_in(info)}
         return ended if left else "final"
 
     def has_news(self, position: Any) -> bool:
-        """Whether a capability is still open."""
-        return position is None or bool(position["open"])
+        """Whether a capability is still open, and the moment has come that the logic asked to be called at."""
+        return position is None or (bool(position["open"]) and is_called(position))
 
 
 class _Events:

@@ -24,6 +24,9 @@ Rows: TypeAlias = "pa.RecordBatch | pa.Table"
 
 _SHOWN: Final = 3
 
+DUE: Final = "called_again_at"
+"""The figure of the moment, in microseconds since 1970, at which an operator is to be called again."""
+
 EndReason: TypeAlias = Literal["end_of_data", "stop"]
 """Why a program ends: no row will ever come again, or the epoch is over."""
 
@@ -100,6 +103,18 @@ class Report:
         (None, None, {'rows': 3.0})
         """
         self.metrics[name] = self.metrics.get(name, 0.0) + value
+
+
+def add_figures(found: dict[str, float], figures: Mapping[str, float], prefix: str = "") -> None:
+    """Add the figures that a subtask reported to those of others; of moments the first one counts.
+
+    >>> found = {"rows": 1.0}
+    >>> add_figures(found, {"rows": 2.0, DUE: 7.0}), add_figures(found, {DUE: 5.0}), found
+    (None, None, {'rows': 3.0, 'called_again_at': 5.0})
+    """
+    for name, value in figures.items():
+        full = prefix + name
+        found[full] = min(value, found.get(full, value)) if name == DUE else found.get(full, 0.0) + value
 
 
 @dataclass(frozen=True)

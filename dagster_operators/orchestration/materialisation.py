@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
+from dagster_operators.operators.worker_program import DUE
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.preview import preview
 from dagster_operators.orchestration.tables import TableAsset
@@ -72,7 +73,7 @@ def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, o
         "late_rows": sum(rows for name, rows in complete.late_rows.items() if name.partition(".")[0] in table.operators),
         "seconds": round(complete.seconds.get(table.stage.name, 0.0), 3),
     }
-    metadata.update({name: value for name, value in complete.metrics.items() if name.partition(".")[0] in table.operators})
+    metadata.update({n: _figure(n, value) for n, value in complete.metrics.items() if n.partition(".")[0] in table.operators})
     if table.lineage:
         columns = {name: [dg.TableColumnDep(key, column) for key, column in origins] for name, origins in table.lineage.items()}
         metadata["dagster/column_lineage"] = dg.TableColumnLineage(columns)
@@ -86,6 +87,15 @@ def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, o
     if rows is not None:
         metadata["preview"] = dg.MetadataValue.md(rows)
     return metadata
+
+
+def _figure(name: str, value: float) -> Any:
+    """A figure of an operator; a moment as people write it.
+
+    >>> _figure("later.called_again_at", 5e6), _figure("slow.incomplete", 1.0)
+    ('1970-01-01T00:00:05Z', 1.0)
+    """
+    return format_timestamp(int(value)) if name.endswith(f".{DUE}") else value
 
 
 def _watermark(micros: int) -> dg.MetadataValue[Any]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any
 
 from dagster_operators.connectors.connector import Connector, SliceChoice
 from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.errors import PipelineError, SourceError, located
 from dagster_operators.graph.dataflow import Dataflow
-from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.ports import MAIN, StreamRef
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.operators.frontier.frontier_operator import INCOMPLETE, FrontierOperator
+from dagster_operators.operators.frontier.operator_info import is_due
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.worker_program import DUE
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.runtime.cuts import one_cut
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
@@ -60,7 +63,7 @@ class Choosing:
             source, start = self._dataflow.nodes[name].operator, positions.get(name)
             if not isinstance(source, Source):
                 continue
-            ahead = last is not None and self._is_ahead(name, last)
+            ahead = self._is_ahead(name, last)
             connector = cuts.get(name) or self._planning.connector(name)
             connector = connector.continuing(formerly[name]) if connector and name in formerly else connector
             choice = None if ahead else self._offer(name, plan.origins.get(name, name), start, schemas, connector)
@@ -100,19 +103,22 @@ class Choosing:
             standing[name] = SourceSlice(at, end, None)
         return Slices({**standing, **pinned(self._planning)}, watermarks=watermarks)
 
-    def _is_ahead(self, name: str, last: Complete) -> bool:
-        """Whether a source has gone further than the operator that it waits for."""
+    def _is_ahead(self, name: str, last: Complete | None) -> bool:
+        """Whether a source has gone further than the stream that it waits for."""
         connector = self._planning.connector(name)
         waits_for = connector.operator.waits_for if isinstance(connector, OperatorSource) else None
-        if waits_for is None or name not in last.watermarks:
+        if waits_for is None:
+            return False
+        operator, _, port = waits_for.partition(".")
+        if operator not in self._dataflow.nodes:
+            raise PipelineError(
+                f"the source waits for {waits_for or 'a probe of no stream'!r}, and there is no such operator", source=name,
+                remedy="name the operator that it is to wait for, or probe a stream: probe_with(stream, handle)",
+            )  # fmt: skip
+        if last is None or name not in last.watermarks:
             return False
         frontiers = Frontiers(self._dataflow, at_beginning(last.watermarks), held_in(last.held))
-        if waits_for not in self._dataflow.nodes:
-            raise PipelineError(
-                f"the source waits for {waits_for!r}, and there is no such operator", source=name,
-                remedy="name the operator that it is to wait for",
-            )  # fmt: skip
-        return frontiers.of(StreamRef(waits_for)).less_than(last.watermarks[name])
+        return frontiers.of(StreamRef(operator, port or MAIN)).less_than(last.watermarks[name])
 
     def _offer(
         self, name: str, origin: str, start: Any, schemas: Mapping[str, str], connector: Connector | None
@@ -153,6 +159,8 @@ class Choosing:
             for name in stage.operators:
                 node = self._dataflow.nodes.get(name)
                 if node and isinstance(node.operator, Source) and (connector := self._planning.connector(name)):
+                    if self._is_ahead(name, view.last_complete):
+                        continue
                     connector = connector.continuing(formerly[name]) if name in formerly else connector
                     with located(pipeline=self._dataflow.name, source=name):
                         told = connector.news(
@@ -165,11 +173,16 @@ class Choosing:
                         found[name] = told
         if view.last_complete:
             figures = carried(view.last_complete.metrics, origins)
-            found |= {name: {"incomplete": True} for name in unfinished(self._dataflow, figures)}
+            found |= unfinished(self._dataflow, figures)
         return found
 
 
-def unfinished(dataflow: Dataflow, metrics: Mapping[str, float]) -> list[str]:
-    """The operators that had work left when an epoch ended, by its figures."""
-    frontier = (name for name, node in dataflow.nodes.items() if isinstance(node.operator, FrontierOperator))
-    return [name for name in frontier if metrics.get(f"{name}.{INCOMPLETE}")]
+def unfinished(dataflow: Dataflow, metrics: Mapping[str, float]) -> dict[str, Any]:
+    """The operators that have work by now, and what kind: it was left when an epoch ended, or its moment has come."""
+    found: dict[str, Any] = {}
+    for name in (name for name, node in dataflow.nodes.items() if isinstance(node.operator, FrontierOperator)):
+        if metrics.get(f"{name}.{INCOMPLETE}"):
+            found[name] = {"incomplete": True}
+        elif is_due(metrics.get(f"{name}.{DUE}", inf)):
+            found[name] = {DUE: int(metrics[f"{name}.{DUE}"])}
+    return found

@@ -23,7 +23,7 @@ from dagster_operators.operators.batch_operator import PortSchemas, key_types, n
 from dagster_operators.operators.frontier.definition import Definition
 from dagster_operators.operators.frontier.frontier_program import FrontierProgram
 from dagster_operators.operators.frontier.scope_program import ScopeProgram
-from dagster_operators.operators.worker_program import OriginTimes, Report, WorkerProgram
+from dagster_operators.operators.worker_program import OriginTimes, Report, WorkerProgram, add_figures
 from dagster_operators.runtime.stages.numbered_rows import ROWS_OF_AN_EPOCH
 from dagster_operators.runtime.workers.program_graph import ProgramGraph, Target
 from dagster_operators.runtime.workers.subtask import Member, Subtask, SubtaskId
@@ -186,8 +186,7 @@ class OperatorHarness:
         self._rejected += sum(report.rejected for report in reports.values())
         self.commit_data = {n: report.commit_data for n, report in reports.items() if report.commit_data is not None}
         for report in reports.values():
-            for figure, value in report.metrics.items():
-                self.metrics[figure] = self.metrics.get(figure, 0.0) + value
+            add_figures(self.metrics, report.metrics)
         self.held = min(report.watermark for report in reports.values())
         self._held_at = {port: meet(report.held.get(port, FINISHED) for report in reports.values()) for port in self.ports}
         self._begin(self.epoch + 1)

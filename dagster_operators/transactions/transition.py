@@ -13,8 +13,8 @@ from dagster_operators.transactions.codec import added
 TransitionKind: TypeAlias = Literal["rollback", "reset", "rebuild"]
 """Why there is such an epoch. Its one stage is called so, too."""
 
-_UNFINISHED: Final = ".incomplete"
-"""How the figure ends by which an operator says that it has work left."""
+_UNFINISHED: Final = (".incomplete", ".called_again_at")
+"""How the figures end by which an operator says that it has work left, or will have."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Transition:
 def unfinished_in(figures: Mapping[str, float]) -> dict[str, float]:
     """What of an epoch's figures holds behind it, too: which operators have work left for the next one.
 
-    >>> unfinished_in({"slow.incomplete": 1.0, "slow.late": 3.0})
-    {'slow.incomplete': 1.0}
+    >>> unfinished_in({"slow.incomplete": 1.0, "slow.late": 3.0, "later.called_again_at": 7.0})
+    {'slow.incomplete': 1.0, 'later.called_again_at': 7.0}
     """
     return {name: value for name, value in figures.items() if name.endswith(_UNFINISHED)}

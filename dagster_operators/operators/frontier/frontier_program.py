@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.operators.frontier.capability import Outlet
 from dagster_operators.operators.frontier.cut_by_time import Gathered, apart_from_late, cut_by_time
-from dagster_operators.operators.frontier.frontier_operator import INCOMPLETE, LATE
+from dagster_operators.operators.frontier.frontier_operator import LATE
 from dagster_operators.operators.frontier.handles import OutputHandle
 from dagster_operators.operators.frontier.instance import Instance
 from dagster_operators.operators.frontier.kept import CAPABILITIES, Hold, Kept
@@ -77,8 +77,7 @@ class FrontierProgram:
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:  # noqa: ARG002 - what it ends for makes no difference
         """Write what lives on, and refuse to lose what does not."""
         self._instance.save()
-        if self._instance.incomplete:
-            self._ctx.report.add(INCOMPLETE)
+        self._instance.tell(self._ctx.report)
 
     def close(self) -> None:
         """Nothing: an operator holds nothing outside of its process."""

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from dagster_operators.errors import CapabilityError, OperatorFailedError, PipelineError
 from dagster_operators.operators.frontier.capability import Capability, InputCapability, Outlet
 from dagster_operators.operators.frontier.definition import ALWAYS, IF_CAPABILITY
+from dagster_operators.operators.frontier.frontier_operator import INCOMPLETE
 from dagster_operators.operators.frontier.handles import InputHandle, OutputHandle
 from dagster_operators.operators.frontier.kept import ACTIVATION, INITIAL, Hold, Kept
 from dagster_operators.operators.frontier.places import Places
-from dagster_operators.operators.worker_program import failure
+from dagster_operators.operators.worker_program import DUE, add_figures, failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from dagster_operators.operators.frontier.definition import Definition
     from dagster_operators.operators.frontier.operator_info import OperatorInfo
+    from dagster_operators.operators.worker_program import Report
     from dagster_operators.time.antichain import MinimalTimes
 
 CALLS: Final = 1_000_000
@@ -129,6 +131,14 @@ class Instance:
                 f"rows of the input {left.number} are not read when the epoch ends", **self._where, hook="logic",
                 remedy="read the input whenever the logic is called: for time, batch in input",
             )  # fmt: skip
+
+    def tell(self, report: Report) -> None:
+        """Report what makes another epoch begin: work that is left, or a moment at which the logic is to be called again."""
+        if self.incomplete:
+            report.metrics[INCOMPLETE] = 1.0
+        first = next(iter(self._info.activator.waiting), 0)
+        if first:
+            add_figures(report.metrics, {DUE: float(first)})
 
     def holds(self) -> list[Hold]:
         """What holds which time at which output."""

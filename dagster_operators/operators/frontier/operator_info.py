@@ -32,7 +32,8 @@ class Activator:
     def activate_after(self, delay: float | timedelta) -> None:
         """Have the logic called once more when some time has passed: in this epoch if it takes as long, else in a later one.
 
-        No epoch begins for its sake: that is left to the schedule, or to whoever runs the pipeline.
+        When the time has come, an epoch begins though no source has anything new: a sensor asks for it, and ``run_epoch`` and
+        ``run_until_caught_up`` run it if they are called then; they do not wait for it.
 
         Args:
             delay: Seconds, or a timedelta.
@@ -47,7 +48,7 @@ class Activator:
     @property
     def is_asked(self) -> bool:
         """Whether the logic is to be called now."""
-        return self._asked or any(moment <= _now() for moment in self._due)
+        return self._asked or any(map(is_due, self._due))
 
     @property
     def waiting(self) -> list[int]:
@@ -59,6 +60,15 @@ class Activator:
         asked, now = self.is_asked, _now()
         self._asked, self._due = False, {moment for moment in self._due if moment > now}
         return asked
+
+
+def is_due(moment: float) -> bool:
+    """Whether a moment of the wall clock, in microseconds since 1970, has come.
+
+    >>> is_due(0), is_due(2**62)
+    (True, False)
+    """
+    return moment <= _now()
 
 
 def _now() -> int:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.errors import EndlessLoopError
 from dagster_operators.operators.frontier.capability import Outlet
 from dagster_operators.operators.frontier.cut_by_time import Gathered, cut_by_time
-from dagster_operators.operators.frontier.frontier_operator import INCOMPLETE
 from dagster_operators.operators.frontier.frontier_program import first_time, outputs_of, without_late
 from dagster_operators.operators.frontier.handles import OutputHandle
 from dagster_operators.operators.frontier.instance import Instance
@@ -94,8 +93,7 @@ class ScopeProgram:
         """Write what lives on, and refuse to lose what does not."""
         for instance in self._instances.values():
             instance.save()
-        if any(instance.incomplete for instance in self._instances.values()):
-            self._ctx.report.add(INCOMPLETE)
+            instance.tell(self._ctx.report)
 
     def close(self) -> None:
         """Nothing: an operator holds nothing outside of its process."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagster_operators.operators.worker_program import Report
+from dagster_operators.operators.worker_program import Report, add_figures
 from dagster_operators.time.frontier import FINISHED, Frontier, meet
 from dagster_operators.transactions.codec import decode
 from dagster_operators.transactions.manifest import Change, FileEntry
@@ -52,7 +52,6 @@ class BatchResult:
             self.held_at[operator][port] = meet([held, self.held_at[operator].get(port, FINISHED)])
         self.late[operator] += report.late
         self.rejected[operator] += report.rejected
-        for figure, value in report.metrics.items():
-            self.metrics[f"{operator}.{figure}"] += value
+        add_figures(self.metrics, report.metrics, f"{operator}.")
         if report.commit_data is not None:
             self.commit_data[operator][subtask] = report.commit_data

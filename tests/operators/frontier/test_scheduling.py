@@ -173,13 +173,13 @@ def test_no_more_rows_go_on_than_are_let_through(times, most, parallelism, resca
     assert harness.frontier().elements == (9,)
 
 
-def ten(capability, info):
-    """Ten rows at the next time in each epoch, until there were forty."""
+def five(capability, info):
+    """Five rows at the next time in each epoch, until there were fifteen."""
 
     def logic(output):
         session = output.session(capability)
-        session.give_iterator({"k": 0, "v": 10 * capability.time + v} for v in range(10))
-        if capability.time == 3:
+        session.give_iterator({"k": 0, "v": 5 * capability.time + v} for v in range(5))
+        if capability.time == 2:
             capability.drop()
         else:
             capability.downgrade(capability.time + 1)
@@ -187,27 +187,109 @@ def ten(capability, info):
     return logic
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_a_source_waits_for_an_operator_that_is_behind(sail, tmp_path, waits):
+@pytest.mark.parametrize(
+    ("waits", "times"), [("operator", [0, 1, 1, 2, 2, 2, 2, 2]), ("probe", [0, 1, 1, 2]), (None, [0, 1, 2])], ids=str
+)
+def test_a_source_waits_for_what_is_behind(sail, tmp_path, waits, times):
     pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
-    numbers = frontier.source(pipeline, "numbers", ten, schema=SCHEMA, waits_for="slow" if waits else None)
-    frontier.limit_rate(numbers, 4, name="slow").to_table("slow")
+    handle = frontier.ProbeHandle(pipeline)
+    target = {"operator": "slow", "probe": handle, None: None}[waits]
+    numbers = frontier.source(pipeline, "numbers", five, schema=SCHEMA, waits_for=target)
+    slow = frontier.limit_rate(numbers, 2, name="slow")
+    frontier.probe_with(frontier.map(slow, lambda batch: batch), handle).to_table("slow")
     came, went = [], []
-    while not (result := pipeline.run_epoch()).empty:
+    for _ in times:
+        went.append(pipeline.run_epoch().rows["slow"])
         came.append(pipeline.epochs.coordinator.view().last_complete.offsets["numbers"]["position"]["last"])
-        went.append(result.rows["slow"])
-        if len(came) == 1:
-            assert pipeline.epochs.has_news()["slow"] == {"incomplete": True}
-    assert sum(went) == 40
-    assert all(rows == 4 for rows in went)
-    assert came == ([0, 1, 1, 2, 2, 3, 3, 3, 3, 3] if waits else [0, 1, 2, 3, 3, 3, 3, 3, 3, 3])
-    assert pipeline.epochs.has_news() == {}
-    assert sorted(row.v for row in pipeline.read("slow").collect()) == list(range(40))
+        if waits and len(came) == 2:
+            assert pipeline.epochs.has_news() == {"slow": {"incomplete": True}}  # the source has no turn, and so no news
+            assert handle.less_than(1)
+    assert came == times
+    assert went == [2, 2, 2, 2, 2, 2, 2, 1][: len(times)]
+    if waits == "operator":
+        assert pipeline.epochs.has_news() == {}
+        assert sorted(row.v for row in pipeline.read("slow").collect()) == list(range(15))
 
 
 def test_a_source_cannot_wait_for_what_is_not_there(sail, tmp_path):
     pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
-    frontier.source(pipeline, "numbers", ten, schema=SCHEMA, waits_for="slow").to_table("numbers")
-    pipeline.run_epoch()
+    frontier.source(pipeline, "numbers", five, schema=SCHEMA, waits_for="slow").to_table("numbers")
     with pytest.raises(PipelineError, match="waits for 'slow', and there is no such operator"):
         pipeline.run_epoch()
+
+
+def test_a_probe_tells_of_one_stream_of_its_pipeline():
+    pipeline, rows = rows_of()
+    handle = frontier.ProbeHandle(pipeline)
+    frontier.source(pipeline, "numbers", five, schema=SCHEMA, waits_for=handle).to_table("numbers")
+    with pytest.raises(PipelineError, match=r"the probe was given no stream.*probe_with"):
+        handle.less_than(3)
+    with pytest.raises(PipelineError, match=r"waits for 'a probe of no stream'.*probe_with"):
+        pipeline.epochs.has_news()
+    assert frontier.probe_with(rows, handle) is rows
+    with pytest.raises(PipelineError, match="the handle tells of 'rows' already"):
+        frontier.probe_with(rows, handle)
+    with pytest.raises(PipelineError, match="is of another pipeline"):
+        frontier.probe_with(rows_of()[1], frontier.ProbeHandle(pipeline))
+
+
+def at_its_own_pace(capability, info):
+    """A row, and the next one an hour later."""
+
+    def logic(output):
+        output.session(capability).give(k=0, v=capability.time)
+        if capability.time == 1:
+            capability.drop()
+        else:
+            capability.downgrade(capability.time + 1)
+            info.activator.activate_after(3600)
+
+    return logic
+
+
+def test_a_source_goes_at_its_own_pace(sail, tmp_path, monkeypatch):
+    now, told = [1], []
+    monkeypatch.setattr("dagster_operators.operators.frontier.operator_info._now", lambda: now[0])
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    frontier.source(pipeline, "numbers", at_its_own_pace, schema=SCHEMA).to_table("numbers")
+    for half_an_hour in range(4):
+        now[0] = half_an_hour * 1_800_000_000 + 1
+        assert bool(pipeline.epochs.has_news()) == (half_an_hour in {0, 2})
+        told.append([result.rows["numbers"] for result in pipeline.run_until_caught_up()])
+    assert told == [[1], [], [1], []]
+
+
+def an_hour_later(capability, info):
+    """Lets rows wait until it is called without new ones, which it asks for after an hour."""
+    stash = info.state["stash"]
+
+    def logic(incoming, output):
+        came = False
+        for time, batch in incoming:
+            stash.add(time, batch)
+            info.activator.activate_after(3600)
+            came = True
+        if not came and info.epoch > 1:
+            for held in [held.clone() for held in stash.capabilities()]:
+                output.session(held).give_batch(stash.pop(held.time))
+
+    return logic
+
+
+def test_an_epoch_begins_when_the_time_for_a_call_has_come(sail, tmp_path, monkeypatch):
+    now = [1_000_000]
+    monkeypatch.setattr("dagster_operators.operators.frontier.operator_info._now", lambda: now[0])
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL, parallelism=2)
+    rows = frontier.to_stream(pipeline, "rows", [{"k": v, "v": v} for v in range(4)], schema=SCHEMA)
+    later = rows.unary_frontier(frontier.Exchange("k"), "later", an_hour_later, state=STASH)
+    later.to_table("later")
+    assert len(pipeline.run_until_caught_up()) == 1
+    due = now[0] + 3_600_000_000
+    assert pipeline.history()[-1].metrics["later.called_again_at"] == due
+    now[0] = due - 1
+    assert (pipeline.epochs.has_news(), pipeline.run_epoch().empty) == ({}, True)
+    now[0] = due
+    assert pipeline.epochs.has_news() == {"later": {"called_again_at": due}}
+    assert len(pipeline.run_until_caught_up()) == 1
+    assert sorted(row.v for row in pipeline.read("later").collect()) == [0, 1, 2, 3]
+    assert (pipeline.epochs.has_news(), pipeline.history()[-1].metrics) == ({}, {})

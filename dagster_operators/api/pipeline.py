@@ -234,6 +234,42 @@ class Pipeline(Changing, GoingBack, Rebuildable, PipelineGraph, Settling):
         document.add_to(made, sources or {})
         return made
 
+    @classmethod
+    def from_yaml(
+        cls,
+        path: str | PathLike[str],
+        *,
+        root: str,
+        name: str | None = None,
+        sources: Mapping[str, DeclaredSource] | None = None,
+        **settings: Any,
+    ) -> Self:
+        """The pipeline of a YAML file: a dataflow of event operators (``docs/event_operators.md``), or queries.
+
+        A dataflow has ``nodes``, as dora's files do; queries have ``pipeline`` and its streams (:meth:`from_query_file`).
+
+        Args:
+            path: The file.
+            root: Where tables, state and the ledger live.
+            name: The name of a dataflow's pipeline, by default that of the file.
+            sources: Sources that the file may name beside its own, such as a :class:`~dagster_operators.Sources`.
+            settings: The others of :class:`Pipeline`.
+
+        Raises:
+            QueryError: With all that is wrong in the file, each with its line.
+            PipelineError: The file cannot be read.
+        """
+        from dagster_operators.api.events.dataflow_file import DataflowFile, is_dataflow, text_of
+        from dagster_operators.operators.events.wiring import table_of
+
+        text = text_of(path)
+        if not is_dataflow(text):
+            return cls.from_query_text(text, root=root, file=str(path), sources=sources, **settings)
+        file = DataflowFile(text, str(path), Path(path).parent, sources or {})
+        made = cls(name or table_of(Path(path).stem), root, **settings)
+        file.add_to(made)
+        return made
+
     # --- running -----------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -349,6 +385,8 @@ class Pipeline(Changing, GoingBack, Rebuildable, PipelineGraph, Settling):
 
     def read(self, table: str, epoch: int | None = None) -> DataFrame:
         """A table's rows as of a completed epoch (the last one by default).
+
+        Of an output of an event operator, by its address ``node/output``, the messages in their order.
 
         Raises:
             UnknownEpochError: The epoch was never completed, or nothing was yet.

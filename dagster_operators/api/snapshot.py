@@ -32,7 +32,11 @@ class Snapshot:
         return f"Snapshot(epoch={self.epoch}, versions={self.versions})"
 
     def read(self, table: str) -> DataFrame:
-        """A table's rows in this snapshot."""
+        """A table's rows in this snapshot; of an output of an event operator, by its address ``node/output``, its messages."""
+        if "/" in str(table):
+            from dagster_operators.api.events.messages import read_messages
+
+            return read_messages(self._pipeline.dataflow, self._pipeline.epochs, self._complete, self.versions, table)
         if table not in self.versions:
             raise PipelineError(
                 f"there is no table {table!r}", pipeline=self._pipeline.name, table=table,

@@ -19,6 +19,7 @@ _OPERATORS = {
     "leave": ("loops.edges:Leave", "loops", ""),
     "loop_variable": ("loops.edges:LoopVariable", "loops", ""),
     "drop": ("relational.projection:Drop", "operators", "stream.drop"),
+    "event_operators": ("events.event_operators:EventOperators", "event_operators", ""),
     "filter": ("relational.filter:Filter", "operators", "stream.filter"),
     "flat_map": ("relational.flat_map:FlatMap", "flat_map", "stream.flat_map stream.unnest"),
     "frontier": (
@@ -81,6 +82,9 @@ _VALUES = {
     "arrow": "functions.captured_values:ArrowBytes",
     "collection": "functions.captured_values:Collection",
     "delta": "connectors.delta_source:DeltaSource",
+    "event_input": "operators.events.wiring:EventInput",
+    "event_operator": "operators.events.wiring:EventOperator",
+    "event_source": "operators.events.wiring:EventSource",
     "files": "connectors.file_source:FileSource",
     "input_window": "operators.windows.window_rows:InputWindow",
     "member": "functions.captured_values:Member",

@@ -8,6 +8,8 @@ import dagster_operators as do
 from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.arrow.apply import Apply
+from dagster_operators.operators.events.event_operators import EventOperators
+from dagster_operators.operators.events.wiring import EventInput, EventOperator, EventSource
 from dagster_operators.operators.frontier.definition import Definition
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
 from dagster_operators.operators.joins.interval_join import IntervalJoin
@@ -106,6 +108,23 @@ SAMPLES = [
     FrontierOperator(
         name="a",
         definition=Definition("unary_frontier", [do.frontier.Exchange("k")], "a", handed_on, schema="k string", state=KEPT),
+    ),
+    EventOperators(
+        name="a",
+        sources=(EventSource("rows", (("v", "v"),), "t"),),
+        operators=(
+            EventOperator(
+                "double",
+                "op",
+                alone=True,
+                python="double.py",
+                inputs=(EventInput("n", "rows/v", 5),),
+                outputs=("out",),
+                types=(("out", "bigint"),),
+            ),
+        ),
+        files=(("double.py", "class Operator: ..."),),
+        descriptor='{"nodes": []}',
     ),
     Apply(name="a", arrow=Counting(2), keys=(("k",), ("l",))),
 ]

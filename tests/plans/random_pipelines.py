@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.api.loop import Loop
 from dagster_operators.graph.scope import Scope
+from dagster_operators.operators.events.event_operators import EventOperators
+from dagster_operators.operators.events.wiring import EventInput, EventOperator, EventSource
 
 SCHEMA = "k string, v long, t timestamp"
 START = 1_700_000_000
@@ -104,6 +106,7 @@ APPENDING: dict[str, Step] = {
     "frontier": lambda one, _, draw: one.unary_frontier(
         do.frontier.Exchange("k"), unused(one, "frontier"), stashed, state={"stash": do.frontier.StashState()}
     ),
+    "events": lambda one, *_: told(one),
     "deduplicate": lambda one, _, draw: one.key_by("k", "v").deduplicate(within=draw(st.sampled_from([None, "3 s"]))),
     "late": lambda one, _, draw: one.key_by("k").window(fixed(draw)).aggregate(n="count(*)").late(),
     "aggregate": lambda one, _, draw: of_window(one.key_by("k").window(fixed(draw)).aggregate(n="sum(v)"), "n"),
@@ -122,6 +125,38 @@ APPENDING: dict[str, Step] = {
         columns=["v", "t"],
     ),
 }  # fmt: skip
+
+
+def told(one: do.Stream) -> do.Stream:
+    """The rows as an event operator hands them on."""
+    kind = "struct<k:string,v:bigint>"
+    rows = EventSource("rows", (("row", "*"),), str(one.event_time))
+    echo = EventOperator(
+        "echo",
+        "op",
+        alone=True,
+        python="echo.py",
+        inputs=(EventInput("row", "rows/row"),),
+        outputs=("out",),
+        types=(("out", kind),),
+    )
+    events = one.through(
+        EventOperators, name=unused(one, "events"), sources=(rows,), operators=(echo,), files=(("echo.py", ECHO),)
+    )
+    return events.side_output("echo/out", name=f"{events.name}_echo").select("value[0].k AS k", "value[0].v AS v", "time AS t")
+
+
+ECHO = """
+import pyarrow as pa
+from dora import DoraStatus
+
+class Operator:
+    def on_event(self, dora_event, send_output):
+        if dora_event["type"] == "INPUT":
+            rows = dora_event["value"]
+            send_output("out", pa.StructArray.from_arrays([rows.field("k"), rows.field("v")], ["k", "v"]))
+        return DoraStatus.CONTINUE
+"""
 
 
 def looped(one: do.Stream) -> do.Stream:

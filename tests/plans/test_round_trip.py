@@ -92,7 +92,7 @@ def test_equal_signatures_mean_equal_rows(data):
         assert results[f"first_{step}"] == results[f"second_{step}"]
 
 
-UNIQUE = {"udf", "flat_map", "map_async", "transform", "lookup", "apply", "apply_large", "frontier", "loop"}
+UNIQUE = {"udf", "flat_map", "map_async", "transform", "lookup", "apply", "apply_large", "events", "frontier", "loop"}
 """Steps with code of the user's, or a table that is read as it is; so their rows are like no other's."""
 
 

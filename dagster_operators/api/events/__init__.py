@@ -1,0 +1,1 @@
+"""Dataflows of event operators, as dora's YAML files have them, as pipelines."""

@@ -1,0 +1,126 @@
+"""Which output each input reads, and that no operators read each other in a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from dagster_operators.api.events.node_reader import WrittenInput, WrittenOperator
+from dagster_operators.api.events.noted import Noted
+from dagster_operators.catalog.catalog import near
+from dagster_operators.errors import PipelineError
+from dagster_operators.operators.events.wiring import TIMER, EventInput, EventOperator, EventSource, timer_interval
+
+
+def connected(
+    written: Sequence[WrittenOperator], sources: Sequence[EventSource], nodes: Iterable[str], noted: Noted
+) -> tuple[EventOperator, ...]:
+    """The operators with the addresses of what their inputs read; what is wrong with them is noted.
+
+    Args:
+        written: The operators as they are written.
+        sources: The nodes that are sources.
+        nodes: The ids of all nodes, also of those that something is wrong with.
+        noted: Collects what is wrong.
+    """
+    made = [EventOperator(one.node, one.id, one.alone, one.python, outputs=one.outputs) for one in written]
+    known = {operator.address(output) for operator in made for output in operator.outputs}
+    known |= {address for source in sources for address, _ in source.addresses()}
+    lost = set(nodes) - {one.node for one in written} - {source.node for source in sources}
+    finder = _Finder(known, {one.node for one in written}, lost, noted)
+    found = tuple(
+        EventOperator(one.node, one.id, one.alone, one.python, finder.inputs(one), one.outputs, one.types, one.env, one.state)
+        for one in written
+    )
+    _check_circles({operator.path: operator for operator in found}, {f"{one.node}/{one.id}": one for one in written}, noted)
+    return found
+
+
+class _Finder:
+    """Finds the outputs that inputs read."""
+
+    def __init__(self, known: set[str], nodes: set[str], lost: set[str], noted: Noted) -> None:
+        self._known = known
+        self._nodes = nodes
+        self._lost = lost
+        self._noted = noted
+
+    def inputs(self, operator: WrittenOperator) -> tuple[EventInput, ...]:
+        """The inputs of an operator that read something."""
+        pairs = [(one, self._address(operator, one)) for one in operator.inputs]
+        return tuple(EventInput(one.id, address, one.queue_size) for one, address in pairs if address is not None)
+
+    def _address(self, operator: WrittenOperator, one: WrittenInput) -> str | None:
+        source: str = one.source.data
+        if source.startswith(TIMER):
+            try:
+                timer_interval(source)
+            except PipelineError as error:
+                self._noted.wrong(one.source, error.problem, error.remedy)
+                return None
+            return source
+        node, _, rest = source.partition("/")
+        for address in (source, f"{operator.node}/{source}", self._without_operator(source)):
+            if address in self._known:
+                return address
+        if node not in self._lost:
+            self._tell(operator, one, node, rest)
+        return None
+
+    def _without_operator(self, source: str) -> str:
+        """``node/op/output`` of a node with one operator, without its id."""
+        node, _, rest = source.partition("/")
+        return f"{node}/{rest.partition('/')[2]}"
+
+    def _tell(self, operator: WrittenOperator, one: WrittenInput, node: str, rest: str) -> None:
+        target = f"{operator.node}/{one.id}" if operator.alone else f"{operator.node}/{operator.id}/{one.id}"
+        source = one.source.data
+        names = {address.partition("/")[0] for address in self._known} | self._nodes
+        if node == "dora":
+            problem, remedy = f"there is no input {source!r}", "of dora's own there are timers: dora/timer/millis/100"
+        elif not rest:
+            problem, remedy = f"the input `{target}` reads {source!r}, which names no output", "write node/output"
+        elif node not in names:
+            problem = f"source node `{node}` mapped to input `{target}` does not exist"
+            remedy = near(node, names) or f"there are: {', '.join(sorted(names)) or 'none'}"
+        else:
+            problem = f"output `{source}` mapped to input `{target}` does not exist"
+            own = sorted(address for address in self._known if address.startswith(f"{node}/"))
+            remedy = near(source, own) or f"there are: {', '.join(own) or 'none'}"
+        self._noted.wrong(one.source, problem, remedy)
+
+
+def _check_circles(operators: Mapping[str, EventOperator], written: Mapping[str, WrittenOperator], noted: Noted) -> None:
+    """Tell of operators that read each other: what one sends would lead to another message at once, for ever."""
+    made = {operator.address(output): path for path, operator in operators.items() for output in operator.outputs}
+    before = {path: [made[one.source] for one in operator.inputs if one.source in made] for path, operator in operators.items()}
+    done: set[str] = set()
+    for start in operators:
+        circle = _circle(before, start, done)
+        if circle is not None:
+            operator = operators[circle[0]]
+            at = written[f"{operator.node}/{operator.id}"]
+            reads = next(one for one in at.inputs if one.source.data)
+            text = " -> ".join((*circle, circle[0]))
+            noted.wrong(
+                reads.source, f"operators read each other in a circle without a delay: {text}", "take one of the inputs out"
+            )
+            return
+
+
+def _circle(before: Mapping[str, list[str]], start: str, done: set[str]) -> list[str] | None:
+    """A circle that can be reached going back from an operator."""
+    way: list[str] = []
+    open_: list[list[str]] = [[start]]
+    while open_:
+        if not open_[-1]:
+            open_.pop()
+            if way:
+                done.add(way.pop())
+            continue
+        path = open_[-1].pop()
+        if path in way:
+            return way[way.index(path) :][::-1]
+        if path not in done:
+            way.append(path)
+            open_.append(list(before.get(path, ())))
+    return None

@@ -1,0 +1,289 @@
+"""The nodes of a dataflow's file: which kind each is, and the operators in it, as they are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from dagster_operators.api.events.noted import Noted
+from dagster_operators.api.events.python_files import PythonFiles
+from dagster_operators.api.events.value_types import value_type
+from dagster_operators.api.queries.located import Located
+from dagster_operators.errors import OperatorsError
+
+KINDS: Final = ("operator", "operators", "source", "path", "ros2", "module")
+"""The keys that say what a node is."""
+
+_SHARED: Final = ("id", "name", "description", "env", "deploy", "cpu_affinity")
+_TOLD: Final = (
+    "name", "description", "input_types", "output_framing", "output_metadata", "pattern", "min_log_level", "max_log_size",
+    "max_rotated_files", "restart_policy", "max_restarts", "restart_delay",
+)  # fmt: skip
+"""Keys of an operator that change nothing here: what is told to people, or done anyway."""
+
+_OPERATOR: Final = ("id", "python", "inputs", "outputs", "output_types", "env", "state")
+_REFUSED: Final = {
+    "build": ("nothing is built here", "build it before the dataflow is run, and leave 'build' out"),
+    "wasm": ("operators in WebAssembly are not run here, nor by dora", "write it in Python"),
+    "shared-library": ("operators in shared libraries are not run here yet", "write it in Python"),
+    "send_stdout_as": ("what an operator prints is no output here", "send it: send_output(...)"),
+    "send_logs_as": ("what an operator logs is no output here", "send it: send_output(...)"),
+}
+_INPUT: Final = ("source", "queue_size", "queue_policy")
+Env: TypeAlias = tuple[tuple[str, str], ...]
+"""Pairs of a variable of the environment and its value."""
+
+_NODE_ID: Final = re.compile(r"(?!\.)[A-Za-z0-9_.-]+")
+_DATA_ID: Final = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
+
+
+@dataclass
+class WrittenInput:
+    """An input as it is written.
+
+    Attributes:
+        id: Its id.
+        source: What it reads, with its place.
+        queue_size: How many messages may wait; None if none is dropped.
+    """
+
+    id: str
+    source: Located
+    queue_size: int | None
+
+
+@dataclass
+class WrittenOperator:
+    """An operator as it is written; its attributes are those of ``EventOperator``."""
+
+    node: str
+    id: str
+    alone: bool
+    python: str
+    at: Located
+    inputs: list[WrittenInput] = field(default_factory=list)
+    outputs: tuple[str, ...] = ()
+    types: tuple[tuple[str, str], ...] = ()
+    env: Env = ()
+    state: str = "plain"
+
+
+class NodeReader:
+    """Reads the nodes of a file.
+
+    Args:
+        noted: Collects what is wrong.
+        files: Takes the operators' files.
+    """
+
+    def __init__(self, noted: Noted, files: PythonFiles) -> None:
+        self._noted = noted
+        self._files = files
+        self._ids: set[str] = set()
+
+    def nodes(self, root: Located) -> Iterator[tuple[str, str, Located]]:
+        """The id, the kind and the content of each node that is one."""
+        given = root.data.get("nodes")
+        if given is None or not isinstance(given.data, tuple) or not given.data:
+            self._noted.wrong(given or root, "the dataflow has no list of nodes", "write nodes: with a node in each '- id: ...'")
+            return
+        for node in given.data:
+            name = self._id(node, "node", self._ids)
+            kinds = [kind for kind in KINDS if isinstance(node.data, dict) and kind in node.data]
+            if name is not None and len(kinds) != 1:
+                told = "multiple exclusive fields set" if kinds else "says nothing of what it is"
+                self._noted.wrong(node, f"the node {name!r}: {told}", f"give it one of: {', '.join(KINDS[:3])}")
+            elif name is not None:
+                yield name, kinds[0], node
+
+    def operators(self, name: str, kind: str, node: Located) -> Iterator[WrittenOperator]:
+        """The operators of a node."""
+        self._check_node(name, kind, node)
+        given = node.data[kind]
+        if kind == "operator":
+            if self._is_mapping(given, f"the operator of {name!r}"):
+                yield self._operator(name, "op", given, alone=True, env=self.env(node))
+            return
+        ids: set[str] = set()
+        if not isinstance(given.data, tuple):
+            self._noted.wrong(given, f"the operators of {name!r} are no list", "begin each with '- id: ...'")
+            return
+        for one in given.data:
+            own = self._id(one, f"operator of {name!r}", ids)
+            if own is not None:
+                yield self._operator(name, own, one, alone=False, env=self.env(node))
+
+    def env(self, given: Located) -> Env:
+        """The variables of the environment that a mapping gives under ``env``."""
+        found = given.data.get("env")
+        if found is None or not self._is_mapping(found, "env"):
+            return ()
+        for name, value in found.data.items():
+            if isinstance(value.data, dict | tuple):
+                self._noted.wrong(value, f"the variable {name!r} is no text or number", "write NAME: value")
+        return tuple((name, _text(value)) for name, value in found.data.items())
+
+    def _check_node(self, name: str, kind: str, node: Located) -> None:
+        for key in node.data:
+            if key in (*_OPERATOR, *_TOLD) and key not in (*_SHARED, kind):
+                self._noted.wrong(
+                    node.data[key], f"the node {name!r} has {key!r} beside its {kind}", f"move it into the {kind}: block"
+                )
+        self._noted.unknown_keys(f"the node {name!r}", node, (*_SHARED, kind, *_OPERATOR, *_TOLD), told=(*_SHARED, kind))
+
+    def _operator(self, node: str, own: str, given: Located, *, alone: bool, env: Env) -> WrittenOperator:
+        what = f"the operator {node!r}" if alone else f"the operator '{node}/{own}'"
+        for key, (problem, remedy) in _REFUSED.items():
+            if key in given.data:
+                self._noted.wrong(given.data[key], f"{what}: {problem}", remedy)
+        self._noted.unknown_keys(what, given, (*_OPERATOR, *_TOLD, *_REFUSED), told=_OPERATOR)
+        own = self._text_of(given, "id", own, what)
+        state = self._text_of(given, "state", "plain", what)
+        if state not in ("plain", "pickle"):
+            self._noted.wrong(given.data["state"], f"{what}: its state cannot be saved as {state!r}", "write plain or pickle")
+        inputs, outputs, types = self._inputs(given, what), self._outputs(given, what), self._types(given, what)
+        for output, _ in types:
+            if output not in outputs:
+                self._noted.wrong(
+                    given.data["output_types"], f"{what} has no output {output!r} for its type", "declare it in outputs:"
+                )
+        python = self._python(given, what) or ""
+        return WrittenOperator(node, own, alone, python, given, inputs, outputs, types, (*env, *self.env(given)), state)
+
+    def _python(self, given: Located, what: str) -> str | None:
+        found = given.data.get("python")
+        if found is None:
+            if not _REFUSED.keys() & given.data.keys():
+                self._noted.wrong(given, f"{what} has no source", "write python: with the name of its file")
+            return None
+        if isinstance(found.data, dict):
+            self._noted.unknown_keys(f"python of {what}", found, ("source", "conda_env"))
+            found = found.data.get("source", found)
+        if not isinstance(found.data, str):
+            self._noted.wrong(found, f"{what}: its Python file is no text", "write python: file.py")
+            return None
+        if "://" in found.data:
+            self._noted.wrong(found, f"{what}: its Python file is at a URL", "download it, and give its path")
+            return None
+        return self._loaded(found, what)
+
+    def _loaded(self, found: Located, what: str) -> str | None:
+        try:
+            key = self._files.add(found.data)
+        except OSError as error:
+            told = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+            self._noted.wrong(found, f"{what}: the file {found.data!r} {told}", "give its path as seen from the dataflow's file")
+            return None
+        except SyntaxError as error:
+            place = f", line {error.lineno}" if error.lineno else ""
+            self._noted.wrong(found, f"{what}: the file {found.data!r} is no Python{place}: {error.msg}", "correct the file")
+            return None
+        if not self._files.defines(key, "Operator"):
+            self._noted.wrong(
+                found, f"{what}: the file {found.data!r} has no class Operator", "give the operator's class that name"
+            )
+            return None
+        return key
+
+    # --- inputs and outputs ------------------------------------------------------------------------------------------
+
+    def _inputs(self, given: Located, what: str) -> list[WrittenInput]:
+        found = given.data.get("inputs")
+        if found is None or not self._is_mapping(found, f"inputs of {what}"):
+            return []
+        made = []
+        for name, value in found.data.items():
+            if not _DATA_ID.fullmatch(name):
+                self._noted.wrong(value, f"{name!r} is no id for an input", "use letters, digits, _, - and .")
+            one = self._input(name, value, f"the input {name!r} of {what}")
+            if one is not None:
+                made.append(one)
+        return made
+
+    def _input(self, name: str, value: Located, what: str) -> WrittenInput | None:
+        if not isinstance(value.data, dict):
+            return WrittenInput(name, value, None) if self._is_text(value, what) else None
+        self._noted.unknown_keys(what, value, _INPUT)
+        source, size, policy = (value.data.get(key) for key in _INPUT)
+        if source is None:
+            self._noted.wrong(value, f"{what} has no source", "write source: node/output")
+            return None
+        if policy is not None and policy.data not in ("drop_oldest", "backpressure"):
+            self._noted.wrong(policy, f"{what}: there is no queue_policy {policy.text!r}", "write drop_oldest or backpressure")
+        if size is not None and (type(size.data) is not int or size.data < 0):
+            self._noted.wrong(size, f"{what}: its queue_size is {size.text!r}", "write a whole number from 1 on")
+            return None
+        keeps = (size is None and policy is None) or (policy is not None and policy.data == "backpressure")
+        dropped = None if keeps else max(1, 10 if size is None else size.data)
+        return WrittenInput(name, source, dropped) if self._is_text(source, what) else None
+
+    def _outputs(self, given: Located, what: str) -> tuple[str, ...]:
+        found = given.data.get("outputs")
+        if found is None or found.data is None:
+            return ()
+        if not isinstance(found.data, tuple):
+            self._noted.wrong(found, f"outputs of {what} are no list", "write one after another with '- '")
+            return ()
+        for value in found.data:
+            self.check_output(value, what)
+        return tuple(dict.fromkeys(value.text for value in found.data))
+
+    def check_output(self, value: Located, what: str) -> None:
+        """See that a value is an id for an output."""
+        if isinstance(value.data, dict | tuple) or not _DATA_ID.fullmatch(value.text):
+            self._noted.wrong(
+                value, f"{what}: {value.text or value.plain()!r} is no id for an output", "use letters, digits, _, - and ."
+            )
+
+    def _types(self, given: Located, what: str) -> tuple[tuple[str, str], ...]:
+        found = given.data.get("output_types")
+        if found is None or not self._is_mapping(found, f"output_types of {what}"):
+            return ()
+        made = []
+        for name, value in found.data.items():
+            try:
+                made.append((name, value_type(value.text)))
+            except OperatorsError as error:
+                self._noted.wrong(value, f"{what}: {error.problem}", error.remedy)
+        return tuple(made)
+
+    # --- small things ------------------------------------------------------------------------------------------------
+
+    def _id(self, given: Located, what: str, taken: set[str]) -> str | None:
+        value = given.data.get("id") if isinstance(given.data, dict) else None
+        if value is None or isinstance(value.data, dict | tuple):
+            self._noted.wrong(value or given, f"a {what} has no id", "write id: name")
+            return None
+        name = str(value.text)
+        if not _NODE_ID.fullmatch(name) or name == "dora":
+            self._noted.wrong(value, f"{name!r} is no id for a {what}", "use letters, digits, _, - and .; 'dora' is taken")
+            return None
+        if name in taken:
+            self._noted.wrong(value, f"there is another {what} with the id {name!r}", "give it another one")
+            return None
+        taken.add(name)
+        return name
+
+    def _is_mapping(self, given: Located, what: str) -> bool:
+        if not isinstance(given.data, dict):
+            self._noted.wrong(given, f"{what} has no keys", "write key: value")
+        return isinstance(given.data, dict)
+
+    def _is_text(self, given: Located, what: str) -> bool:
+        if not isinstance(given.data, str):
+            self._noted.wrong(given, f"{what} reads {given.text or given.plain()!r}", "write node/output")
+        return isinstance(given.data, str)
+
+    def _text_of(self, given: Located, key: str, default: str, what: str) -> str:
+        found = given.data.get(key)
+        if found is not None and isinstance(found.data, dict | tuple):
+            self._noted.wrong(found, f"{what}: {key} is no text", f"write {key}: name")
+            return default
+        return default if found is None else found.text
+
+
+def _text(value: Located) -> str:
+    """A variable's value as an environment has it."""
+    return {True: "true", False: "false", None: ""}.get(value.data, value.text) if not isinstance(value.data, str) else value.data

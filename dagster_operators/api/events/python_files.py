@@ -1,0 +1,111 @@
+"""The Python files of a dataflow's operators, with what they import from beside them: operators go to workers by content."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+
+
+class PythonFiles:
+    """Files by their paths in a folder.
+
+    Args:
+        folder: The folder.
+
+    Attributes:
+        texts: The text of each file that was added, by its path with / between folders.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.texts: dict[str, str] = {}
+
+    def add(self, name: str) -> str:
+        """Add an operator's file and what it imports from beside it.
+
+        Returns:
+            The file's path.
+
+        Raises:
+            OSError: It cannot be read.
+            SyntaxError: It is no Python, or not UTF-8.
+        """
+        path = self._folder / name
+        key = _key(path, self._folder)
+        self._add(path, key, path.parent)
+        return key
+
+    def defines(self, key: str, name: str) -> bool:
+        """Whether a file has something of a name at its top level, as far as can be seen without running it."""
+        return any(name in _bound(statement) for statement in ast.parse(self.texts[key]).body)
+
+    def _add(self, path: Path, key: str, beside: Path) -> None:
+        if key in self.texts:
+            return
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise SyntaxError(f"the file is no UTF-8: {error}") from None
+        tree = ast.parse(text, str(path))
+        self.texts[key] = text
+        for module in _imported(tree):
+            for found in _beside(module, beside):
+                self._add(found, _key(found, self._folder), beside)
+
+
+def _key(path: Path, folder: Path) -> str:
+    """The path of a file as seen from a folder.
+
+    >>> _key(Path("/flows/ops/../plot.py"), Path("/flows")), _key(Path("/ops/plot.py"), Path("/flows"))
+    ('plot.py', '../ops/plot.py')
+    """
+    import os.path
+
+    return Path(os.path.relpath(path, folder)).as_posix()
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    """The modules that a file imports, by their whole names; of ``from a import b`` also ``a.b``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            yield base
+            yield from (f"{base}.{one.name}".strip(".") for one in node.names)
+
+
+def _beside(module: str, folder: Path) -> Iterator[Path]:
+    """The files of a module that lies in a folder, its packages included; none if one that is installed has its name."""
+    parts = module.split(".")
+    if not parts[0] or parts[0] == "dora" or _is_installed(parts[0], folder):
+        return
+    for count in range(1, len(parts) + 1):
+        place = folder.joinpath(*parts[:count])
+        for path in (place.with_suffix(".py"), place / "__init__.py"):
+            if path.is_file():
+                yield path
+
+
+def _is_installed(name: str, folder: Path) -> bool:
+    """Whether a module comes from elsewhere than the folder."""
+    try:
+        found = find_spec(name)
+    except (ImportError, ValueError):
+        return True
+    if found is None or PathFinder.find_spec(name, [str(folder)]) is None:
+        return found is not None
+    places = [found.origin, *(found.submodule_search_locations or ())]
+    return not any(place and Path(place).resolve().is_relative_to(folder.resolve()) for place in places)
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """The names that a statement at the top level may bind."""
+    if isinstance(statement, ast.ClassDef | ast.FunctionDef):
+        return {statement.name}
+    found = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    found |= {one.asname or one.name for node in ast.walk(statement) if isinstance(node, ast.ImportFrom) for one in node.names}
+    return found | {node.name for node in ast.walk(statement) if isinstance(node, ast.ClassDef)}

@@ -1,0 +1,210 @@
+"""The event loop of a dataflow in one subtask: which operator is told of what, and in which order.
+
+Everything has a time, and time goes forward: before a message of a source is delivered, every tick that is due by then was. What
+an event leads to is delivered before the next event comes, in the order in which it was sent. So the order is the same however
+often an epoch is run.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from dagster_operators.errors import EndlessLoopError, OperatorFailedError
+from dagster_operators.operators.events.dora_module import DoraStatus
+from dagster_operators.operators.events.message import Message, input_event, other_event
+from dagster_operators.operators.events.sending import as_array, as_metadata
+from dagster_operators.operators.events.wiring import EventInput, EventOperator
+
+_MOST_TICKS: Final = 1_000_000
+_MOST_MESSAGES: Final = 1_000_000
+_NO_VALUE: Final = pa.nulls(0)
+
+
+class Running(Protocol):
+    """An operator that can be told of events."""
+
+    def on_event(self, event: dict[str, Any], send: Callable[..., None]) -> DoraStatus:
+        """Tell it of an event."""
+
+
+Write = Callable[[str, Message], None]
+"""Takes a message that was sent, with the address of its output."""
+
+
+class EventLoop:
+    """Delivers events to operators.
+
+    Args:
+        operators: What the operators are.
+        running: The operators themselves, by path.
+        write: Takes every message that is sent.
+        state: What ``state`` gave at the end of the epoch before; empty at first.
+
+    Attributes:
+        events: How many events each operator was told of.
+        sent: How many messages it sent.
+        dropped: How many messages were dropped at its inputs.
+        stopped: The operators that have stopped, and why.
+    """
+
+    def __init__(
+        self, operators: Sequence[EventOperator], running: Mapping[str, Running], write: Write, state: Mapping[str, Any]
+    ) -> None:
+        self._operators = {operator.path: operator for operator in operators}
+        self._running = running
+        self._write = write
+        self._now: int | None = state.get("now")
+        self._ticks: dict[str, int] = dict(state.get("ticks", {}))
+        self._closed: dict[str, list[str]] = {path: list(names) for path, names in state.get("closed", {}).items()}
+        self.stopped: dict[str, str] = dict(state.get("stopped", {}))
+        self._readers: dict[str, list[tuple[EventOperator, EventInput]]] = defaultdict(list)
+        for operator in operators:
+            for one in operator.inputs:
+                self._readers[one.source].append((operator, one))
+        self._waiting: deque[tuple[EventOperator, EventInput, Message | None]] = deque()
+        self._full: Counter[tuple[str, str]] = Counter()
+        self._due: list[tuple[int, str, int]] = []
+        self.events: Counter[str] = Counter()
+        self.sent: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        if self._now is not None:
+            self._start_timers(self._now)
+
+    def state(self) -> dict[str, Any]:
+        """What the loop has to know in the next epoch, as JSON values."""
+        return {"now": self._now, "ticks": self._ticks, "closed": self._closed, "stopped": self.stopped}
+
+    def deliver(self, address: str, message: Message) -> None:
+        """A message of a source, and all that comes of it."""
+        self._put(address, message)
+        self._settle()
+
+    def advance(self, time: int) -> None:
+        """Let time go on to a moment: all ticks up to it."""
+        if self._now is None:
+            self._start_timers(time)
+        self._now = time if self._now is None else max(self._now, time)
+        ticks = 0
+        while self._due and self._due[0][0] <= time * 1000:
+            nanos, address, interval = heapq.heappop(self._due)
+            ticks += 1
+            if ticks > _MOST_TICKS:
+                raise OperatorFailedError(
+                    f"{address} has to tick more than {_MOST_TICKS} times in an epoch", remedy="choose a longer interval"
+                )
+            self._ticks[address] = nanos + interval
+            heapq.heappush(self._due, (nanos + interval, address, interval))
+            self._put(address, Message(nanos // 1000, _NO_VALUE))
+            self._settle()
+
+    def close(self, addresses: Iterable[str]) -> None:
+        """Nothing will ever come from these outputs: those that read them are told, and all that comes of it."""
+        for address in addresses:
+            self._close(address)
+        self._settle()
+
+    def stop(self, reason: str, paths: Iterable[str] | None = None) -> None:
+        """Tell operators that it is over, in their order."""
+        for path in list(self._operators) if paths is None else paths:
+            if path not in self.stopped:
+                self.stopped[path] = reason
+                self._tell(self._operators[path], other_event("STOP", reason), self._now or 0)
+
+    def _start_timers(self, now: int) -> None:
+        intervals = {one.source: one.interval for operator in self._operators.values() for one in operator.inputs}
+        for address, interval in sorted(intervals.items()):
+            if interval is not None:
+                due = self._ticks.setdefault(address, now * 1000 + interval)
+                heapq.heappush(self._due, (due, address, interval))
+
+    def _put(self, address: str, message: Message) -> None:
+        """Let a message wait at all inputs that read an output."""
+        for operator, one in self._readers.get(address, ()):
+            if operator.path not in self.stopped:
+                self._make_room(operator, one)
+                self._waiting.append((operator, one, message))
+
+    def _make_room(self, operator: EventOperator, one: EventInput) -> None:
+        """Drop the oldest message that waits at an input, if it is full."""
+        if one.queue_size is None:
+            return
+        if self._full[operator.path, one.id] < max(1, one.queue_size):
+            self._full[operator.path, one.id] += 1
+            return
+        found = (
+            place for place, (who, which, message) in enumerate(self._waiting) if message and (who, which) == (operator, one)
+        )
+        del self._waiting[next(found)]
+        self.dropped[operator.path] += 1
+
+    def _settle(self) -> None:
+        """Deliver until nothing waits."""
+        delivered = 0
+        while self._waiting:
+            operator, one, message = self._waiting.popleft()
+            delivered += 1
+            if delivered > _MOST_MESSAGES:
+                raise EndlessLoopError(
+                    f"an event led to more than {_MOST_MESSAGES} messages", node=operator.node, event_operator=operator.id,
+                    remedy="see that operators that read each other stop sending",
+                )  # fmt: skip
+            if message is None:
+                self._input_closed(operator, one)
+                continue
+            if one.queue_size is not None:
+                self._full[operator.path, one.id] -= 1
+            if operator.path not in self.stopped:
+                self._tell(operator, input_event(one.id, message), message.time)
+
+    def _tell(self, operator: EventOperator, event: dict[str, Any], time: int) -> None:
+        """Tell an operator of an event, and do what it returns."""
+        path = operator.path
+
+        def send_output(output_id: str, data: Any, metadata: Mapping[str, Any] | None = None) -> None:
+            if output_id not in operator.outputs:
+                raise OperatorFailedError(
+                    f"there is no output {output_id!r}",
+                    remedy=f"there are: {', '.join(operator.outputs) or 'none'}; declare it under outputs:",
+                )
+            self._send(operator, output_id, Message(time, as_array(data), as_metadata(metadata)))
+
+        self.events[path] += 1
+        status = self._running[path].on_event(event, send_output)
+        if status is DoraStatus.STOP and path not in self.stopped:
+            self.stopped[path] = "STOP"
+            self._close_outputs(operator)
+        elif status is DoraStatus.STOP_ALL:
+            self.stopped.setdefault(path, "STOP_ALL")
+            self._waiting.clear()
+            self._full.clear()
+            self.stop("MANUAL")
+
+    def _send(self, operator: EventOperator, output: str, message: Message) -> None:
+        self.sent[operator.path] += 1
+        address = operator.address(output)
+        self._write(address, message)
+        self._put(address, message)
+
+    def _close_outputs(self, operator: EventOperator) -> None:
+        for output in operator.outputs:
+            self._close(operator.address(output))
+
+    def _close(self, address: str) -> None:
+        """Let all readers of an output be told that it is closed, behind what waits at their inputs."""
+        for operator, one in self._readers.get(address, ()):
+            self._waiting.append((operator, one, None))
+
+    def _input_closed(self, operator: EventOperator, one: EventInput) -> None:
+        closed = self._closed.setdefault(operator.path, [])
+        if operator.path in self.stopped or one.id in closed:
+            return
+        closed.append(one.id)
+        self._tell(operator, other_event("INPUT_CLOSED", one.id), self._now or 0)
+        if len(closed) == len(operator.inputs) and operator.path not in self.stopped:
+            self.stop("ALL_INPUTS_CLOSED", [operator.path])
+            self._close_outputs(operator)

@@ -1,0 +1,141 @@
+"""A dataflow of event operators as a program in a worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from dagster_operators.errors import located
+from dagster_operators.graph.ports import MAIN
+from dagster_operators.operators.events.event_loop import EventLoop
+from dagster_operators.operators.events.message import Message
+from dagster_operators.operators.events.message_rows import OutputRows, SourceMessages
+from dagster_operators.operators.events.python_operator import PythonOperator
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from dagster_operators.operators.events.event_operators import EventOperators
+    from dagster_operators.operators.worker_program import EndReason, ProgramContext, ProgramOutput
+    from dagster_operators.time.frontier import Frontier
+
+SAVED: Final = "saved"
+"""The state table with what is saved of each operator, and of the loop."""
+
+LOOP: Final = ""
+"""Its key for what is saved of the loop: no operator is called that."""
+
+
+class EventProgram:
+    """Runs the event loop.
+
+    Args:
+        logical: The dataflow.
+        time: The column with the time, in the rows that come.
+    """
+
+    def __init__(self, logical: EventOperators, time: str) -> None:
+        self._own = logical
+        self._sources = [SourceMessages(one, time) for one in logical.sources]
+        self._out: ProgramOutput | None = None
+
+    def open(self, ctx: ProgramContext) -> None:
+        """Make the operators, as they were at the end of the epoch before."""
+        self._ctx, own = ctx, self._own
+        files = dict(own.files)
+        self._saved = self._read([LOOP, *(operator.path for operator in own.operators)])
+        where = {"operator": own.name, "epoch": ctx.epoch}
+        self._running = {one.path: PythonOperator(one, files, own.descriptor, where) for one in own.operators}
+        for path, running in self._running.items():
+            running.open(self._saved[path])
+        known = self._saved[LOOP]
+        state = {} if known is None else json.loads(known)
+        types = {address: _type_of(text) for address, text in state.get("types", {}).items()}
+        first = state.get("next", {})
+        self._rows = {
+            port: OutputRows(port, ctx.ports[port], first.get(port, 1), types.get(port)) for port in ctx.ports if port != MAIN
+        }
+        self._loop = EventLoop(own.operators, self._running, self._write, state.get("loop", {}))
+
+    def on_batch(self, port: int, batch: pa.RecordBatch, out: ProgramOutput) -> None:
+        """The rows of a source, one message after another."""
+        self._out = out
+        with located(**self._ctx.where):
+            for time, messages in self._sources[port].of(batch):
+                self._loop.advance(time)
+                for address, message in messages:
+                    self._loop.deliver(address, message)
+
+    def on_frontier(self, inputs: Sequence[Frontier], out: ProgramOutput) -> Mapping[str, Frontier]:
+        """Timers tick up to the watermark; what is read to its end is closed."""
+        self._out = out
+        marks = [frontier.to_watermark() for frontier in inputs]
+        with located(**self._ctx.where):
+            if MIN_WATERMARK < min(marks) < MAX_WATERMARK:
+                self._loop.advance(min(marks))
+            ended = [source for source, mark in zip(self._own.sources, marks, strict=True) if mark == MAX_WATERMARK]
+            self._loop.close(address for source in ended for address, _ in source.addresses())
+            if len(ended) == len(marks):
+                self._loop.close(self._own.timers)
+        return {}
+
+    def on_end(self, reason: EndReason, out: ProgramOutput) -> None:  # noqa: ARG002 - the frontiers said so
+        """Put out what is left, and save what is kept."""
+        for rows in self._rows.values():
+            self._flush(rows, out)
+        out.collect(self._summary(), MAIN)
+        saved = {path: running.save() for path, running in self._running.items()}
+        loop = {
+            "loop": self._loop.state(),
+            "next": {port: rows.next for port, rows in self._rows.items()},
+            "types": {port: _text_of(rows.pinned) for port, rows in self._rows.items() if rows.pinned is not None},
+        }
+        saved[LOOP] = json.dumps(loop, sort_keys=True).encode()
+        changed = {path: data for path, data in saved.items() if data != self._saved[path]}
+        if changed:
+            self._ctx.state[SAVED].put(pa.table({"path": list(changed), "saved": pa.array(changed.values(), pa.binary())}))
+
+    def close(self) -> None:
+        """Nothing: operators in this process go with it."""
+
+    def _read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
+        found = self._ctx.state[SAVED].get(pa.table({"path": pa.array(paths, pa.string())}))
+        return dict(zip(paths, found["saved"].to_pylist(), strict=True))
+
+    def _write(self, address: str, message: Message) -> None:
+        rows = self._rows[address]
+        if rows.add(message) and self._out is not None:
+            self._flush(rows, self._out)
+
+    def _flush(self, rows: OutputRows, out: ProgramOutput) -> None:
+        found = rows.take()
+        if found is not None:
+            out.collect(found, rows.address)
+
+    def _summary(self) -> pa.Table:
+        """A row for each operator that was told of events."""
+        loop = self._loop
+        names = [operator.path for operator in self._own.operators if loop.events[operator.path]]
+        rows: list[dict[str, Any]] = [
+            {
+                "epoch": self._ctx.epoch,
+                "operator": name,
+                "events": loop.events[name],
+                "messages": loop.sent[name],
+                "dropped": loop.dropped[name],
+                "stopped": loop.stopped.get(name),
+            }
+            for name in names
+        ]
+        return pa.Table.from_pylist(rows, self._ctx.ports[MAIN])
+
+
+def _text_of(kind: pa.DataType) -> str:
+    """A type as text."""
+    return bytes(pa.schema([("value", kind)]).serialize().to_pybytes()).hex()
+
+
+def _type_of(text: str) -> pa.DataType:
+    return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text))).field(0).type

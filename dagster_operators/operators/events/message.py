@@ -1,0 +1,56 @@
+"""A message between event operators, and an event as an operator is told it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message.
+
+    Attributes:
+        time: Its time, in microseconds since 1970.
+        value: What it holds.
+        metadata: What its sender says of it.
+        hops: How many inputs with a delay it came through.
+    """
+
+    time: int
+    value: pa.Array
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    hops: int = 0
+
+
+def input_event(name: str, message: Message) -> dict[str, Any]:
+    """The event that an operator gets for a message at one of its inputs.
+
+    >>> import pyarrow as pa
+    >>> event = input_event("n", Message(0, pa.array([1]), {"by": "me"}))
+    >>> event["type"], event["id"], event["value"].to_pylist(), event["metadata"]["by"], str(event["metadata"]["timestamp"])
+    ('INPUT', 'n', [1], 'me', '1970-01-01 00:00:00+00:00')
+    """
+    return {
+        "kind": "dora",
+        "type": "INPUT",
+        "id": name,
+        "value": message.value,
+        "metadata": {"timestamp": _START + timedelta(microseconds=message.time), **message.metadata},
+    }
+
+
+def other_event(kind: str, name: str) -> dict[str, Any]:
+    """An event without a value: ``INPUT_CLOSED`` with the input's id, or ``STOP`` with the reason.
+
+    >>> other_event("STOP", "ALL_INPUTS_CLOSED")
+    {'kind': 'dora', 'type': 'STOP', 'id': 'ALL_INPUTS_CLOSED'}
+    """
+    return {"kind": "dora", "type": kind, "id": name}

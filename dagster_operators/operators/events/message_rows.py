@@ -1,0 +1,169 @@
+"""Messages as rows: those that a source's rows are, and those of an output in its table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dagster_operators.errors import OperatorFailedError, SchemaError
+from dagster_operators.operators.batch_operator import ORIGIN, SEQUENCE
+from dagster_operators.operators.events.message import Message
+from dagster_operators.operators.events.wiring import ROW, EventSource
+from dagster_operators.types.schema import Schema
+
+TIME: Final = "time"
+"""The column of an output's table with the time of each message."""
+
+COLUMNS: Final = (TIME, "seq", "value", "metadata")
+"""The columns of an output's table."""
+
+_ROWS: Final = 10_000
+_BYTES: Final = 32 * 2**20
+
+
+def output_schema(declared: str | None) -> pa.Schema:
+    """The rows of an output's table.
+
+    Args:
+        declared: The Spark type of the values in a message; None if none was declared: then ``value`` has the message in
+            Arrow's IPC format.
+
+    >>> output_schema("bigint").field("value").type, output_schema(None).field("value").type
+    (ListType(list<element: int64>), DataType(binary))
+    """
+    value = "binary" if declared is None else f"array<{declared}>"
+    return Schema.of(f"{TIME} timestamp, seq bigint, value {value}, metadata string").to_arrow()
+
+
+class SourceMessages:
+    """The messages that the rows of a source are.
+
+    Args:
+        source: The source.
+        time: What the column of the time is called in the rows that come.
+    """
+
+    def __init__(self, source: EventSource, time: str) -> None:
+        self._source = source
+        self._time = time
+
+    def of(self, rows: pa.RecordBatch) -> Iterator[tuple[int, list[tuple[str, Message]]]]:
+        """For each row its time, and its messages with the addresses of their outputs."""
+        times = rows.column(self._time).cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
+        outputs = [(address, self._values(rows, column)) for address, column in self._source.addresses()]
+        for number, time in enumerate(times):
+            yield time or 0, [(address, Message(time or 0, _value(values, number))) for address, values in outputs]
+
+    def _values(self, rows: pa.RecordBatch, column: str) -> pa.Array:
+        if column != ROW:
+            return rows.column(self._time if column == self._source.time else column)
+        names = [name for name in rows.schema.names if name not in (ORIGIN, SEQUENCE)]
+        own = [self._source.time if name == self._time else name for name in names]
+        return pa.StructArray.from_arrays([rows.column(name) for name in names], names=own)
+
+
+def _value(values: pa.Array, number: int) -> pa.Array:
+    """The value of the message that is one row: of a column of lists the list, else an array of one."""
+    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+        return values[number].values if values[number].is_valid else values.values.slice(0, 0)
+    return values.slice(number, 1)
+
+
+class OutputRows:
+    """Collects the messages of an output as rows.
+
+    Args:
+        address: The output's address, for errors.
+        schema: The rows.
+        first: The number of its first message.
+        pinned: The type that its messages have; None if it is not known yet.
+
+    Attributes:
+        next: The number of its next message.
+        pinned: The type of its messages, as Arrow's IPC format has it.
+    """
+
+    def __init__(self, address: str, schema: pa.Schema, first: int, pinned: pa.DataType | None) -> None:
+        self.address = address
+        self.schema = schema
+        self.next = first
+        self.pinned = pinned
+        self._messages: list[Message] = []
+        self._bytes = 0
+
+    def add(self, message: Message) -> bool:
+        """Take a message; whether enough of them are there to be put out.
+
+        Raises:
+            SchemaError: It is of another type than the output's messages.
+        """
+        kind = message.value.type
+        if self.pinned is None and not pa.types.is_null(kind):
+            self.pinned = kind
+        elif kind != self.pinned and not pa.types.is_null(kind):
+            raise SchemaError(
+                f"a message of the output {self.address!r} is of the type {kind}, and its first was of {self.pinned}",
+                remedy="let all messages of an output have one type: pa.array(values, type)",
+            )
+        self._messages.append(message)
+        self._bytes += message.value.nbytes
+        return len(self._messages) >= _ROWS or self._bytes >= _BYTES
+
+    def take(self) -> pa.RecordBatch | None:
+        """The rows of all messages that were taken since the last time."""
+        messages, self._messages, self._bytes = self._messages, [], 0
+        if not messages:
+            return None
+        numbers = pa.array(range(self.next, self.next + len(messages)), pa.int64())
+        self.next += len(messages)
+        times = pa.array([message.time for message in messages], pa.int64()).cast(self.schema.field(TIME).type)
+        metadata = pa.array([_json(message.metadata) if message.metadata else None for message in messages], pa.string())
+        return pa.RecordBatch.from_arrays([times, numbers, self._value_column(messages), metadata], schema=self.schema)
+
+    def _value_column(self, messages: list[Message]) -> pa.Array:
+        kind = self.schema.field("value").type
+        if not pa.types.is_list(kind):
+            return pa.array([ipc(message.value) for message in messages], kind)
+        offsets = [0]
+        for message in messages:
+            offsets.append(offsets[-1] + len(message.value))
+        try:
+            values = pa.concat_arrays([message.value.cast(kind.value_type) for message in messages])
+        except (pa.ArrowException, ValueError) as error:
+            raise SchemaError(
+                f"a message of the output {self.address!r} does not fit its type {kind.value_type}: {error}",
+                remedy="correct what is sent, or the type under output_types:",
+            ) from None
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
+
+
+def ipc(value: pa.Array) -> bytes:
+    """A message's value in Arrow's IPC format.
+
+    >>> from_ipc(ipc(pa.array([1, 2]))).to_pylist()
+    [1, 2]
+    """
+    batch = pa.record_batch([value], names=["value"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def from_ipc(data: bytes) -> pa.Array:
+    """The value that ``ipc`` wrote."""
+    return pa.ipc.open_stream(pa.py_buffer(data)).read_next_batch().column(0)
+
+
+def _json(metadata: Any) -> str:
+    return json.dumps(metadata, default=_text, sort_keys=True)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise OperatorFailedError(f"the metadata of a message hold {value!r}")

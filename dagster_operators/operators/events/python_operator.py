@@ -1,0 +1,150 @@
+"""An event operator in Python: an instance of its file's class ``Operator``, and what is kept of it between epochs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from dagster_operators.errors import OperatorFailedError, OperatorsError
+from dagster_operators.operators.events.dora_module import DoraStatus
+from dagster_operators.operators.events.saved_attributes import load, save
+from dagster_operators.operators.events.source_modules import SourceModules
+from dagster_operators.operators.events.wiring import EventOperator
+
+DESCRIPTOR: Final = "dataflow_descriptor"
+"""The attribute with the file's content, which is put there and no state."""
+
+
+class PythonOperator:
+    """An operator at work in an epoch.
+
+    Args:
+        own: What it is.
+        files: The text of each Python file.
+        descriptor: The dataflow's file as JSON.
+        where: The place, for errors.
+    """
+
+    def __init__(self, own: EventOperator, files: Mapping[str, str], descriptor: str, where: Mapping[str, Any]) -> None:
+        self._own = own
+        self._files = files
+        self._descriptor = descriptor
+        self._where = {**where, "node": own.node, "event_operator": own.id}
+        self._instance: Any = None
+
+    def open(self, saved: bytes | None) -> None:
+        """Make the instance, and give it back what was saved of it.
+
+        Raises:
+            OperatorFailedError: The file cannot be loaded, or has no class ``Operator``.
+        """
+        with self._telling("loading it"), self._environment():
+            folder = posixpath.dirname(self._own.python)
+            module = SourceModules(self._files, folder, f"{self._where.get('pipeline', '')}_{self._own.path}").load(
+                self._own.python
+            )
+            made = getattr(module, "Operator", None)
+            if made is None:
+                raise OperatorFailedError(
+                    f"{self._own.python} has no class Operator", **self._where, remedy="give the operator's class that name"
+                )
+            self._instance = made()
+            self._instance.dataflow_descriptor = json.loads(self._descriptor)
+            if saved is not None:
+                self._restore(saved)
+
+    def on_event(self, event: dict[str, Any], send: Callable[..., None]) -> DoraStatus:
+        """Tell the operator of an event; what it returned.
+
+        Raises:
+            OperatorFailedError: It raised, or returned no status.
+        """
+        with self._telling(f"on_event, at {event['type']} {event['id']!r},"), self._environment():
+            found = self._instance.on_event(event, send)
+        status = getattr(found, "value", None)
+        if type(status) is not int or status not in (0, 1, 2):
+            raise OperatorFailedError(
+                f"on_event returned {found!r:.60}", **self._where, remedy="return DoraStatus.CONTINUE, or STOP or STOP_ALL"
+            )
+        return DoraStatus(status)
+
+    def save(self) -> bytes:
+        """What is kept of the instance.
+
+        Raises:
+            OperatorFailedError: It cannot be saved.
+        """
+        with self._telling("saving its state"), self._environment():
+            if hasattr(self._instance, "get_state"):
+                kept = {"state": self._instance.get_state()}
+            else:
+                kept = {name: value for name, value in vars(self._instance).items() if name != DESCRIPTOR}
+            return pickle.dumps(kept) if self._own.state == "pickle" else save(kept, **self._where)
+
+    def _restore(self, saved: bytes) -> None:
+        kept = pickle.loads(saved) if self._own.state == "pickle" else load(saved)  # noqa: S301 - its file asks for it
+        if hasattr(self._instance, "set_state"):
+            self._instance.set_state(kept["state"])
+        else:
+            self._instance.__dict__.update(kept)
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        """Whatever is raised is told with the operator, and the line of its file."""
+        try:
+            yield
+        except OperatorsError as error:
+            raise error.at(**self._where) from error
+        except Exception as error:
+            line = _line(error, self._files)
+            raise OperatorFailedError(
+                f"{what} raised {type(error).__name__}: {error}",
+                **self._where,
+                **line,
+                remedy="correct the operator or its input",
+            ) from error
+
+    @contextmanager
+    def _environment(self) -> Iterator[None]:
+        """The variables that the file gives the operator, while it runs."""
+        if not self._own.env:
+            yield
+            return
+        given = {name: _expanded(text, self._where) for name, text in self._own.env}
+        before = {name: os.environ.get(name) for name in given}
+        os.environ.update(given)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+def _line(error: BaseException, files: Mapping[str, str]) -> dict[str, Any]:
+    """The last place in the operator's files that an error came through."""
+    found: dict[str, Any] = {}
+    if isinstance(error, SyntaxError) and error.filename in files:
+        return {"file": error.filename, "line": error.lineno}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename in files:
+            found = {"file": trace.tb_frame.f_code.co_filename, "line": trace.tb_lineno}
+        trace = trace.tb_next
+    return found
+
+
+def _expanded(text: str, where: Mapping[str, Any]) -> str:
+    """A value with ``${NAME}`` replaced by the environment's variables."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in os.environ:
+            raise OperatorFailedError(f"the environment has no variable {found[1]!r}", **where, remedy="set it")
+        return os.environ[found[1]]
+
+    return re.sub(r"\$\{(\w+)\}", value, text)

@@ -1,0 +1,105 @@
+"""Python files as modules, loaded from their text.
+
+What an operator's file imports from beside it, and ``dora``, are found for it alone, so that two files of one name do not get
+into each other's way and nothing that is installed is hidden.
+"""
+
+from __future__ import annotations
+
+import builtins
+import linecache
+import posixpath
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from dagster_operators.operators.events.dora_module import DoraStatus, dora_module
+
+
+class SourceModules:
+    """The modules of one operator.
+
+    Args:
+        files: The text of each file by its path, with / between folders.
+        folder: The folder in which its imports are looked for.
+        owner: What the modules' names begin with, so that they are the operator's alone.
+    """
+
+    def __init__(self, files: Mapping[str, str], folder: str, owner: str) -> None:
+        self._files = files
+        self._folder = folder
+        self._owner = "event_operators_" + re.sub(r"\W", "_", owner)
+        self._modules: dict[str, ModuleType] = {}
+        self._builtins = {**vars(builtins), "__import__": self._import}
+
+    def load(self, path: str) -> ModuleType:
+        """The module of a file, executed."""
+        return self._execute(posixpath.splitext(posixpath.basename(path))[0], path, package=False)
+
+    def _import(
+        self,
+        name: str,
+        globals: Mapping[str, Any] | None = None,  # noqa: A002 - as Python calls it
+        locals: Mapping[str, Any] | None = None,  # noqa: A002
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """What ``import`` calls in the operator's files."""
+        if level == 0 and name == "dora":
+            return dora_module()
+        whole = _absolute(name, globals or {}, level)
+        if self._path(whole.partition(".")[0]) is None:
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+        found = self._found(whole)
+        for part in fromlist or ():
+            if not hasattr(found, part) and self._path(f"{whole}.{part}") is not None:
+                setattr(found, part, self._found(f"{whole}.{part}"))
+        return found if fromlist else self._found(whole.partition(".")[0])
+
+    def _found(self, name: str) -> ModuleType:
+        parent, _, last = name.rpartition(".")
+        before = self._found(parent) if parent else None
+        if name in self._modules:
+            return self._modules[name]
+        path = self._path(name)
+        if path is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        made = self._execute(name, path, package=path.endswith("/__init__.py"))
+        if before is not None:
+            setattr(before, last, made)
+        return made
+
+    def _path(self, name: str) -> str | None:
+        """The file of a module, if it lies in the folder."""
+        place = posixpath.join(self._folder, *name.split("."))
+        return next((path for path in (f"{place}.py", f"{place}/__init__.py") if path in self._files), None)
+
+    def _execute(self, name: str, path: str, *, package: bool) -> ModuleType:
+        text = self._files[path]
+        made = ModuleType(f"{self._owner}_{name.replace('.', '_')}")
+        made.__file__ = path
+        made.__builtins__ = self._builtins  # type: ignore[attr-defined]
+        made.DoraStatus = DoraStatus  # type: ignore[attr-defined] # files that use it without importing it are in use
+        made.__package__ = name if package else name.rpartition(".")[0]
+        if package:
+            made.__path__ = []
+        self._modules[name] = made
+        sys.modules[made.__name__] = made  # where dataclasses and pickle look for a class's module
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+        exec(compile(text, path, "exec"), vars(made))  # noqa: S102 - it is the user's operator
+        return made
+
+
+def _absolute(name: str, place: Mapping[str, Any], level: int) -> str:
+    """The whole name of what is imported from a module.
+
+    >>> _absolute("b", {"__package__": "a"}, 1), _absolute("b", {}, 0)
+    ('a.b', 'b')
+    """
+    if not level:
+        return name
+    package = str(place.get("__package__") or "")
+    parts = package.split(".")[: len(package.split(".")) - level + 1]
+    return ".".join([part for part in (*parts, name) if part])

@@ -1,0 +1,184 @@
+"""What a dataflow of event operators is made of, as values: sources, operators, their inputs, and who reads whom.
+
+An output's address is ``node/output``, or ``node/operator/output`` where a node has several operators, as in dora's files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Final, Self
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.values import Fields, check_fields
+
+TIMER: Final = "dora/timer/"
+"""How the address of a timer begins."""
+
+_SECOND: Final = 1_000_000_000
+_NANOSECONDS: Final = {"secs": _SECOND, "millis": 1_000_000, "micros": 1_000, "nanos": 1}
+ROW: Final = "*"
+"""Stands for a whole row, where a message could be one column of it."""
+
+
+class _Settings:
+    """A value that is made of its attributes."""
+
+    kind: ClassVar[str] = ""
+
+    def encode(self) -> Fields:
+        """Its attributes."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def decode(cls, given: Fields) -> Self:
+        """The value of these attributes."""
+        check_fields(f"a value of the kind {cls.kind!r}", given, dict.fromkeys([one.name for one in fields(cls)], True))  # type: ignore[arg-type]
+        return cls(**given)
+
+
+@dataclass(frozen=True)
+class EventInput(_Settings):
+    """An input of an event operator.
+
+    Attributes:
+        id: Its id.
+        source: The address of the output that it reads, or a timer's.
+        queue_size: How many messages may wait at it before the oldest is dropped; None if none is dropped.
+
+    >>> EventInput("tick", "dora/timer/millis/20").interval
+    20000000
+    """
+
+    kind: ClassVar[str] = "event_input"
+    id: str
+    source: str
+    queue_size: int | None = None
+
+    @property
+    def interval(self) -> int | None:
+        """The nanoseconds between two ticks, if it is a timer's."""
+        return timer_interval(self.source) if self.source.startswith(TIMER) else None
+
+
+@dataclass(frozen=True)
+class EventOperator(_Settings):
+    """An event operator.
+
+    Attributes:
+        node: The node that it is in.
+        id: Its id there.
+        alone: Whether it is its node's only operator, by the key ``operator``.
+        python: The Python file that it is in.
+        inputs: Its inputs.
+        outputs: The ids of its outputs.
+        types: Pairs of an output and the Spark type of the values in its messages, for outputs that have a declared type.
+        env: Pairs of a variable of the environment and its value, while the operator runs.
+        state: How its state is saved: ``plain`` or ``pickle``.
+    """
+
+    kind: ClassVar[str] = "event_operator"
+    node: str
+    id: str
+    alone: bool
+    python: str
+    inputs: tuple[EventInput, ...] = ()
+    outputs: tuple[str, ...] = ()
+    types: tuple[tuple[str, str], ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    state: str = "plain"
+
+    @property
+    def path(self) -> str:
+        """What errors and state call it.
+
+        >>> EventOperator("plot", "op", True, "plot.py").path, EventOperator("two", "b", False, "b.py").path
+        ('plot', 'two/b')
+        """
+        return self.node if self.alone else f"{self.node}/{self.id}"
+
+    def address(self, output: str) -> str:
+        """The address of one of its outputs."""
+        return f"{self.path}/{output}"
+
+
+@dataclass(frozen=True)
+class EventSource(_Settings):
+    """A node that is a source of this package: each of its rows is a message at each of its outputs.
+
+    Attributes:
+        node: Its id.
+        outputs: Pairs of an output and the column that its messages hold, or ``*`` for the whole row.
+        time: The column with the time.
+    """
+
+    kind: ClassVar[str] = "event_source"
+    node: str
+    outputs: tuple[tuple[str, str], ...]
+    time: str
+
+    def addresses(self) -> Iterator[tuple[str, str]]:
+        """The address of each output, and its column."""
+        for output, column in self.outputs:
+            yield f"{self.node}/{output}", column
+
+
+def timer_interval(address: str) -> int:
+    """The nanoseconds between two ticks of a timer.
+
+    Raises:
+        PipelineError: There is no such timer.
+
+    >>> timer_interval("dora/timer/secs/2"), timer_interval("dora/timer/hz/50")
+    (2000000000, 20000000)
+    """
+    unit, _, text = address.removeprefix(TIMER).partition("/")
+    if unit in _NANOSECONDS and re.fullmatch(r"[0-9]+", text) and int(text) > 0:
+        return int(text) * _NANOSECONDS[unit]
+    if unit == "hz" and re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", text) and 0 < float(text) <= _SECOND:
+        return max(1, round(_SECOND / float(text)))
+    raise PipelineError(
+        f"{address!r} is no timer",
+        remedy="write dora/timer/<unit>/<number>, with the unit secs, millis, micros or nanos and a whole number from 1 on; or "
+        "dora/timer/hz/<ticks per second>",
+    )
+
+
+def table_of(address: str) -> str:
+    """The table that the messages of an output go to.
+
+    >>> table_of("object-detection/bbox"), table_of("two/b/sum"), table_of("2d/points")
+    ('object_detection__bbox', 'two__b__sum', 'n_2d__points')
+    """
+    name = "__".join(re.sub(r"[^A-Za-z0-9_]", "_", part) for part in address.split("/"))
+    return name if name[:1].isalpha() else f"n_{name}"
+
+
+def origins_of(operators: Sequence[EventOperator], address: str) -> frozenset[str]:
+    """The addresses that the messages of an output may come of, itself included.
+
+    >>> double = EventOperator("double", "op", True, "double.py", (EventInput("n", "numbers/n"),), ("twice",))
+    >>> sorted(origins_of([double], "double/twice"))
+    ['double/twice', 'numbers/n']
+    """
+    made = {operator.address(output): operator for operator in operators for output in operator.outputs}
+    found, waiting = {address}, [address]
+    while waiting:
+        operator = made.get(waiting.pop())
+        for source in [] if operator is None else [one.source for one in operator.inputs]:
+            if source not in found:
+                found.add(source)
+                waiting.append(source)
+    return frozenset(found)
+
+
+def as_json(value: Any) -> Any:
+    """Settings as JSON values.
+
+    >>> as_json((EventInput("a", "b/c"),))
+    [{'id': 'a', 'source': 'b/c', 'queue_size': None}]
+    """
+    if isinstance(value, _Settings):
+        return {name: as_json(part) for name, part in value.encode().items()}
+    return [as_json(part) for part in value] if isinstance(value, tuple) else value

@@ -1,0 +1,285 @@
+"""Dataflows in YAML: what is wrong in them, and how they run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import datetime, timedelta
+
+import pytest
+
+import dagster_operators as do
+from dagster_operators.errors import OperatorFailedError, PipelineError, QueryError
+from tests.engines import EMBEDDED, SAIL
+
+START = datetime(2026, 1, 1)  # noqa: DTZ001 - as Spark gives it back
+
+FILES = {
+    "count.py": """
+class Operator:
+    def __init__(self):
+        self.count = 0
+
+    def on_event(self, dora_event, send_output):
+        if dora_event["type"] == "INPUT":
+            self.count += 1
+            send_output("count", [self.count], {"of": dora_event["id"]})
+        return DoraStatus.CONTINUE
+""",
+    "scale.py": """
+import pyarrow.compute as pc
+from dora import DoraStatus
+from factors import FACTOR
+
+class Operator:
+    def on_event(self, dora_event, send_output):
+        if dora_event["type"] == "INPUT":
+            send_output("scaled", pc.multiply(dora_event["value"], FACTOR), dora_event["metadata"])
+        return DoraStatus.CONTINUE
+""",
+    "factors.py": "FACTOR = 10\n",
+    "dataflow.yml": """
+nodes:
+  - id: numbers
+    source: numbers
+    outputs:
+      n: v
+  - id: counter
+    operator:
+      python: count.py
+      inputs:
+        number: numbers/n
+        tick: dora/timer/secs/2
+      outputs:
+        - count
+      output_types: {count: int64}
+  - id: both
+    operators:
+      - id: first
+        python: {source: scale.py}
+        inputs: {n: numbers/n}
+        outputs: [scaled]
+      - id: second
+        python: scale.py
+        inputs: {n: {source: first/scaled, queue_size: 100}}
+        outputs: [scaled]
+""",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def numbers(*batches):
+    sources = do.Sources()
+    rows = [[{"t": START + timedelta(seconds=number), "v": number} for number in batch] for batch in batches]
+    sources.add("numbers", do.MemorySource(rows, schema="t timestamp, v long"), event_time="t", finished=True)
+    return sources
+
+
+def build(folder, *batches, **settings):
+    return do.Pipeline.from_yaml(folder / "dataflow.yml", root=str(folder / "root"), sources=numbers(*batches), **settings)
+
+
+@pytest.fixture(params=["sail", "spark"])
+def engine(request):
+    request.getfixturevalue(request.param)
+    return {"sail": SAIL, "spark": EMBEDDED}[request.param]
+
+
+# --- running ---------------------------------------------------------------------------------------------------------
+
+
+def messages(pipeline, address):
+    return [(row.seq, (row.time - START).seconds, list(row.value)) for row in pipeline.read(address).collect()]
+
+
+def test_a_dataflow_runs_epoch_by_epoch_and_its_outputs_are_read_by_their_addresses(folder, engine):
+    for _ in range(2):  # each epoch is run by a pipeline of its own, as after a crash
+        build(folder, [1, 2], [4, 5], engine=engine).run_epoch()
+    pipeline = build(folder, [1, 2], [4, 5], engine=engine)
+    assert messages(pipeline, "counter/count") == [
+        (1, 1, [1]), (2, 2, [2]), (3, 3, [3]), (4, 4, [4]), (5, 5, [5]), (6, 5, [6])
+    ]  # fmt: skip
+    assert messages(pipeline, "both/second/scaled") == [(1, 1, [100]), (2, 2, [200]), (3, 4, [400]), (4, 5, [500])]
+    (row,) = pipeline.read("counter/count").where("seq = 3").collect()
+    assert json.loads(row.metadata) == {"of": "tick"}
+    done = {(row.epoch, row.operator): (row.events, row.stopped) for row in pipeline.read("events").collect()}
+    assert done[1, "counter"] == (2, None)
+    assert done[2, "counter"] == (7, "ALL_INPUTS_CLOSED")
+
+
+def test_a_message_keeps_types_that_spark_lacks(folder, sail):
+    (folder / "scale.py").write_text(FILES["scale.py"].replace('pc.multiply(dora_event["value"], FACTOR)', "bytes([1, 255])"))
+    pipeline = build(folder, [1], engine=SAIL)
+    pipeline.run_epoch()
+    assert messages(pipeline, "both/first/scaled") == [(1, 1, [1, 255])]
+
+
+def test_an_error_of_an_operator_leaves_everything_as_it_was(folder, sail):
+    pipeline = build(folder, [1], [2], engine=SAIL)
+    pipeline.run_epoch()
+    (folder / "scale.py").write_text(FILES["scale.py"].replace("FACTOR)", "1 / 0)"))
+    with pytest.raises(OperatorFailedError, match="ZeroDivisionError") as caught:
+        build(folder, [1], [2], engine=SAIL).run_epoch()
+    assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("both", "first")
+    (folder / "scale.py").write_text(FILES["scale.py"])
+    again = build(folder, [1], [2], engine=SAIL)
+    assert messages(again, "counter/count") == [(1, 1, [1])]
+    again.run_epoch()
+    assert messages(again, "counter/count") == [(1, 1, [1]), (2, 2, [2])]
+
+
+def test_timers_without_a_source_go_by_the_clock(folder, sail):
+    (folder / "dataflow.yml").write_text("""
+nodes:
+  - id: counter
+    operator: {python: count.py, inputs: {tick: dora/timer/millis/10}, outputs: [count], output_types: {count: int64}}
+""")
+    pipeline = do.Pipeline.from_yaml(folder / "dataflow.yml", root=str(folder / "root"), engine=SAIL)
+    pipeline.run_epoch()
+    pipeline.run_epoch()
+    counts = [row.value[0] for row in pipeline.read("counter/count").collect()]
+    assert counts == list(range(1, len(counts) + 1))
+    assert counts
+
+
+# --- as a plan -------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_holds_the_files_themselves(folder):
+    pipeline = build(folder, [1])
+    data = pipeline.to_plan()
+    for name in FILES:
+        (folder / name).unlink()
+    again = do.Pipeline.from_plan(data, root="unused")
+    assert again.to_plan() == data
+    assert dict(again.dataflow.nodes["events"].operator.files).keys() == {"count.py", "scale.py", "factors.py"}
+
+
+def test_the_folder_makes_no_difference(folder, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    for name in FILES:
+        shutil.copy(folder / name, other / name)
+    assert build(folder, [1]).to_plan() == build(other, [1]).to_plan()
+
+
+def test_lineage_follows_the_wiring(folder):
+    from dagster_operators.planner.lineage import TableLineage
+
+    pipeline = build(folder, [1])
+    columns = TableLineage(pipeline.dataflow).columns(pipeline.tables["counter__count"])
+    assert {name for _, name in columns["value"]} == {"v"}
+    assert {name for _, name in columns["time"]} == {"t"}
+
+
+# --- one entry point -------------------------------------------------------------------------------------------------
+
+
+def test_queries_are_told_apart_by_their_keys(tmp_path):
+    path = tmp_path / "flights.yaml"
+    path.write_text(
+        "pipeline: flights\nsources:\n  rows: {files: {path: in, schema: 'v long'}}\n"
+        "streams:\n  big: {from: rows, steps: [filter: v > 1]}\ntables: {big: big}\n"
+    )
+    assert list(do.Pipeline.from_yaml(path, root="unused").tables) == ["big"]
+
+
+def test_a_source_of_the_file_itself(folder):
+    text = FILES["dataflow.yml"].replace(
+        "source: numbers", "source: {files: {path: in, schema: 't timestamp, v long'}, event_time: t, lateness: 1 hour}"
+    )
+    (folder / "dataflow.yml").write_text(text)
+    pipeline = do.Pipeline.from_yaml(folder / "dataflow.yml", root="unused")
+    assert pipeline.name == "dataflow"
+    assert list(pipeline.tables) == ["events", "counter__count", "both__first__scaled", "both__second__scaled"]
+
+
+# --- what is wrong ---------------------------------------------------------------------------------------------------
+
+
+def told(folder, old, new, text=None):
+    path = folder / "dataflow.yml"
+    path.write_text((text or FILES["dataflow.yml"]).replace(old, new))
+    with pytest.raises(QueryError) as caught:
+        build(folder, [1])
+    return str(caught.value).replace(str(path), "dataflow.yml")
+
+
+WRONG = {
+    "key": ("python: count.py", "python: count.py\n      restart: yes",
+        "dataflow.yml:10:7: the operator 'counter' has no key 'restart'"),
+    "top": ("nodes:", "nodez: 1\nnodes:", "dataflow.yml:2:1: a dataflow has no key 'nodez'"),
+    "node": ("number: numbers/n", "number: nummern/n",
+        "dataflow.yml:11:17: source node `nummern` mapped to input `counter/number` does not exist"),
+    "output": ("number: numbers/n", "number: numbers/m",
+        "dataflow.yml:11:17: output `numbers/m` mapped to input `counter/number` does not exist"),
+    "timer": ("secs/2", "secs/0", "dataflow.yml:12:15: 'dora/timer/secs/0' is no timer"),
+    "unit": ("secs/2", "hours/2", "dataflow.yml:12:15: 'dora/timer/hours/2' is no timer"),
+    "dora": ("dora/timer/secs/2", "dora/logs", "dataflow.yml:12:15: there is no input 'dora/logs'"),
+    "file": ("python: count.py", "python: cuont.py",
+        "dataflow.yml:9:15: the operator 'counter': the file 'cuont.py' is not there"),
+    "class": ("python: count.py", "python: factors.py",
+        "dataflow.yml:9:15: the operator 'counter': the file 'factors.py' has no class Operator"),
+    "type": ("int64", "int65", "dataflow.yml:15:29: the operator 'counter': 'int65' is no type of values"),
+    "queue": ("queue_size: 100", "queue_size: many",
+        "dataflow.yml:24:56: the input 'n' of the operator 'both/second': its queue_size is 'many'"),
+    "policy": ("queue_size: 100", "queue_policy: newest", "there is no queue_policy 'newest'"),
+    "kind": ("    operators:", "    operator: {}\n    operators:",
+        "dataflow.yml:16:5: the node 'both': multiple exclusive fields set"),
+    "place": ("    operators:", "    inputs: {}\n    operators:",
+        "the node 'both' has 'inputs' beside its operators. To do: move it into the operators: block"),
+    "twice": ("id: second", "id: first", "there is another operator of 'both' with the id 'first'"),
+    "id": ("id: counter", "id: a/b", "'a/b' is no id for a node"),
+    "build": ("python: count.py", "python: count.py\n      build: make", "nothing is built here"),
+    "wasm": ("python: count.py", "wasm: count.wasm", "operators in WebAssembly are not run here"),
+    "url": ("python: count.py", "python: https://example.org/count.py", "its Python file is at a URL"),
+    "circle": ("{n: numbers/n}", "{n: second/scaled}", "operators read each other in a circle without a delay: both/"),
+    "source": ("source: numbers", "source: nummern", "there is no source 'nummern'"),
+    "no outputs": ("    outputs:\n      n: v", "    description: none", "the source 'numbers' has no outputs"),
+    "state": ("python: count.py", "python: count.py\n      state: json", "its state cannot be saved as 'json'"),
+    "no yaml": ("nodes:", "nodes: [", "this is no YAML"),
+    "no nodes": ("nodes:", "debug:", "the dataflow has no list of nodes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_error_has_its_line_and_column(name, folder):
+    old, new, wanted = WRONG[name]
+    assert old in FILES["dataflow.yml"]
+    assert wanted in told(folder, old, new)
+
+
+def test_all_errors_are_told_at_once(folder):
+    text = told(folder, "numbers/n", "lost/n").replace("count.py", "lost.py")
+    assert text.splitlines()[0] == "dataflow.yml has 2 errors"
+    both = FILES["dataflow.yml"].replace("count.py", "lost.py").replace("secs/2", "secs/x")
+    assert told(folder, "", "", both).splitlines()[0] == "dataflow.yml has 2 errors"
+
+
+def test_python_that_is_none_is_told(folder):
+    (folder / "count.py").write_text("class Operator\n")
+    assert "the file 'count.py' is no Python, line 1" in told(folder, "", "")
+
+
+def test_a_file_that_would_grow_beyond_all_bounds_is_refused(folder):
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdef", "bcdefg", strict=True)
+    )
+    assert "more than 500000 values" in told(folder, "", "", f"{bomb}nodes: *g\n")
+
+
+def test_a_source_without_event_time_is_refused(folder):
+    sources = do.Sources()
+    sources.add("numbers", do.MemorySource([], schema="t timestamp, v long"))
+    with pytest.raises(QueryError, match="the source 'numbers' has no event time"):
+        do.Pipeline.from_yaml(folder / "dataflow.yml", root="unused", sources=sources)
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(PipelineError, match="the file cannot be read"):
+        do.Pipeline.from_yaml("lost.yml", root="unused")

@@ -1,0 +1,288 @@
+"""Event operators at work, epoch by epoch, without an engine."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagster_operators.errors import EndlessLoopError, OperatorFailedError, SchemaError
+from dagster_operators.operators.events.message_rows import from_ipc
+from dagster_operators.operators.events.wiring import EventInput, EventSource
+from dagster_operators.testing import OperatorHarness
+from dagster_operators.time.watermark import MAX_WATERMARK
+from tests.operators.events.dataflows import FORWARD, LOG, dataflow, operator
+
+SECOND = 1_000_000
+
+
+def rows(*numbers):
+    return [{"t": number * SECOND, "v": number} for number in numbers]
+
+
+class Driven:
+    """A dataflow in a harness."""
+
+    def __init__(self, made, inputs=1):
+        self.made = made
+        self.harness = OperatorHarness(made, *["t bigint, v bigint"] * inputs, event_time="t")
+
+    def epoch(self, *batches, watermark=None):
+        for index, batch in enumerate(batches):
+            self.harness.process(batch, index)
+        self.harness.end_epoch(watermark)
+        return self
+
+    def values(self, address):
+        typed = address in self.made.types
+        found = self.harness.rows(address)
+        return [row["value"] if typed else from_ipc(row["value"]).to_pylist() for row in found]
+
+    def log(self, address="log/log"):
+        return [text for value in self.values(address) for text in value]
+
+
+def log(*inputs, **more):
+    return Driven(dataflow([operator("log", inputs, ["log"], **more)], {"log": LOG}))
+
+
+# --- events and state ------------------------------------------------------------------------------------------------
+
+
+def test_messages_arrive_in_order_and_attributes_live_on():
+    driven = log(("n", "numbers/n"))
+    driven.epoch(rows(1, 2)).epoch(rows(3))
+    assert driven.log() == ["1 INPUT n [1]", "2 INPUT n [2]", "3 INPUT n [3]"]
+
+
+def test_the_order_is_by_time_then_source_then_offset():
+    sources = [EventSource("b", (("n", "v"),), "t"), EventSource("a", (("n", "v"),), "t")]
+    made = dataflow([operator("log", [("b", "b/n"), ("a", "a/n")], ["log"])], {"log": LOG}, sources)
+    driven = Driven(made, inputs=2)
+    driven.epoch([{"t": 2, "v": 1}, {"t": 2, "v": 2}], [{"t": 1, "v": 3}])
+    assert driven.log() == ["1 INPUT b [1]", "2 INPUT b [2]", "3 INPUT a [3]"]  # the harness has no order between inputs
+
+
+def test_a_chain_is_delivered_before_the_next_event():
+    operators = [
+        operator("one", [("n", "numbers/n")], ["out"]),
+        operator("two", [("n", "one/out")], ["out"]),
+        operator("log", [("near", "one/out"), ("far", "two/out"), ("first", "numbers/n")], ["log"]),
+    ]
+    driven = Driven(dataflow(operators, {"one": FORWARD, "two": FORWARD, "log": LOG})).epoch(rows(1, 2))
+    assert [text.split()[2:] for text in driven.log()] == [
+        ["first", "[1]"], ["near", "[1]"], ["far", "[1]"], ["first", "[2]"], ["near", "[2]"], ["far", "[2]"]
+    ]  # fmt: skip
+
+
+def test_metadata_travel():
+    text = FORWARD.replace('dora_event["metadata"]', '{"seen": 1, **dora_event["metadata"]}')
+    operators = [operator("one", [("n", "numbers/n")], ["out"]), operator("two", [("n", "one/out")], ["out"])]
+    driven = Driven(dataflow(operators, {"one": text, "two": FORWARD})).epoch(rows(1))
+    (found,) = driven.harness.rows("two/out")
+    assert json.loads(found["metadata"]) == {"seen": 1, "timestamp": "1970-01-01T00:00:01+00:00"}
+    assert (found["seq"], found["time"]) == (1, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=1))
+
+
+def test_a_whole_row_is_a_struct():
+    sources = [EventSource("numbers", (("row", "*"),), "t")]
+    made = dataflow([operator("log", [("n", "numbers/row")], ["log"])], {"log": LOG}, sources)
+    assert Driven(made).epoch(rows(5)).log() == ["1 INPUT n [{'t': 5000000, 'v': 5}]"]
+
+
+# --- time ------------------------------------------------------------------------------------------------------------
+
+
+def test_ticks_come_between_messages_as_time_goes_on():
+    driven = log(("n", "numbers/n"), ("tick", "dora/timer/secs/1"))
+    driven.epoch(rows(10, 12), watermark=12 * SECOND).epoch(rows(13), watermark=13 * SECOND)
+    told = [text.split(maxsplit=2)[2] for text in driven.log()]
+    assert told == ["n [10]", "tick []", "tick []", "n [12]", "tick []", "n [13]"]
+
+
+def test_a_timer_ticks_up_to_the_watermark_without_messages():
+    driven = log(("n", "numbers/n"), ("tick", "dora/timer/millis/500"))
+    driven.epoch(rows(10), watermark=10 * SECOND).epoch(watermark=12 * SECOND)
+    assert [text.split()[2] for text in driven.log()] == ["n", "tick", "tick", "tick", "tick"]
+
+
+@given(cuts=st.lists(st.integers(1, 5), min_size=1, max_size=5), unit=st.sampled_from(["secs/2", "millis/700", "hz/3"]))
+@settings(max_examples=6, deadline=None)
+def test_epochs_change_nothing(cuts, unit):
+    def run(sizes):
+        driven, at = log(("n", "numbers/n"), ("tick", f"dora/timer/{unit}")), 1
+        for size in sizes:
+            driven.epoch(rows(*range(at, at + size)), watermark=(at + size - 1) * SECOND)
+            at += size
+        return driven.epoch(watermark=MAX_WATERMARK).log()
+
+    assert run(cuts) == run([sum(cuts)])
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+def test_at_the_end_of_data_inputs_close_and_operators_stop():
+    operators = [operator("one", [("n", "numbers/n")], ["out"]), operator("log", [("n", "one/out")], ["log"])]
+    driven = Driven(dataflow(operators, {"one": FORWARD, "log": LOG}))
+    driven.epoch(rows(1)).epoch(watermark=MAX_WATERMARK)
+    assert driven.log() == ["1 INPUT n [1]", "2 INPUT_CLOSED n None", "3 STOP ALL_INPUTS_CLOSED None"]
+    assert driven.epoch(watermark=MAX_WATERMARK).log() == []
+    assert [(row["operator"], row["stopped"]) for row in driven.harness.rows()][-2:] == [
+        ("one", "ALL_INPUTS_CLOSED"), ("log", "ALL_INPUTS_CLOSED")
+    ]  # fmt: skip
+
+
+def test_an_operator_that_stops_closes_what_it_feeds_and_is_told_no_more():
+    stops = FORWARD.replace(
+        "DoraStatus.CONTINUE", 'DoraStatus.STOP if dora_event["value"][0].as_py() == 2 else DoraStatus.CONTINUE'
+    )
+    operators = [operator("one", [("n", "numbers/n")], ["out"]), operator("log", [("n", "one/out")], ["log"])]
+    driven = Driven(dataflow(operators, {"one": stops, "log": LOG})).epoch(rows(1, 2, 3)).epoch(rows(4))
+    assert driven.log() == ["1 INPUT n [1]", "2 INPUT n [2]", "3 INPUT_CLOSED n None", "4 STOP ALL_INPUTS_CLOSED None"]
+
+
+def test_stop_all_stops_everything():
+    stops = FORWARD.replace("DoraStatus.CONTINUE", "DoraStatus.STOP_ALL")
+    operators = [operator("log", [("n", "numbers/n")], ["log"]), operator("one", [("n", "numbers/n")], ["out"])]
+    driven = Driven(dataflow(operators, {"one": stops, "log": LOG})).epoch(rows(1, 2))
+    assert driven.log() == ["1 INPUT n [1]", "2 STOP MANUAL None"]
+    assert driven.values("one/out") == [[1]]
+
+
+# --- queues ----------------------------------------------------------------------------------------------------------
+
+BURST = """
+class Operator:
+    def on_event(self, dora_event, send_output):
+        if dora_event["type"] == "INPUT":
+            for number in range(5):
+                send_output("out", [number])
+        return DoraStatus.CONTINUE
+"""
+
+
+@pytest.mark.parametrize(("size", "kept"), [(None, [0, 1, 2, 3, 4]), (1, [4]), (3, [2, 3, 4])])
+def test_the_oldest_message_is_dropped_only_where_the_file_says_so(size, kept):
+    operators = [operator("one", [("n", "numbers/n")], ["out"]), operator("log", [EventInput("n", "one/out", size)], ["log"])]
+    driven = Driven(dataflow(operators, {"one": BURST, "log": LOG})).epoch(rows(1))
+    assert [text.split()[3] for text in driven.log()] == [f"[{number}]" for number in kept]
+    assert driven.values("one/out") == [[number] for number in range(5)]
+    assert [row["dropped"] for row in driven.harness.rows()] == [0, 5 - len(kept)]
+
+
+# --- what is saved ---------------------------------------------------------------------------------------------------
+
+KEEPING = """
+class Operator:
+    def __init__(self):
+        self.lock = object()
+        self.sum = 0
+
+    def get_state(self):
+        return self.sum
+
+    def set_state(self, value):
+        self.sum = value
+
+    def on_event(self, dora_event, send_output):
+        self.sum += dora_event["value"][0].as_py()
+        send_output("sum", [self.sum])
+        return DoraStatus.CONTINUE
+"""
+
+
+def test_an_operator_says_itself_what_is_kept():
+    driven = Driven(dataflow([operator("sum", [("n", "numbers/n")], ["sum"], {"sum": "bigint"})], {"sum": KEEPING}))
+    assert driven.epoch(rows(1, 2)).epoch(rows(3)).values("sum/sum") == [[1], [3], [6]]
+
+
+PICKLED = """
+from dora import DoraStatus
+
+class Box:
+    def __init__(self):
+        self.sum = 0
+
+class Operator:
+    def __init__(self):
+        self.box = Box()
+
+    def on_event(self, dora_event, send_output):
+        self.box.sum += dora_event["value"][0].as_py()
+        send_output("sum", [self.box.sum])
+        return DoraStatus.CONTINUE
+"""
+
+
+def test_objects_are_kept_where_the_file_says_pickle():
+    made = operator("sum", [("n", "numbers/n")], ["sum"], state="pickle")
+    driven = Driven(dataflow([made], {"sum": PICKLED}))
+    assert driven.epoch(rows(1, 2)).epoch(rows(3)).values("sum/sum") == [[1], [3], [6]]
+
+
+def test_objects_are_refused_by_default():
+    driven = Driven(dataflow([operator("sum", [("n", "numbers/n")], ["sum"])], {"sum": PICKLED}))
+    with pytest.raises(OperatorFailedError, match="the attribute 'box' cannot be saved") as caught:
+        driven.epoch(rows(1))
+    assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("sum", "op")
+
+
+def test_the_environment_is_the_operators_own(monkeypatch):
+    monkeypatch.setenv("DO_TEST_HOME", "there")
+    text = 'import os\nwhere = os.environ["PLACE"]\n' + LOG.replace("{value}", "{where}{os.environ['PLACE']}")
+    driven = Driven(
+        dataflow([operator("log", [("n", "numbers/n")], ["log"], env=(("PLACE", "${DO_TEST_HOME}/x"),))], {"log": text})
+    )
+    assert driven.epoch(rows(1)).log() == ["1 INPUT n there/xthere/x"]
+
+
+# --- what goes wrong -------------------------------------------------------------------------------------------------
+
+WRONG = {
+    "raises": ('raise ValueError("no")', "raised ValueError: no"),
+    "none": ("return None", "on_event returned None"),
+    "number": ("return 0", "on_event returned 0"),
+    "output": ('send_output("lost", [1])', "there is no output 'lost'"),
+    "data": ('send_output("out", "text")', "send_output cannot send str 'text'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_error_names_the_node_and_the_operator(name):
+    line, told = WRONG[name]
+    text = f"class Operator:\n    def on_event(self, event, send_output):\n        {line}\n"
+    driven = Driven(dataflow([operator("bad", [("n", "numbers/n")], ["out"])], {"bad": text}))
+    with pytest.raises(OperatorFailedError, match=told) as caught:
+        driven.epoch(rows(1))
+    assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("bad", "op")
+    if name == "raises":
+        assert (caught.value.where["file"], caught.value.where["line"]) == ("bad.py", 3)
+
+
+def test_messages_of_two_types_are_refused():
+    text = FORWARD.replace('dora_event["value"]', '[1] if dora_event["value"][0].as_py() == 1 else ["a"]')
+    driven = Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"])], {"one": text}))
+    driven.epoch(rows(1))
+    with pytest.raises(SchemaError, match="the output 'one/out' is of the type string, and its first was of int64"):
+        driven.epoch(rows(2))
+
+
+def test_a_message_that_does_not_fit_the_declared_type_is_refused():
+    driven = Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"], {"out": "tinyint"})], {"one": FORWARD}))
+    with pytest.raises(SchemaError, match="does not fit its type int8"):
+        driven.epoch(rows(300))
+
+
+def test_operators_that_answer_each_other_for_ever_are_an_error(monkeypatch):
+    monkeypatch.setattr("dagster_operators.operators.events.event_loop._MOST_MESSAGES", 100)
+    operators = [
+        operator("one", [("n", "numbers/n"), ("back", "two/out")], ["out"]),
+        operator("two", [("n", "one/out")], ["out"]),
+    ]
+    driven = Driven(dataflow(operators, {"one": FORWARD, "two": FORWARD}))
+    with pytest.raises(EndlessLoopError, match="more than 100 messages"):
+        driven.epoch(rows(1))

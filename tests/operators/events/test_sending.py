@@ -1,0 +1,75 @@
+"""What ``send_output`` takes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dagster_operators.errors import OperatorFailedError
+from dagster_operators.operators.events.sending import as_array, as_metadata
+
+ARRAYS = {
+    "bytes": (b"ab", pa.array([97, 98], pa.uint8())),
+    "bytearray": (bytearray(b"ab"), pa.array([97, 98], pa.uint8())),
+    "array": (pa.array([1.5]), pa.array([1.5])),
+    "nested": (pa.array([{"a": [1]}]), pa.array([{"a": [1]}])),
+    "slice": (pa.array([1, 2, 3]).slice(1, 1), pa.array([2])),
+    "nulls": (pa.nulls(2), pa.nulls(2)),
+    "batch": (pa.record_batch({"a": [1, 2]}), pa.array([{"a": 1}, {"a": 2}])),
+    "table": (pa.table({"a": [1, 2]}), pa.array([{"a": 1}, {"a": 2}])),
+    "chunks": (pa.chunked_array([[1], [2]]), pa.array([1, 2])),
+    "scalar": (pa.scalar("x"), pa.array(["x"])),
+    "list": ([1, 2], pa.array([1, 2])),
+    "tuple": (("a",), pa.array(["a"])),
+    "numpy": (np.array([1, 2], np.uint8), pa.array([1, 2], pa.uint8())),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_data_becomes_an_array(name):
+    given, wanted = ARRAYS[name]
+    assert as_array(given) == wanted
+    assert as_array(given).type == wanted.type
+
+
+@pytest.mark.parametrize("wrap", [lambda array: array, pa.array], ids=["numpy", "arrow"])
+def test_a_message_keeps_its_values_when_the_sender_writes_on(wrap):
+    frame = np.zeros(4, np.uint8)
+    sent = as_array(wrap(frame))
+    frame[:] = 9
+    assert sent.to_pylist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("value", ["text", 5, None, {"a": 1}, np.zeros((2, 2)), np.array([object()])], ids=repr)
+def test_what_is_no_array_is_refused_with_what_to_send(value):
+    with pytest.raises(OperatorFailedError, match="send_output cannot send") as caught:
+        as_array(value)
+    assert "pa.array" in caught.value.remedy
+
+
+def test_a_list_of_several_types_is_refused():
+    with pytest.raises(OperatorFailedError, match="cannot make an array of a list"):
+        as_array([1, "a"])
+
+
+def test_metadata_arrive_as_dora_carries_them():
+    moment = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    given = {"flag": True, "n": 5, "x": np.float64(0.5), "name": "a", "box": (1, 2), "none": [], "at": moment}
+    assert as_metadata(given) == {
+        "flag": True, "n": 5, "x": 0.5, "name": "a", "box": [1, 2], "none": [], "at": datetime(2026, 1, 1, 10, tzinfo=UTC)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [None, {"a": 1}, b"x", np.int64(3), [True]], ids=repr)
+def test_other_metadata_arrive_as_text_with_a_warning(value):
+    with pytest.warns(UserWarning, match="arrives as text"):
+        assert as_metadata({"a": value}) == {"a": str(value)}
+
+
+@pytest.mark.parametrize(("value", "told"), [(2**70, "64 bits"), ([1, "a"], "several types"), ([1, True], "several types")])
+def test_metadata_that_dora_refuses_are_refused(value, told):
+    with pytest.raises(OperatorFailedError, match=told):
+        as_metadata({"a": value})

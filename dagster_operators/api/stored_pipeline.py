@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,14 @@ from dagster_operators.runtime.results import table_names
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dagster_operators.plans.verdict import Choice
     from dagster_operators.runtime.doctor import Finding
+    from dagster_operators.runtime.resetting import Place, Tables
     from dagster_operators.runtime.status import Status
+    from dagster_operators.runtime.stored_changes import StoredChanges, StoredDiff
     from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.owner import Owner
+    from dagster_operators.transactions.records import Complete
 
 
 class StoredPipeline(Settling):
@@ -121,6 +126,65 @@ class StoredPipeline(Settling):
         from dagster_operators.transactions.unlocking import unlock
 
         return unlock(self._coordinator, self._owner)
+
+    def changes(self, plan: bytes | None = None) -> StoredDiff:
+        """What changed since the last completed epoch, and what follows from it.
+
+        Args:
+            plan: The pipeline as it is now, from ``pipeline.to_plan()``; by default the one that was refused last.
+
+        Raises:
+            LedgerError: No epoch is complete, no plan was kept of it, or no pipeline was refused since.
+        """
+        from dagster_operators.plans.codec import from_bytes
+        from dagster_operators.runtime.stored_changes import StoredChanges
+
+        return StoredChanges(self._coordinator).compared(from_bytes(plan, to_run=False).without_rows() if plan else None)
+
+    def decide(self, subject: str, choice: Choice) -> None:
+        """Answer what the run that was refused last asked: see :meth:`Pipeline.decide`."""
+        with self._changing() as stored:
+            stored.decide(subject, choice)
+
+    def withdraw(self, subject: str) -> None:
+        """Take back what was decided since the last epoch: see :meth:`Pipeline.withdraw`."""
+        with self._changing() as stored:
+            stored.withdraw(subject)
+
+    def drop(self, name: str) -> list[str]:
+        """Delete a table or an operator's state that the last epoch no longer had; the folders that are deleted."""
+        with self._changing() as stored:
+            return stored.drop(name)
+
+    def rollback(self, to: int, *, keep_sinks: bool = False) -> Complete:
+        """Make a new epoch that is equal to an earlier one: see :meth:`Pipeline.rollback`."""
+        from dagster_operators.transactions.rollback import roll_back
+
+        with self._owned() as coordinator:
+            return roll_back(coordinator, to, keep_sinks=keep_sinks)
+
+    def reset(self, sources: Sequence[str], to: Place, tables: Tables | None = None, *, keep_sinks: bool = False) -> Complete:
+        """Have sources go on from somewhere else with the next epoch: see :meth:`Pipeline.reset`."""
+        from dagster_operators.runtime.resetting import Resetting
+
+        with self._owned() as coordinator:
+            return Resetting(coordinator).reset(sources, to, tables, keep_sinks=keep_sinks)
+
+    @contextmanager
+    def _changing(self) -> Iterator[StoredChanges]:
+        from dagster_operators.runtime.stored_changes import StoredChanges
+
+        with self._owned() as coordinator:
+            yield StoredChanges(coordinator)
+
+    @contextmanager
+    def _owned(self) -> Iterator[Coordinator]:
+        """The ledger, as the owner of the pipeline."""
+        self._coordinator.open(self._owner)
+        try:
+            yield self._coordinator
+        finally:
+            self._coordinator.close()
 
     def examine(self, *, start_engine: bool = False) -> Iterator[Finding]:
         """Look the root and this machine over: access, clocks, ledger, tables, files, engine, versions.

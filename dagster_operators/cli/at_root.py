@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from dagster_operators.cli.remedies import as_commands
 from dagster_operators.errors import LedgerError, OperatorsError, PipelineBusyError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def at_root(command: Callable[..., Any]) -> Callable[..., None]:
         try:
             command(_stored(root, storage_options), as_json=as_json, **arguments)
         except OperatorsError as error:
-            _fail(error, as_json=as_json)
+            fail(error, root, as_json=as_json)
 
     return called
 
@@ -68,7 +69,9 @@ def _stored(root: str, options: Any) -> StoredPipeline:
     return StoredPipeline(root, access)
 
 
-def _fail(error: OperatorsError, *, as_json: bool) -> NoReturn:
+def fail(error: OperatorsError, root: str, *, as_json: bool) -> NoReturn:
+    """Tell an error, as JSON too, with commands where its remedy names methods, and end the command with 1 or 3."""
+    error.remedy = as_commands(error.remedy, root)
     if as_json:
         told = {"error": type(error).__name__, "problem": error.problem, "remedy": error.remedy, "where": error.where}
         click.echo(json.dumps(plain(told)), err=True)

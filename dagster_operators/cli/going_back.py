@@ -7,43 +7,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dagster_operators.cli.changes import OPTIONS, coordinator_of, owned
-from dagster_operators.cli.plans import told
+from dagster_operators.cli.at_root import answer, at_root
 
 if TYPE_CHECKING:
+    from dagster_operators.api.stored_pipeline import StoredPipeline
     from dagster_operators.runtime.resetting import Place
 
 _KEEP_SINKS = click.option("--keep-sinks", is_flag=True, help="Sinks may keep what they took since, and get it again.")
 
 
 @click.command()
-@click.argument("root")
+@at_root
 @click.argument("epoch", type=int)
 @_KEEP_SINKS
-@OPTIONS
-def rollback(root: str, epoch: int, storage_options: Any, *, keep_sinks: bool) -> None:
+def rollback(stored: StoredPipeline, *, epoch: int, keep_sinks: bool, as_json: bool) -> None:
     """Make a new epoch of the pipeline in ROOT that is equal to EPOCH: tables, states, positions, watermarks."""
-    from dagster_operators.transactions.rollback import roll_back
-
-    with told(), owned(coordinator_of(root, storage_options)) as coordinator:
-        made = roll_back(coordinator, epoch, keep_sinks=keep_sinks)
-    click.echo(f"epoch {made.epoch} is as epoch {epoch} was")
+    made = stored.rollback(epoch, keep_sinks=keep_sinks)
+    told = f"epoch {made.epoch} is as epoch {epoch} was"
+    answer({"epoch": made.epoch, "transition": made.transition}) if as_json else click.echo(told)
 
 
 @click.command()
-@click.argument("root")
+@at_root
 @click.argument("sources", nargs=-1, required=True)
 @click.option("--to", required=True, help="An epoch (0: the beginning), a time (2026-01-31 12:00, UTC), or a position as JSON.")
 @click.option("--tables", type=click.Choice(["keep", "restart"]), help="What becomes of the tables and the state behind it.")
 @_KEEP_SINKS
-@OPTIONS
-def reset(root: str, sources: tuple[str, ...], to: str, tables: Any, storage_options: Any, *, keep_sinks: bool) -> None:
+def reset(stored: StoredPipeline, *, sources: tuple[str, ...], to: str, tables: Any, keep_sinks: bool, as_json: bool) -> None:
     """Have SOURCES of the pipeline in ROOT go on from somewhere else with the next epoch."""
-    from dagster_operators.runtime.resetting import Resetting
-
-    with told(), owned(coordinator_of(root, storage_options)) as coordinator:
-        made = Resetting(coordinator).reset(sources, _place(to), tables, keep_sinks=keep_sinks)
-    click.echo(f"epoch {made.epoch}: {made.transition}")
+    made = stored.reset(sources, _place(to), tables, keep_sinks=keep_sinks)
+    told = f"epoch {made.epoch}: {made.transition}"
+    answer({"epoch": made.epoch, "transition": made.transition}) if as_json else click.echo(told)
 
 
 def _place(text: str) -> Place:

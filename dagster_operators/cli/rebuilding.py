@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
-from dagster_operators.cli.plans import secrets_of, told
+from dagster_operators.cli.at_root import answer, fail
+from dagster_operators.cli.plans import secrets_of
+from dagster_operators.errors import OperatorsError
 
 
 @click.command()
@@ -23,7 +25,8 @@ from dagster_operators.cli.plans import secrets_of, told
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help='A JSON file with what plans leave out: {"storage_options": {...}, "secrets": {NAME: {SETTING: VALUE}}}.',
 )
-def rebuild(root: str, tables: tuple[str, ...], **options: Any) -> None:
+@click.option("--json", "as_json", is_flag=True, help="The answer, or the error, as JSON.")
+def rebuild(root: str, tables: tuple[str, ...], *, as_json: bool, **options: Any) -> None:
     """Compute TABLES of the pipeline in ROOT anew, with the state behind them; all by default.
 
     The program is that of the run that was refused since the last epoch, else that of the last epoch. The user's modules are
@@ -34,14 +37,16 @@ def rebuild(root: str, tables: tuple[str, ...], **options: Any) -> None:
     if "" not in sys.path:
         sys.path.insert(0, "")
     since = options["since"] or 0
-    with told():
+    try:
         given = secrets_of(options["secrets"])
         program = options["file"].read() if options["file"] else _known(root, given.get("storage_options"))
         made = Pipeline.from_plan(program, root=root, **given).rebuild(
             tables or None, options["operators"], since=int(since) if str(since).isdigit() else since,
             epochs_at_once=options["epochs_at_once"],
         )  # fmt: skip
-    click.echo(str(made))
+    except OperatorsError as error:
+        fail(error, root, as_json=as_json)
+    answer({"epoch": made.epoch, "rows": dict(made.rows)}) if as_json else click.echo(str(made))
 
 
 def _known(root: str, access: Any) -> bytes:

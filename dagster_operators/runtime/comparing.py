@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.operator_source import OperatorSource
@@ -17,16 +17,17 @@ from dagster_operators.planner.physical_plan import PhysicalPlan
 from dagster_operators.runtime.homes import elsewhere
 from dagster_operators.runtime.identities import Binding, Ledgered, bind, source_origins
 from dagster_operators.runtime.kept_plans import KeptPlans
-from dagster_operators.runtime.left_out import left_out
-from dagster_operators.runtime.stored_changes import ASKED
-from dagster_operators.runtime.undecided import tables_behind, undecided
+from dagster_operators.runtime.past_plans import PastPlans
+from dagster_operators.runtime.rebuildable import rebuildable, tables_shown_by
+from dagster_operators.runtime.stored_changes import ASKED, REBUILD
+from dagster_operators.runtime.undecided import undecided
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.records import Complete, Decide
 from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
     from dagster_operators.plans.logical_plan import LogicalPlan
-    from dagster_operators.plans.pauses import PastEpoch, Pause, Pauses
+    from dagster_operators.plans.pauses import Pause
     from dagster_operators.plans.verdict import Verdict
 
 
@@ -95,8 +96,8 @@ class Comparing:
         settled = [verdict for verdict in found.undecided if rebuilt and self._is_settled(verdict, found, rebuilt)]
         if left := [verdict for verdict in found.undecided if verdict not in settled]:
             found = replace(found, undecided=tuple(left))
-            self._ask(found, logical)
-            offers = {verdict.subject: self._tables_of(verdict, found) for verdict in found.undecided}
+            offers = self._offers(found)
+            self._ask(found, logical, offers)
             raise undecided(self._dataflow.name, self._coordinator.root.uri, found.epoch, found.undecided, offers)
         ledgered = self._ledgered(view, last, found.before)
         anew = {one.subject.partition(" ")[2] for one in settled if one.subject.startswith("operator ")}
@@ -133,28 +134,13 @@ class Comparing:
         kind, _, name = verdict.subject.partition(" ")
         if kind == "operator" and name in self._dataflow.nodes:
             return name in self._leading_to(rebuilt)
-        shown = self._shown_by(verdict, found)
+        shown = tables_shown_by(verdict, found.before, found.after) if found.after else set()
         return bool(shown) and shown <= set(rebuilt)
 
-    def _shown_by(self, verdict: Verdict, found: Comparison) -> set[str]:
-        """The program's tables that show what a change is about."""
-        kind, _, name = verdict.subject.partition(" ")
-        if kind != "operator":
-            return {name} if kind == "table" else set(verdict.tables)
-        if name in self._dataflow.nodes or found.before is None:
-            behind = reach_of(self._dataflow).behind([name]) if name in self._dataflow.nodes else frozenset()
-            return {table.name for table in self._dataflow.tables.values() if table.stream.operator in behind}
-        return tables_behind(found.before, name) & self._dataflow.tables.keys()
-
-    def _tables_of(self, verdict: Verdict, found: Comparison) -> list[str]:
-        """The tables that may be computed anew to settle a change; none where it cannot be settled so."""
-        tables = sorted(self._shown_by(verdict, found))
-        before = [self._dataflow.nodes[name].operator for name in self._leading_to(tables)]
-        read = [operator.connector for operator in before if isinstance(operator, Source)]
-        forgets = any(isinstance(connector, Connector) and connector.forgets for connector in read)
-        behind = reach_of(self._dataflow).behind([operator.name for operator in before if not isinstance(operator, Source)])
-        outside = any(sink.stream.operator in behind for sink in self._dataflow.sinks.values())
-        return [] if forgets or outside else tables
+    def _offers(self, found: Comparison) -> dict[str, list[str]]:
+        """By the change, the tables that may be computed anew instead of deciding."""
+        after = found.after
+        return {one.subject: rebuildable(one, found.before, after) for one in found.undecided} if after else {}
 
     def _leading_to(self, tables: Collection[str]) -> frozenset[str]:
         """The operators that lead to some of the program's tables."""
@@ -217,12 +203,12 @@ class Comparing:
         if before is None or after is None:
             return Comparison(last.epoch, before, after, same)
         ledgered, was = self._ledgered(view, last, before), match(before, after).operators
-        check_known(before, after, lambda: {*last.offsets, *ledgered.left, *self._ever()})
-        pauses = self._pauses(before, after, was, ledgered, last)
+        past = PastPlans(self._coordinator, self._kept)
+        check_known(before, after, lambda: {*last.offsets, *ledgered.left, *past.names()})
+        pauses = past.pauses(before, after, was, ledgered, last)
         back = {name: pause for name, pause in pauses.operators.items() if name not in was}
         left = elsewhere(self._dataflow, was, ledgered)
-        known_as = {name: former for name, former in _known_as(after, was).items() if former in _positions(last)}
-        missing = left_out(self._coordinator, self._kept, before, after, known_as)
+        missing = past.left_out(before, after, was, last)
         stored = replace(ledgered.stored(self._former_fingerprints()), pauses=pauses, elsewhere=left, left_out=missing)
         verdicts = tuple(judge(before, after, stored, self._fingerprints()))
         undecided = tuple(one for one in verdicts if one.level is Level.DECISION)
@@ -284,44 +270,6 @@ class Comparing:
             self._coordinator.drop(datasets)
         return datasets
 
-    def _pauses(
-        self, before: LogicalPlan, after: LogicalPlan, was: Mapping[str, str], ledgered: Ledgered, last: Complete
-    ) -> Pauses:
-        """What the next epoch is to run, the last one did not, and one before did."""
-        from dagster_operators.plans.pauses import Pauses, find_pauses
-        from dagster_operators.plans.shape import PlanShape
-
-        old, new = PlanShape(before), PlanShape(after)
-        resumed = {
-            one: _always for one, was_it in was.items() if was_it in ledgered.stateful - old.running and one in new.running
-        }
-        added = {name: ledgered.is_left for name in new.nodes if name not in was and ledgered.left}
-        ends = [end for end in new.streams_of_ends if end not in old.streams_of_ends and ledgered.is_filled(end)]
-        if not (resumed or added or ends):
-            return Pauses()
-        now = _known_as(after, was)
-        positions = _positions(last)
-        standing = {name: positions[known_as] for name, known_as in now.items() if known_as in positions}
-        return find_pauses(after, self._past(), standing, {**resumed, **added}, ends)
-
-    def _past(self) -> Iterator[PastEpoch]:
-        """Of each plan that was run the last epoch that ran it, the last one first; not what a rollback left."""
-        from dagster_operators.plans.pauses import PastEpoch
-
-        seen = set[str]()
-        for complete in self._coordinator.past.leading_here():
-            digest = complete.logical_plan
-            if digest in seen:
-                continue
-            seen.add(digest)
-            plan = self._kept.find(digest) if digest else None  # of old epochs it may be gone
-            if plan:
-                yield PastEpoch(complete.epoch, plan, _positions(complete), complete.identities)
-
-    def _ever(self) -> set[str]:
-        """The operators and sources of all epochs, as far as their plans are there."""
-        return {node.name for past in self._past() for node in past.plan.nodes}
-
     def logical(self) -> LogicalPlan | None:
         """The pipeline's plan, without rows that sources hold themselves; None if no plan can hold it."""
         from dagster_operators.plans.logical_plan import LogicalPlan
@@ -346,23 +294,7 @@ class Comparing:
         connectors = [node.operator.connector for node in self._dataflow if isinstance(node.operator, Source)]
         return frozenset(one.former_fingerprint() for one in connectors if isinstance(one, OperatorSource))
 
-    def _ask(self, found: Comparison, logical: str) -> None:
-        questions = [verdict.to_json() for verdict in found.verdicts]
+    def _ask(self, found: Comparison, logical: str, offers: Mapping[str, list[str]]) -> None:
+        questions = [{**one.to_json(), REBUILD: offers.get(one.subject, [])} for one in found.verdicts]
         asked = {"plan": logical, "epoch": found.epoch, "questions": questions, "elsewhere": dict(found.elsewhere)}
         self._coordinator.root.write(ASKED, json.dumps(asked).encode())
-
-
-def _known_as(after: LogicalPlan, was: Mapping[str, str]) -> dict[str, str]:
-    """What each operator was called when it was there last; empty if the name is another's."""
-    return {node.name: was.get(node.name, "" if node.name in was.values() else node.name) for node in after.nodes}
-
-
-def _always(_identity: str) -> bool:
-    """State of an operator that the last epoch had, and did not run, is its own."""
-    return True
-
-
-def _positions(complete: Complete) -> dict[str, tuple[Any, str]]:
-    """Where sources stood at the end of an epoch, with what gives the positions their meaning."""
-    read = {name: position for name, position in complete.offsets.items() if position is not None}
-    return {name: (position, complete.sources.get(name, "")) for name, position in read.items()}

@@ -163,7 +163,7 @@ class Resetting:
         ]
         return PipelineError(
             "; ".join(told), pipeline=self._run.pipeline, source=sources[0],
-            remedy='say what you want: tables="restart" empties the tables and the state behind it, tables="keep" leaves them as '
+            remedy='say what you want: tables="restart" empties the tables and the state behind it; tables="keep" leaves them as '
             "they are; or go back with all of the pipeline: pipeline.rollback(...)",
         )  # fmt: skip
 

@@ -3,21 +3,82 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
+from dagster_operators.connectors.connector import Connector
+from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.errors import LedgerError, PipelineError
+from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.identities import Ledgered
 from dagster_operators.runtime.kept_plans import KeptPlans
+from dagster_operators.runtime.past_plans import PastPlans
+from dagster_operators.runtime.rebuildable import rebuildable
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.records import Complete, Decide
 from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
+    from dagster_operators.plans.diff import PlanDiff
     from dagster_operators.plans.logical_plan import LogicalPlan
+    from dagster_operators.plans.verdict import Verdict
 
-ASKED = "plans/asked.json"
+ASKED: Final = "plans/asked.json"
 """What a run asked for when it refused to begin."""
+
+REBUILD: Final = "rebuild"
+"""Under which it told the tables that may be computed anew instead."""
+
+
+@dataclass(frozen=True)
+class StoredDiff:
+    """What changed since the last completed epoch.
+
+    Attributes:
+        pipeline: The pipeline's name.
+        epoch: That epoch.
+        changes: What differs between the plans.
+        verdicts: What follows from each change.
+        offers: By what a change is about, the tables that may be computed anew instead.
+    """
+
+    pipeline: str
+    epoch: int
+    changes: PlanDiff
+    verdicts: tuple[Verdict, ...]
+    offers: Mapping[str, Sequence[str]]
+
+    def lines(self) -> Iterator[str]:
+        """For people: what changed, what follows from it, and for what needs a decision the ways on."""
+        from dagster_operators.plans.verdict import Level
+
+        yield f"since epoch {self.epoch} of {self.pipeline}:"
+        yield str(self.changes) or "nothing changed"
+        for verdict in self.verdicts:
+            yield str(verdict)
+            if verdict.level is not Level.DECISION:
+                continue
+            if verdict.renamed_from:
+                yield f"    in the program: renamed_from={verdict.renamed_from!r}"
+            yield from (f"    {choice}: {meaning}" for choice, meaning in verdict.choices.items())
+            if tables := self.offers.get(verdict.subject):
+                yield f"    rebuild {' '.join(tables)}: compute it anew, with the state behind it, from all that its sources gave"
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        verdicts = [
+            {**one.to_json(), "level": one.level.value, "decided": one.decided, REBUILD: list(self.offers.get(one.subject, ()))}
+            for one in self.verdicts
+        ]
+        return {"pipeline": self.pipeline, "epoch": self.epoch, "changes": self.changes.to_json(), "verdicts": verdicts}
+
+
+def _fingerprints(plan: LogicalPlan) -> dict[str, str]:
+    """What gives the positions of sources their meaning, of those that a plan tells all of."""
+    sources = {node.name: node.operator.connector for node in plan.nodes if isinstance(node.operator, Source)}
+    known = {name: one for name, one in sources.items() if isinstance(one, Connector) and not isinstance(one, OperatorSource)}
+    return {name: connector.fingerprint() for name, connector in known.items()}
 
 
 class StoredChanges:
@@ -31,8 +92,8 @@ class StoredChanges:
         self._coordinator = coordinator
         self._kept = KeptPlans(coordinator.root)
 
-    def told(self, plan: LogicalPlan | None = None) -> Iterator[str]:
-        """What changed, line by line.
+    def compared(self, plan: LogicalPlan | None = None) -> StoredDiff:
+        """What changed, and what follows from it.
 
         Args:
             plan: The pipeline as it is now; by default the one that was refused last.
@@ -42,26 +103,31 @@ class StoredChanges:
         """
         from dagster_operators.plans.diff import diff
         from dagster_operators.plans.matching import match, named_as_before
-        from dagster_operators.plans.verdict import Level, Verdict
-        from dagster_operators.plans.verdicts import judge
+        from dagster_operators.plans.verdict import Verdict
 
         view, last, before = self._last(self._coordinator.view())
         asked = {} if plan else self._asked(last)
         after = plan or self._kept.read(asked["plan"])
-        yield f"since epoch {last.epoch} of {self._coordinator.pipeline}:"
-        changes = str(diff(before, named_as_before(after, match(before, after))))
-        yield changes or "nothing changed"
+        changes = diff(before, named_as_before(after, match(before, after)))
         if plan:
-            operators, left = [node.name for node in before.nodes], self._coordinator.past.left_behind()
-            verdicts = judge(before, after, Ledgered(view, last, operators, left).stored())
+            verdicts = self._judged(view, last, before, plan)
+            offers = {one.subject: rebuildable(one, before, plan) for one in verdicts}
         else:
             verdicts = [Verdict.from_json(told).answered(view.decided) for told in asked["questions"]]
-        for verdict in verdicts:
-            yield str(verdict)
-            if verdict.level is Level.DECISION:
-                if verdict.renamed_from:
-                    yield f"    in the program: renamed_from={verdict.renamed_from!r}"
-                yield from (f"    {choice}: {meaning}" for choice, meaning in verdict.choices.items())
+            offers = {told["subject"]: told.get(REBUILD, []) for told in asked["questions"]}
+        return StoredDiff(self._coordinator.pipeline, last.epoch, changes, tuple(verdicts), offers)
+
+    def _judged(self, view: LedgerView, last: Complete, before: LogicalPlan, plan: LogicalPlan) -> list[Verdict]:
+        """What follows from a plan that has not run. Where state would be stored, only its pipeline knows."""
+        from dagster_operators.plans.matching import match
+        from dagster_operators.plans.renamings import check_known
+        from dagster_operators.plans.verdicts import judge
+
+        ledgered = Ledgered(view, last, [node.name for node in before.nodes], self._coordinator.past.left_behind())
+        past, was = PastPlans(self._coordinator, self._kept), match(before, plan).operators
+        check_known(before, plan, lambda: {*last.offsets, *ledgered.left, *past.names()})
+        pauses, missing = past.pauses(before, plan, was, ledgered, last), past.left_out(before, plan, was, last)
+        return judge(before, plan, replace(ledgered.stored(), pauses=pauses, left_out=missing), _fingerprints(plan))
 
     def decide(self, subject: str, choice: Any) -> None:
         """Answer what the run that was refused last asked.

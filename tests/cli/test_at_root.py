@@ -70,6 +70,19 @@ def test_status_tells_of_an_epoch_under_way_and_of_whose_it_is(root: Path) -> No
     assert state["open"] == {"epoch": 4, "state": "begun", "prepared": ["clean", "sums"], "missing": ["sums"]}
 
 
+def test_going_back_as_json_and_remedies_as_commands(root: Path) -> None:
+    assert found("rollback", root, 2) == {"epoch": 4, "transition": "rollback to epoch 2"}
+    unsaid = told("reset", root, "numbers", "--to", 1, code=1)
+    assert "--tables restart empties the tables and the state behind it; --tables keep leaves them as they are" in unsaid
+    assert f"dagster-operators rollback {root} ..." in unsaid
+    assert found("reset", root, "numbers", "--to", 1, code=1)["error"] == "PipelineError"
+    assert found("reset", root, "numbers", "--to", 1, "--tables", "keep") == {
+        "epoch": 5, "transition": "reset numbers to epoch 1"
+    }  # fmt: skip
+    assert found("drop", root, "nothing", code=1)["error"] == "LedgerError"  # no plan was kept of this pipeline
+    assert found("diff", root, code=1)["where"]["pipeline"] == "numbers"
+
+
 def test_history_tells_of_the_last_epochs(root: Path) -> None:
     lines = told("history", root, "--limit", 2).splitlines()
     assert [line.split("  ")[0] for line in lines] == ["epoch 2", "epoch 3"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -355,6 +356,22 @@ def test_a_name_that_nothing_had(changed: Changed) -> None:
     changed.run("a,2")(clean)  # what was said stays in the program while the operator is out of it
     pipeline = changed.pipeline(lambda stream: (clean(stream), totals(stream, name="other", renamed_from="per_key")))
     assert {verdict.subject for verdict in pipeline.changes()} >= {"operator other", "table totals"}
+
+
+def test_the_command_line_tells_which_tables_may_be_computed_anew(changed: Changed) -> None:
+    changed.run("a,1")(totals)
+    changed.arrive("a,2")
+    pipeline = changed.pipeline(lambda stream: stream.key_by("k").aggregate(n="sum(v)", name="per_key").to_table("totals"))
+    plan = changed.place / "new.plan"
+    plan.write_bytes(pipeline.to_plan())
+    refused(pipeline)
+    for file in ((), (str(plan),)):
+        lines = CliRunner().invoke(main, ["diff", changed.root, *file]).output.splitlines()
+        assert "    rebuild totals: compute it anew, with the state behind it, from all that its sources gave" in lines
+        told = json.loads(CliRunner().invoke(main, ["diff", changed.root, *file, "--json"]).output)
+        (verdict,) = told["verdicts"]
+        assert (verdict["subject"], verdict["level"], verdict["rebuild"]) == ("operator per_key", "needs a decision", ["totals"])
+        assert list(told["changes"]["changed"]) == ["per_key"]
 
 
 # --- state -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,101 @@
+"""Remedies that name methods of a pipeline, for those who are on the command line: the commands that do the same."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from ast import literal_eval
+from collections.abc import Callable
+from typing import Final
+
+_CALL: Final = re.compile(r"pipeline\.(\w+)\(((?:[^()'\"]|'[^']*'|\"[^\"]*\")*)\)")
+_ARGUMENT: Final = re.compile(r"\s*(?:(\w+)=)?(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|\.\.\.|[^,]+?)\s*(?:,|$)")
+_TABLES: Final = re.compile(r'(?<![(\w])tables="(keep|restart)"')
+
+Given = dict[str, list[str]]
+"""The arguments of a call as words of a command, by their names; those without one as ``""``."""
+
+
+def as_commands(remedy: str, root: str) -> str:
+    """A remedy with the commands that do what it says to call.
+
+    >>> as_commands('take it back: pipeline.withdraw("operator per_key"); or pipeline.rollback(to=41, keep_sinks=True)', "lake")
+    'take it back: dagster-operators withdraw lake operator per_key; or dagster-operators rollback lake 41 --keep-sinks'
+    >>> as_commands('pipeline.reset(["a", "b"], ...), or pipeline.repair("t", keep="ours")', "lake")
+    'dagster-operators reset lake a b --to ..., or dagster-operators repair lake t --keep ours'
+    >>> as_commands('say tables="restart"; pipeline.read(table, epoch=...)', "lake")
+    'say --tables restart; dagster-operators read lake table --epoch ...'
+    """
+    return _TABLES.sub(r"--tables \1", _CALL.sub(lambda call: _command(call, root), remedy))
+
+
+def _command(call: re.Match[str], root: str) -> str:
+    written = _COMMANDS.get(call[1])
+    if written is None:
+        return call[0]
+    given: Given = {}
+    for name, value in _ARGUMENT.findall(call[2]):
+        given.setdefault(name, []).extend(_words(value))
+    place = shlex.quote(root)
+    return f"dagster-operators {written(given, place)}"
+
+
+def _words(value: str) -> list[str]:
+    try:
+        found = literal_eval(value)
+    except (ValueError, SyntaxError):
+        return [value]
+    if found is ...:
+        return ["..."]
+    return [str(one) for one in found] if isinstance(found, list) else [str(found)]
+
+
+def _typed(words: list[str]) -> str:
+    return " ".join(word if word == "..." else shlex.quote(word) for word in words)
+
+
+def _of(command: str, *, split: bool = False) -> Callable[[Given, str], str]:
+    """A command whose words are those of the call, and whose options are called as its further arguments are."""
+
+    def written(given: Given, root: str) -> str:
+        words = [word for value in given.get("", []) for word in (value.split(" ", 1) if split else [value])]
+        return " ".join(filter(None, [command, root, _typed(words), _options(given)]))
+
+    return written
+
+
+def _options(given: Given) -> str:
+    found = []
+    for name, values in given.items():
+        option = f"--{name.replace('_', '-')}"
+        if name and values == ["True"]:
+            found.append(option)
+        elif name:
+            found.append(f"{option} {_typed(values)}")
+    return " ".join(found)
+
+
+def _rollback(given: Given, root: str) -> str:
+    to = given.pop("to", given.get("", ["..."]))
+    return " ".join(filter(None, ["rollback", root, _typed(to), _options(given)]))
+
+
+def _reset(given: Given, root: str) -> str:
+    *sources, to = [*given.get("", []), *given.pop("to", [])] or ["...", "..."]
+    return " ".join(filter(None, ["reset", root, _typed(sources or ["..."]), "--to", _typed([to]), _options(given)]))
+
+
+def _repair_ledger(given: Given, root: str) -> str:
+    return " ".join(filter(None, ["repair", root, "--ledger", _options(given)]))
+
+
+def _rebuild(given: Given, root: str) -> str:
+    operators = [f"--operator {_typed([name])}" for name in given.pop("operators", [])]
+    return " ".join(filter(None, ["rebuild", root, _typed(given.get("", [])), *operators, _options(given)]))
+
+
+_COMMANDS: Final = {
+    "rollback": _rollback, "reset": _reset, "rebuild": _rebuild, "repair": _of("repair"), "repair_all": _of("repair"),
+    "repair_ledger": _repair_ledger, "decide": _of("decide", split=True), "withdraw": _of("withdraw", split=True),
+    "drop": _of("drop"), "clean": _of("clean"), "read": _of("read"), "unlock": _of("unlock"),
+}  # fmt: skip

@@ -40,6 +40,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "writeStream": "to_table(...)",
 }
 _KEYED: Final = frozenset({"aggregate", "deduplicate", "interval_join", "join", "top"})
+_SPARKS: Final = {"where": "filter", "withColumn": "with_columns", "withColumns": "with_columns", "withColumnRenamed": "rename"}
 _ON_STREAMS: Final = frozenset(
     {"drop", "filter", "lookup", "rename", "select", "to_sink", "to_table", "transform", "union", "unnest", "with_columns"}
 )
@@ -53,10 +54,12 @@ def elsewhere(receiver: str, name: str) -> str:
     >>> elsewhere("keyed_stream", "filter")
     'write it before key_by(...), or behind what groups by the keys, such as aggregate(...)'
     """
-    if receiver == "windowed_stream" and name in _ON_STREAMS:
-        return "write it before window(...), or behind what computes the windows, such as aggregate(...)"
-    if receiver == "keyed_stream" and name in _ON_STREAMS:
-        return "write it before key_by(...), or behind what groups by the keys, such as aggregate(...)"
+    here = _SPARKS.get(name, name)
+    what = "it" if here == name else f"{here}(...)"
+    if receiver == "windowed_stream" and here in _ON_STREAMS:
+        return f"write {what} before window(...), or behind what computes the windows, such as aggregate(...)"
+    if receiver == "keyed_stream" and here in _ON_STREAMS:
+        return f"write {what} before key_by(...), or behind what groups by the keys, such as aggregate(...)"
     if name == "join":
         return "write key_by(...).interval_join(...), key_by(...).window(...).join(...), or lookup(...) for a table"
     if name in _KEYED:

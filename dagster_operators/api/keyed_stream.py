@@ -20,12 +20,13 @@ from dagster_operators.operators.joins.interval_join import IntervalJoin, parse_
 from dagster_operators.operators.joins.join_columns import How
 from dagster_operators.operators.relational.deduplicate import DeduplicateFirst, DeduplicateLast
 from dagster_operators.operators.relational.projection import as_pairs
+from dagster_operators.operators.relational.ranking import order_texts
 from dagster_operators.operators.relational.top_per_key import TopPerKey
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.windows.session import Session
 from dagster_operators.operators.windows.window_rows import InputWindow
 from dagster_operators.operators.windows.windows import Window
-from dagster_operators.time.watermark import parse_duration
+from dagster_operators.time.watermark import parse_duration, require_unit
 
 if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
@@ -205,7 +206,7 @@ class KeyedStream(PluggedIn):
         ('origin', 'rank', 'delay')
         """
         settings: dict[str, Any] = {
-            "by": (by,) if isinstance(by, str) else tuple(by),
+            "by": order_texts(by),
             "event_time": self._stream.event_time,
             "rank": rank,
         }
@@ -249,6 +250,7 @@ class KeyedStream(PluggedIn):
                 raise PipelineError("within= goes with keep='first': the last row of a key stays in its table", **where)
             return self._stream._add(DeduplicateLast, name, **settings)  # noqa: SLF001
         try:
+            require_unit(within)
             micros = None if within is None else parse_duration(within)
         except ValueError as error:
             raise PipelineError(f"within: {error}", **where) from None

@@ -22,7 +22,7 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.renaming import renamed
 from dagster_operators.graph.scope import Scope
 from dagster_operators.operators.relational.source import Source
-from dagster_operators.time.watermark import parse_duration, warn_without_unit
+from dagster_operators.time.watermark import parse_duration, require_unit
 
 if TYPE_CHECKING:
     from dagster_operators.plans.building import Surroundings
@@ -122,6 +122,7 @@ class PipelineGraph:
         if event_time is not None and not isinstance(event_time, str):
             raise PipelineError(f"{event_time!r} is no column", **where, remedy="event_time is the name of a timestamp column")
         try:
+            require_unit(lateness)
             late = parse_duration(lateness)
         except ValueError as error:
             raise PipelineError(f"the lateness: {error}", **where) from None
@@ -133,7 +134,6 @@ class PipelineGraph:
                 **where,
                 remedy="give event_time= too, or leave lateness= out",
             )
-        warn_without_unit("the lateness", lateness)
         return late
 
     def loop(self, name: str, *, limit: int = 1000, within_subtask: bool = False, within: str | Loop = "") -> Loop:

@@ -192,7 +192,7 @@ class Stream(RowStream, FrontierStream, OutputStream):
         return self._add(Latest, name, chain=chain, keys=keys)
 
     def key_by(self, *keys: str) -> KeyedStream:
-        """Say by which columns the next operator groups.
+        """Say by which columns the next operator groups; without any it takes all rows together.
 
         Args:
             keys: Each a column, or ``"expression AS name"`` with a new name.

@@ -11,6 +11,7 @@ from dagster_operators.graph.expressions import require_mapping
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.joins.join_columns import HowInWindows
 from dagster_operators.operators.joins.window_join import WindowJoin
+from dagster_operators.operators.relational.ranking import order_texts
 from dagster_operators.operators.windows.input_window_aggregate import InputWindowAggregate
 from dagster_operators.operators.windows.session import Session
 from dagster_operators.operators.windows.session_aggregate import SessionAggregate
@@ -138,7 +139,7 @@ class WindowedStream(PluggedIn):
             )
         settings: dict[str, Any] = {"keys": self._keyed.keys, "window": self.window, "event_time": self._event_time}
         settings["renamed_from"] = renamed_from
-        order = (by,) if isinstance(by, str) else tuple(by)
+        order = order_texts(by)
         return stream._add(TopPerWindow, name, n=n, by=order, rank=rank, ties=ties, **settings)  # noqa: SLF001
 
     def join(

@@ -57,6 +57,8 @@ class DeltaSource(DeltaReader):
     _log: DeltaLog = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.path and not isinstance(self.path, str | os.PathLike):
+            raise PipelineError(f"{self.path!r} is no path", remedy="name the table's folder: DeltaSource('data/orders')")
         if not self.path:
             raise PipelineError("a DeltaSource needs a path", remedy="name the table's folder: DeltaSource('data/orders')")
         if self.max_versions is not None and self.max_versions < 1:

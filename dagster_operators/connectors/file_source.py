@@ -95,6 +95,8 @@ class FileSource(Connector):
             raise PipelineError(f"a FileSource reads csv, json and parquet, not {self.format!r}")
         if self.corrupt not in {"fail", "reject"}:
             raise PipelineError(f'corrupt is "fail" or "reject", not {self.corrupt!r}')
+        if self.path and not isinstance(self.path, str | os.PathLike):
+            raise PipelineError(f"{self.path!r} is no path", remedy="name a folder, a glob or a file: FileSource('in/*.csv')")
         if not self.path:
             raise PipelineError("a FileSource needs a path", remedy="name a folder, a glob or a file: FileSource('in/*.csv')")
         if self.options is not None and not isinstance(self.options, Mapping):

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.expressions import columns_of
+from dagster_operators.graph.spark_functions import BUILT_IN
 from dagster_operators.graph.values import leaves
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -62,7 +63,7 @@ def register(function: Registered) -> Registered:
     In a notebook (``__main__``) a changed definition replaces the one of the same place.
 
     Raises:
-        PipelineError: The name is none, or another function has it.
+        PipelineError: The name is none, or another function has it, such as one of Spark's own.
     """
     if not _NAME.fullmatch(function.name) or not _may_be_called(function.name):
         raise PipelineError(
@@ -70,6 +71,11 @@ def register(function: Registered) -> Registered:
             remedy='use letters, digits and underscores, a letter first, and no word of SQL: name="..."',
         )  # fmt: skip
     key = function.name.lower()
+    if key in BUILT_IN:
+        raise PipelineError(
+            f"{function.name}() is one of Spark's own functions", function=function.name,
+            remedy='give yours another name: name="..."',
+        )  # fmt: skip
     with _lock:
         other = _known.get(key)
         if other is not None and other.outline != function.outline and not _defined_again(other, function):

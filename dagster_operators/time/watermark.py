@@ -8,7 +8,6 @@ stands still within an epoch makes results independent of the order of rows in i
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -69,18 +68,20 @@ def parse_duration(text: str | timedelta | int) -> int:
     return round(total)
 
 
-def warn_without_unit(what: str, duration: object) -> None:
-    """Say that a bare number is taken for microseconds: who writes 60 mostly means seconds.
+def require_unit(duration: object) -> None:
+    """Refuse a small bare number, which would count as microseconds: who writes 60 means seconds, or minutes.
 
-    >>> with warnings.catch_warnings(record=True) as told:
-    ...     warnings.simplefilter("always")
-    ...     warn_without_unit("the lateness", 60)
-    >>> str(told[0].message)
-    "the lateness is 60 microseconds; if seconds are meant, write '60 seconds', or give a timedelta"
+    Raises:
+        ValueError: It is less than a second, and not nothing.
+
+    >>> require_unit(60)
+    Traceback (most recent call last):
+    ValueError: 60 has no unit; write for example '60 seconds', or '60 microseconds' if these are meant
     """
-    if isinstance(duration, int) and not isinstance(duration, bool) and 0 < abs(duration) < _MICROS["second"]:
-        told = f"{what} is {duration} microseconds; if seconds are meant, write '{duration} seconds', or give a timedelta"
-        warnings.warn(told, UserWarning, stacklevel=4)
+    if isinstance(duration, int) and not isinstance(duration, bool) and 0 < duration < _MICROS["second"]:
+        raise ValueError(
+            f"{duration} has no unit; write for example '{duration} seconds', or '{duration} microseconds' if these are meant"
+        )
 
 
 def format_duration(micros: int) -> str:

@@ -98,7 +98,6 @@ def come_to(code: str, desk: Desk) -> str:
         return f"{type(error).__name__}: {' | '.join(str(error).splitlines())}"
 
 
-@pytest.mark.filterwarnings("ignore:.*if seconds are meant")
 @pytest.mark.parametrize(("code", "expected"), cases(), ids=[code for code, _ in cases()])
 def test_a_mistake_is_told(code: str, expected: str, tmp_path: Path) -> None:
     found = come_to(code, Desk(tmp_path))
@@ -111,9 +110,3 @@ def test_there_are_many_and_each_says_what_is_wrong() -> None:
     assert len({code for code, _ in known}) == len(known)
     raw = re.compile(r"(has no len|expected string|not iterable|not a mapping|not supported between)")
     assert [code for code, expected in known if raw.search(expected)] == []
-
-
-@pytest.mark.parametrize("given", ["Tumbling(60)", "Sliding(3600, 60)", "Session(30)"])
-def test_a_bare_number_for_a_duration_is_warned_of(given: str) -> None:
-    with pytest.warns(UserWarning, match="microseconds; if seconds are meant, write '"):
-        eval(f"do.{given}")  # noqa: S307 - one of the lines above

@@ -142,6 +142,9 @@ class ArgumentReader:
             parameter = by_name.get(name, rest)
             if parameter is None:
                 values = constructors(words(parameters[0].annotation)) if parameters else []
+                if name in values:
+                    self._tell_beside(what, name, words(parameters[0].annotation), given)
+                    return Arguments()
                 remedy = near(name, [*by_name, *values]) or f"it takes: {', '.join(by_name) or 'none'}"
                 self.tell(PipelineError(f"{what} has no argument {name!r}", **given.key_place(name), remedy=remedy))
                 continue
@@ -159,6 +162,14 @@ class ArgumentReader:
         if by_name.keys() >= given.data.keys() or rest is not None:
             self._check_missing(what, parameters, given.data.keys(), given)
         return _ordered(parameters, positional, named)
+
+    def _tell_beside(self, what: str, name: str, accepted: frozenset[str], given: Located) -> None:
+        """What belongs to a value stands beside it: ``{tumbling: 1 hour, offset: 5 minutes}``."""
+        made, others = constructor(name, accepted), [other for other in given.data if other != name]
+        first = next(iter(inspect.signature(made).parameters)) if made else "value"
+        inner = ", ".join([f"{first}: {given.data[name].text}", *(f"{other}: {given.data[other].text}" for other in others)])
+        problem = f"{' and '.join(map(repr, others))} stands beside {name!r}, whose argument it is"
+        self.tell(PipelineError(problem, **given.key_place(others[0]), remedy=f"write {what}: {{{name}: {{{inner}}}}}"))
 
     def _check_missing(self, what: str, parameters: list[inspect.Parameter], given: Any, at: Located) -> None:
         optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

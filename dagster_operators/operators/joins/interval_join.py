@@ -46,7 +46,7 @@ from dagster_operators.operators.physical import (
     Varying,
     constant,
 )
-from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, parse_duration
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, parse_duration, require_unit
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def parse_bound(bound: str | timedelta | int) -> int:
     >>> parse_bound("-1 hour"), parse_bound("0 seconds")
     (-3600000000, 0)
     """
+    require_unit(abs(bound) if isinstance(bound, int) else bound)
     if isinstance(bound, str) and bound.strip().startswith("-"):
         return -parse_duration(bound.strip().removeprefix("-"))
     return parse_duration(bound.strip().removeprefix("+") if isinstance(bound, str) else bound)

@@ -47,6 +47,18 @@ class OrderItem:
         return f"{self.expression} {way} NULLS {nulls}"
 
 
+def order_texts(given: object) -> tuple[str, ...]:
+    """What comes behind ORDER BY, as one text or several.
+
+    Raises:
+        SchemaError: It is something else.
+    """
+    listed = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, list | tuple) else (given,)
+    if not all(isinstance(one, str) for one in listed):
+        raise SchemaError(f"{given!r} is no order", remedy="write it as behind ORDER BY: by='price DESC, name'")
+    return tuple(map(str, listed))
+
+
 def parse_order(text: str | Sequence[str]) -> tuple[OrderItem, ...]:
     """What comes behind ORDER BY, taken apart.
 
@@ -56,7 +68,7 @@ def parse_order(text: str | Sequence[str]) -> tuple[OrderItem, ...]:
     >>> [str(item) for item in parse_order("price DESC, coalesce(a, b) NULLS LAST")]
     ['price DESC NULLS LAST', 'coalesce(a, b) ASC NULLS LAST']
     """
-    parts = [part for one in ([text] if isinstance(text, str) else text) for part in _split(one)]
+    parts = [part for one in order_texts(text) for part in _split(one)]
     return tuple(map(_item, parts))
 
 

@@ -73,7 +73,7 @@ class Session:
     def decode(cls, fields: Fields) -> Session:
         """The sessions that were encoded."""
         check_fields("a session", fields, {"gap": True})
-        return cls(**fields)
+        return cls(timedelta(microseconds=fields["gap"]))
 
     def __str__(self) -> str:
         return f"session {format_duration(self.gap)}"

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.values import Fields, check_fields
-from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration, parse_duration, warn_without_unit
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration, parse_duration, require_unit
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,6 @@ def positive(what: str, duration: str | timedelta | int) -> int:
     Raises:
         PipelineError: It is no positive duration of fixed length; names what it is of the window.
     """
-    warn_without_unit(f"the {what} of a window", duration)
     micros = _micros(what, duration)
     if micros <= 0:
         raise PipelineError(f"the {what} of a window must be more than nothing, not {duration!r}")
@@ -111,6 +110,7 @@ def positive(what: str, duration: str | timedelta | int) -> int:
 
 def _micros(what: str, duration: str | timedelta | int) -> int:
     try:
+        require_unit(duration)
         return parse_duration(duration)
     except ValueError as error:
         raise PipelineError(f"the {what} of a window: {error}") from None

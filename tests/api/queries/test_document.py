@@ -238,6 +238,7 @@ streams:
         ("{filter: v > 1, drop: v}", "a step is one method with its arguments"),
         ("key_by: k, top: {n: three, by: v}", "n is 'three', not int"),
         ("lookup: {table: {tumbling: 1 hour}, on: k}", "table cannot be 'tumbling'"),
+        ("window: {tumbling: 1 hour, offset: 5 minutes}", "'offset' stands beside 'tumbling', whose argument it is"),
         ("apply: nothing_there", "no operator is registered as 'nothing_there'"),
         ("apply: {python: nothing_there}", "'nothing_there' names no Python object"),
         ("apply: {python: 'no_module:x'}", "the module 'no_module' cannot be imported: No module named 'no_module'"),
@@ -255,6 +256,13 @@ streams:
 )  # fmt: skip
 def test_wrong_arguments_are_told_with_what_is_asked_for(step, problem):
     assert [told for _, _, told in errors_in(TYPED.replace("STEP", step))] == [problem]
+
+
+def test_what_stands_beside_a_window_is_told_where_to_stand():
+    with pytest.raises(QueryError, match=r"To do: write window: \{tumbling: \{size: 1 hour, offset: 5 minutes\}\}"):
+        built(TYPED.replace("STEP", "window: {tumbling: 1 hour, offset: 5 minutes}"))
+    steps = "window: {tumbling: {size: 1 hour, offset: 5 minutes}}, aggregate: {n: count(*)}"
+    assert built(TYPED.replace("[STEP]", f"[{steps}]"))
 
 
 def test_values_of_the_environment_and_numbers_as_text(monkeypatch):

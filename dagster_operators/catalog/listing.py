@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -87,8 +88,9 @@ def _listed(registration: Registration) -> Listed:
     )
 
 
+@cache
 def version_of(package: str) -> str:
-    """The version of a package that is installed; empty if it is not.
+    """The version of a package that is installed; empty if it is not. Looked up once: a process runs what it began with.
 
     >>> version_of("no-such-package-here")
     ''

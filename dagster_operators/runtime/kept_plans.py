@@ -26,6 +26,7 @@ class KeptPlans:
 
     def __init__(self, root: Root) -> None:
         self._root = root
+        self._written: tuple[LogicalPlan, bytes, str] | None = None
 
     def keep(self, dataflow: Dataflow) -> str:
         """Store a pipeline's plan unless it is there, without rows that sources hold themselves.
@@ -34,22 +35,15 @@ class KeptPlans:
             What it is called; nothing if an operator is not registered, so that no plan can hold the pipeline.
         """
         from dagster_operators.plans.codec import packed
-        from dagster_operators.plans.logical_plan import digest
 
-        data = _written(dataflow)
-        if data is None:
-            return ""
-        name = digest(data)
-        if self._content(name) != data:  # not there, or left by a run that ended while it wrote
+        data, name = self._as_written(dataflow)
+        if name and self._content(name) != data:  # not there, or left by a run that ended while it wrote
             self._root.write(f"{_FOLDER}/{name}.plan", packed(data))
         return name
 
     def name_of(self, dataflow: Dataflow) -> str:
         """What :meth:`keep` would call a pipeline's plan; stores nothing."""
-        from dagster_operators.plans.logical_plan import digest
-
-        data = _written(dataflow)
-        return "" if data is None else digest(data)
+        return self._as_written(dataflow)[1]
 
     def read(self, name: str) -> LogicalPlan:
         """The plan of that name, to show and to compare: of packages that are not installed it has :class:`UnknownOperator`.
@@ -85,6 +79,20 @@ class KeptPlans:
         except (LedgerError, PlanError):
             return None
 
+    def _as_written(self, dataflow: Dataflow) -> tuple[bytes, str]:
+        """A pipeline's plan as bytes, and what they are called: asked for in every epoch, made when it is another plan."""
+        from dagster_operators.plans.codec import to_bytes
+        from dagster_operators.plans.logical_plan import LogicalPlan, digest
+
+        try:
+            plan = LogicalPlan.of(dataflow).without_rows()
+            if self._written is None or self._written[0] != plan:
+                data = to_bytes(plan)
+                self._written = (plan, data, digest(data))
+        except PlanError:  # an operator is not registered
+            return b"", ""
+        return self._written[1:]
+
     def _content(self, name: str) -> bytes | None:
         from dagster_operators.plans.codec import unpacked
 
@@ -93,13 +101,3 @@ class KeptPlans:
             return None if content is None else unpacked(content)
         except PlanError:
             return b""
-
-
-def _written(dataflow: Dataflow) -> bytes | None:
-    from dagster_operators.plans.codec import to_bytes
-    from dagster_operators.plans.logical_plan import LogicalPlan
-
-    try:
-        return to_bytes(LogicalPlan.of(dataflow).without_rows())
-    except PlanError:
-        return None

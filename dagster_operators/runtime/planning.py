@@ -45,6 +45,7 @@ class Planning:
         self._parallelism = parallelism
         self._plan: tuple[tuple[str, ...], Plan] | None = None
         self.comparing = Comparing(dataflow, coordinator)
+        self._used: tuple[tuple[tuple[str, ...], frozenset[str]], frozenset[str]] | None = None
         self._kept: tuple[Plan, str] | None = None
         self._record: tuple[tuple[Any, ...], PlanRecord] | None = None
         self._schemas: dict[str, str] = {}
@@ -74,11 +75,15 @@ class Planning:
             return self._plan_now()
 
     def _plan_now(self) -> Plan:
-        shape = (*self.dataflow.nodes, *self.dataflow.side_streams.values(), *self.dataflow.tables, *self.dataflow.sinks)
+        shape = self._shape()
         if self._plan is None or self._plan[0] != shape:
             with located(pipeline=self.dataflow.name):
                 self._plan = (shape, plan(self.session, self.dataflow, self.input_schemas()))
         return self._plan[1]
+
+    def _shape(self) -> tuple[str, ...]:
+        """Other names when the pipeline has grown."""
+        return (*self.dataflow.nodes, *self.dataflow.side_streams.values(), *self.dataflow.tables, *self.dataflow.sinks)
 
     def input_schemas(self) -> Mapping[str, str]:
         """The schema of every source and lookup table in use: as pinned in the ledger, else as declared or found now."""
@@ -87,8 +92,7 @@ class Planning:
 
     def _input_schemas(self) -> Mapping[str, str]:
         pinned = self._pinned_schemas()
-        used = {name for stage in cut_stages(self.dataflow) for name in stage.operators}
-        for name in used - self._schemas.keys():
+        for name in self._in_use() - self._schemas.keys():
             connector = self.connector(name)
             if connector is not None:
                 kept = pinned.get(name, pinned.get(self.dataflow.renamed.get(name, "")))
@@ -96,6 +100,13 @@ class Planning:
                 with located(pipeline=self.dataflow.name, source=name):
                     self._schemas[name] = kept or connector.infer_schema(self.session)
         return self._schemas
+
+    def _in_use(self) -> frozenset[str]:
+        """The operators of its stages; every stage asks for them, and they change only with the pipeline and its rules."""
+        shape = (self._shape(), self.dataflow.rules_off)
+        if self._used is None or self._used[0] != shape:
+            self._used = (shape, frozenset(name for stage in cut_stages(self.dataflow) for name in stage.operators))
+        return self._used[1]
 
     def _pinned_schemas(self) -> Mapping[str, str]:
         last = self._coordinator.last_complete()

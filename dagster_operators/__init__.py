@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from dagster_operators.operators.arrow.registry import OperatorConstructor, Registry
     from dagster_operators.operators.windows.session import Session
     from dagster_operators.operators.windows.windows import Sliding, Tumbling, Window
+    from dagster_operators.orchestration.component import PipelineComponent
     from dagster_operators.orchestration.definitions import build_definitions
     from dagster_operators.orchestration.engine import SparkEngine
     from dagster_operators.orchestration.readers import PipelineIOManager, PipelineResource
@@ -63,6 +64,7 @@ _HOME = {
     "OperatorContext": "operators.arrow.operator_context",
     "OperatorConstructor": "operators.arrow.registry",
     "Pipeline": "api.pipeline",
+    "PipelineComponent": "orchestration.component",
     "PipelineIOManager": "orchestration.readers",
     "PipelineResource": "orchestration.readers",
     "PipelineSource": "connectors.pipeline_source",
@@ -110,6 +112,7 @@ __all__ = [
     "OperatorConstructor",
     "OperatorContext",
     "Pipeline",
+    "PipelineComponent",
     "PipelineIOManager",
     "PipelineResource",
     "PipelineSource",

@@ -46,6 +46,7 @@ SLOW = (
     "tests/end_to_end/test_browser",
     "tests/end_to_end/test_same_answer",
     "tests/jobs/test_nexmark_queries.py::test_killed_in_the_middle",
+    "tests/orchestration/test_component.py::test_dg_lists",
     "tests/outside/test_environment",
     "tests/transactions/test_crash",
     "tests/transactions/test_every_interleaving.py::test_two_runs_and_two_crashes",

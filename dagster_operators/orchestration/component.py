@@ -1,0 +1,171 @@
+"""Pipelines as a component: what a ``defs.yaml`` of a Dagster project names, from a place in Python or from a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import dagster as dg
+from pydantic import BaseModel, Field, model_validator
+from typing_extensions import override
+
+from dagster_operators.api.pipeline import Pipeline
+from dagster_operators.errors import PipelineError
+from dagster_operators.orchestration.definitions import build_definitions
+
+Name: TypeAlias = str | list[str]
+
+_QUERIES: Final = (".yaml", ".yml")
+_NO_DEFINITIONS: Final = frozenset({"pipeline", "file", "root", "storage_options", "secrets"})
+
+
+class ScaffoldParams(BaseModel):
+    """What ``dg scaffold defs`` may be told.
+
+    Attributes:
+        pipeline: A pipeline there is, as ``module:name``; without one a file with a small pipeline is written.
+        root: The storage root of the pipeline in the file.
+    """
+
+    pipeline: str | None = None
+    root: str = "data/pipeline"
+
+
+class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
+    """Writes a ``defs.yaml`` over a pipeline there is, or over a file beside it with a pipeline that can be run."""
+
+    @classmethod
+    @override
+    def get_scaffold_params(cls) -> type[ScaffoldParams]:
+        return ScaffoldParams
+
+    @override
+    def scaffold(self, request: dg.ScaffoldRequest[ScaffoldParams]) -> None:
+        params = request.params
+        if params.pipeline is not None:
+            dg.scaffold_component(request, {"pipeline": params.pipeline, "sensor": True})
+            return
+        dg.scaffold_component(request, {"file": "pipeline.yaml", "root": params.root, "sensor": True})
+        name = "".join(part if part.isalnum() else "_" for part in request.target_path.name)
+        (request.target_path / "pipeline.yaml").write_text(_PIPELINE.format(name=name), "utf-8")
+
+
+@dg.scaffold_with(PipelineScaffolder)
+class PipelineComponent(dg.Component, dg.Model, dg.Resolvable):
+    """A pipeline with its assets, jobs, schedule, sensor and checks.
+
+    The attributes beside ``pipeline`` and ``file``, and what belongs to these, are those of ``build_definitions``.
+
+    Example:
+        .. code-block:: yaml
+
+            type: dagster_operators.PipelineComponent
+            attributes:
+              pipeline: my_project.flights:pipeline
+              sensor: true
+              group_name: flights
+    """
+
+    pipeline: str | None = Field(
+        None, description="A Pipeline, or a function that gives one, as module:name.", examples=["my_project.flights:pipeline"]
+    )
+    file: str | None = Field(
+        None,
+        description="A file with queries (.yaml, .yml) or a plan, relative to the folder of defs.yaml.",
+        examples=["flights.yaml"],
+    )
+    root: str | None = Field(
+        None, description="The storage root of the pipeline in the file.", examples=["{{ env.FLIGHTS_ROOT }}"]
+    )
+    storage_options: dict[str, str] | None = Field(None, description="Access to the root's object store.", repr=False)
+    secrets: dict[str, dict[str, Any]] | None = Field(None, description="What a plan leaves out, by name.", repr=False)
+    schedule: str | None = Field(None, description="A cron expression for epochs.")
+    sensor: bool = Field(default=False, description="Whether a sensor starts a run when a source has new data.")
+    execution_timezone: str = Field("UTC", description="The time zone of the schedules.")
+    minimum_interval_seconds: int = Field(30, description="How often the sensor looks.")
+    default_status: Literal["RUNNING", "STOPPED"] = Field("STOPPED", description="Of schedules and sensor when first deployed.")
+    catch_up: bool = Field(default=False, description="Let schedule and sensor run epochs until nothing is new.")
+    maintenance: str | None = Field(None, description="A cron expression for maintenance.")
+    engine: str | None = Field(None, description="The name of an engine, such as sail.")
+    group_name: str | None = Field(None, description="The assets' group.")
+    owners: list[str] = Field(default_factory=list, description="Owners of the tables that have none of their own.")
+    tags: dict[str, str] = Field(default_factory=dict, description="Tags of the tables.")
+    key_prefix: Name = Field(default_factory=list, description="What every asset's key begins with.")
+    asset_keys: dict[str, Name] = Field(default_factory=dict, description="Whole keys, by name of table, source or lookup.")
+    wait_seconds: float = Field(40.0, description="How long a run waits for another one.")
+    preview_rows: int | dict[str, int] = Field(10, description="How many rows a materialisation shows, or by table.")
+    masked_columns: list[str] = Field(default_factory=list, description="Columns whose values no preview shows.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> PipelineComponent:
+        if (self.pipeline is None) == (self.file is None):
+            raise ValueError("name one of both: pipeline (module:name) or file")
+        if (self.file is None) == bool(self.root):
+            raise ValueError("a file needs root, its storage root; a pipeline has its own")
+        return self
+
+    @override
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The definitions.
+
+        Raises:
+            PipelineError: There is no such pipeline or file, or it is none.
+        """
+        made = self._from_file(context.path) if self.file is not None else _named(str(self.pipeline))
+        settings = {name: getattr(self, name) for name in type(self).model_fields if name not in _NO_DEFINITIONS}
+        return build_definitions(*made, **settings)
+
+    def _from_file(self, folder: Path) -> tuple[Pipeline]:
+        file, root = (folder if folder.is_dir() else folder.parent) / str(self.file), str(self.root)
+        if file.suffix in _QUERIES:
+            return (Pipeline.from_query_file(file, root=root, storage_options=self.storage_options),)
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise PipelineError(f"the file cannot be read: {error}", file=str(file), remedy="correct its name") from None
+        return (Pipeline.from_plan(data, root=root, storage_options=self.storage_options, secrets=self.secrets),)
+
+
+def _named(place: str) -> Sequence[Pipeline]:
+    """The pipeline, or the pipelines, at a place in Python."""
+    module, _, name = place.partition(":")
+    if not module or not name:
+        raise PipelineError(f"{place!r} names no pipeline", remedy="write module:name")
+    try:
+        found: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        raise PipelineError(
+            f"the module {module!r} cannot be imported: {error}", remedy=f"install it, or correct the name; looked in {sys.path}"
+        ) from error
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    found = found() if callable(found) else found
+    made = tuple(found.values()) if isinstance(found, Mapping) else tuple(found) if isinstance(found, list | tuple) else (found,)
+    if not made or not all(isinstance(each, Pipeline) for each in made):
+        raise PipelineError(f"{place!r} is no pipeline", remedy="name a Pipeline, several, or a function that gives them")
+    return made
+
+
+_PIPELINE: Final = """\
+# A pipeline in YAML; docs/queries.md of dagster_operators says what may stand here.
+pipeline: {name}
+sources:
+  landed:
+    files: {{path: "data/landed/*.csv", schema: "origin string, delay int, at timestamp"}}
+    event_time: at
+    lateness: 1 hour
+streams:
+  late: {{from: landed, steps: [filter: delay > 15]}}
+  hourly:
+    from: landed
+    steps:
+      - key_by: origin
+      - window: {{tumbling: 1 hour}}
+      - aggregate: {{flights: count(*), mean_delay: avg(delay)}}
+tables:
+  late_flights: late
+  hourly_delays: hourly
+"""

@@ -1,0 +1,137 @@
+"""The component: from a place in Python, from queries in YAML, from a plan; scaffolded, checked and listed by ``dg``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster.components.testing import create_defs_folder_sandbox
+from pydantic import ValidationError
+
+import dagster_operators as do
+from dagster_operators.errors import PipelineError
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def pipeline() -> do.Pipeline:
+    made = do.Pipeline("flights", root="unused")
+    made.source("landed", do.FileSource("in", schema="origin string, delay int")).filter("delay > 15").to_table("late")
+    return made
+
+
+PIPELINE = pipeline()
+NONE = 3
+
+
+def both() -> list[do.Pipeline]:
+    other = do.Pipeline("other", root="unused")
+    other.source("landed", do.FileSource("in", schema="v int")).to_table("rows")
+    return [PIPELINE, other]
+
+
+def loaded(folder: Path, component: do.PipelineComponent) -> dg.Definitions:
+    return component.build_defs(dg.ComponentTree.for_test().load_context)
+
+
+@pytest.mark.parametrize(
+    ("name", "jobs"),
+    [("PIPELINE", {"flights_epoch"}), ("pipeline", {"flights_epoch"}), ("both", {"flights_epoch", "other_epoch"})],
+)
+def test_a_pipeline_at_a_place_in_python(name: str, jobs: set[str], tmp_path: Path) -> None:
+    defs = loaded(tmp_path, do.PipelineComponent(pipeline=f"{__name__}:{name}", group_name="air", key_prefix="lake"))
+    assert jobs <= {job.name for job in defs.resolve_all_job_defs()}
+    late = defs.resolve_asset_graph().get(dg.AssetKey(["lake", "flights", "late"]))
+    assert late.group_name == "air"
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [("nothing", "write module:name"), ("no_such_module:x", "cannot be imported"), (f"{__name__}:NONE", "is no pipeline")],
+    ids=["form", "module", "object"],
+)
+def test_what_is_no_pipeline(place: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=message):
+        loaded(tmp_path, do.PipelineComponent(pipeline=place))
+
+
+def test_one_of_both_and_a_root_for_a_file() -> None:
+    for wrong in ({}, {"pipeline": "a:b", "file": "c.yaml", "root": "r"}, {"file": "c.yaml"}, {"pipeline": "a:b", "root": "r"}):
+        with pytest.raises(ValidationError, match=r"name one of both|needs root"):
+            do.PipelineComponent(**wrong)
+
+
+def test_what_dg_scaffolds_is_loaded_with_the_root_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FLIGHTS_ROOT", str(tmp_path / "root"))
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.scaffold_component(
+            component_cls=do.PipelineComponent, defs_path="flights", scaffold_params={"root": "{{ env.FLIGHTS_ROOT }}"}
+        )
+        written = (folder / "defs.yaml").read_text()
+        assert "dagster_operators" in written
+        assert "FLIGHTS_ROOT" in written
+        with sandbox.load_component_and_build_defs(defs_path=folder) as (component, defs):
+            assert isinstance(component, do.PipelineComponent)
+            table = defs.resolve_assets_def(dg.AssetKey(["flights", "hourly_delays"]))
+            metadata = table.metadata_by_key[dg.AssetKey(["flights", "hourly_delays"])]
+            assert metadata["dagster/uri"] == f"{tmp_path}/root/tables/hourly_delays"
+            assert [sensor.name for sensor in defs.sensors or ()] == ["flights_sensor"]
+
+
+def test_a_plan_beside_the_definitions() -> None:
+    with create_defs_folder_sandbox() as sandbox:
+        attributes = {"file": "flights.plan", "root": "unused"}
+        body = {"type": "dagster_operators.PipelineComponent", "attributes": attributes}
+        folder = sandbox.scaffold_component(component_cls=do.PipelineComponent, defs_path="plan", defs_yaml_contents=body)
+        (folder / "pipeline.yaml").unlink()
+        (folder / "flights.plan").write_bytes(PIPELINE.to_plan())
+        with sandbox.load_component_and_build_defs(defs_path=folder) as (_, defs):
+            assert defs.resolve_assets_def(dg.AssetKey(["flights", "late"]))
+
+
+def test_dg_finds_it_by_the_packages_entry_point() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["dagster_dg_cli.registry_modules"] == {"dagster_operators": "dagster_operators"}
+    assert "PipelineComponent" in dir(do)
+    assert hasattr(do.PipelineComponent, "__dg_package_entry__"), "the mark that dg looks for"
+
+
+@pytest.mark.timeout(600)
+def test_dg_lists_scaffolds_and_checks_it(tmp_path: Path) -> None:
+    command = Path(sys.executable).with_name("dg")
+    if not command.exists():
+        if os.environ.get("CI") == "true":
+            pytest.fail("CI needs dagster-dg-cli")
+        pytest.skip("needs dagster-dg-cli")
+    package = tmp_path / "air"
+    shutil.copytree(REPOSITORY / "tests" / "orchestration" / "dg_project", package)
+    (package / "air" / "defs").mkdir()
+    (package / "air" / "defs" / "__init__.py").touch()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{REPOSITORY}:{package}",
+        "VIRTUAL_ENV": str(command.parents[1]),
+        "COLUMNS": "200",
+    }
+    environment["PATH"] = f"{command.parent}:{environment['PATH']}"
+
+    def dg_told(*arguments: str) -> str:
+        done = subprocess.run([command, *arguments], cwd=package, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    assert "dagster_operators.PipelineComponent" in dg_told("list", "components")
+    dg_told("scaffold", "defs", "dagster_operators.PipelineComponent", "flights", "--root", str(tmp_path / "root"))
+    assert "validated successfully" in dg_told("check", "yaml")
+    assert "loaded successfully" in dg_told("check", "defs")
+    written = package / "air" / "defs" / "flights" / "defs.yaml"
+    written.write_text(written.read_text().replace("sensor: true", "sensors: true"))
+    done = subprocess.run([command, "check", "yaml"], cwd=package, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "'sensors' was unexpected" in done.stdout + done.stderr

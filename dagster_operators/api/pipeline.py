@@ -424,7 +424,7 @@ class Pipeline(Changing, GoingBack, Rebuildable, PipelineGraph, Settling):
         last = next(iter(self.history()[-1:]), None)
         if last is None:
             return ["held: no epoch was run yet"]
-        found = told(last.held)
+        found = told(last.held, None, last.holders)
         return [
             f"held at the end of epoch {last.epoch}{'' if found else ': nothing'}",
             *(f"  {s}: {t}" for s, t in found.items()),

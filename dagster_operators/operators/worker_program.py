@@ -53,6 +53,7 @@ class Report:
     Attributes:
         frontiers: How far the time of each output has come; none before time first passes.
         held: The times that the program holds at each output; what it holds within scopes of its own is of those.
+        holders: What of the program holds which times at each output: by port, by what the user calls it.
         late: Rows that came too late.
         rejected: Rows that were given up on.
         metrics: Its figures.
@@ -61,6 +62,7 @@ class Report:
 
     frontiers: dict[str, Frontier] = field(default_factory=dict)
     held: dict[str, Frontier] = field(default_factory=dict)
+    holders: dict[str, dict[str, Frontier]] = field(default_factory=dict)
     late: int = 0
     rejected: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
@@ -79,21 +81,20 @@ class Report:
         """The report as the driver gets it.
 
         >>> Report({"main": Frontier([5])}, late=2).to_json()
-        {'frontiers': {'main': [5]}, 'held': {}, 'late': 2, 'rejected': 0, 'metrics': {}, 'commit_data': None}
+        {'frontiers': {'main': [5]}, 'held': {}, 'holders': {}, 'late': 2, 'rejected': 0, 'metrics': {}, 'commit_data': None}
         """
-        times = {"frontiers": self.frontiers, "held": self.held}
-        return {**vars(self), **{name: {port: told.to_json() for port, told in of.items()} for name, of in times.items()}}
+        holders = {port: _told(of) for port, of in self.holders.items()}
+        return {**vars(self), "frontiers": _told(self.frontiers), "held": _told(self.held), "holders": holders}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Report:
         """What ``to_json`` gave.
 
         >>> Report.from_json(Report({"main": Frontier([5])}).to_json())
-        Report(frontiers={'main': Frontier([5])}, held={}, late=0, rejected=0, metrics={}, commit_data=None)
+        Report(frontiers={'main': Frontier([5])}, held={}, holders={}, late=0, rejected=0, metrics={}, commit_data=None)
         """
-        times = {name: value[name] for name in ("frontiers", "held")}
-        read = {name: {port: Frontier.from_json(told) for port, told in of.items()} for name, of in times.items()}
-        return cls(**{**value, **read})
+        read = {name: _read(value[name]) for name in ("frontiers", "held")}
+        return cls(**{**value, **read, "holders": {port: _read(of) for port, of in value["holders"].items()}})
 
     def add(self, name: str, value: float = 1) -> None:
         """Add to a figure.
@@ -103,6 +104,14 @@ class Report:
         (None, None, {'rows': 3.0})
         """
         self.metrics[name] = self.metrics.get(name, 0.0) + value
+
+
+def _read(frontiers: Mapping[str, Any]) -> dict[str, Frontier]:
+    return {name: Frontier.from_json(told) for name, told in frontiers.items()}
+
+
+def _told(frontiers: Mapping[str, Frontier]) -> dict[str, Any]:
+    return {name: frontier.to_json() for name, frontier in frontiers.items()}
 
 
 def add_figures(found: dict[str, float], figures: Mapping[str, float], prefix: str = "") -> None:

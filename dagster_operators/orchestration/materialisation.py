@@ -79,7 +79,7 @@ def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, o
         metadata["dagster/column_lineage"] = dg.TableColumnLineage(columns)
     if table.sources:
         metadata["watermark"] = _watermark(min(complete.watermarks.get(source, MIN_WATERMARK) for source in table.sources))
-    holds = told(complete.held, table.operators)
+    holds = told(complete.held, table.operators, complete.holders)
     if holds:
         metadata["held"] = holds
     shown = options.previewed(coordinator.pipeline, table.name)

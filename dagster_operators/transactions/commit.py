@@ -241,7 +241,7 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
     if begin is None or after is None:
         return made
     return replace(
-        made, offsets=after.offsets, watermarks=after.watermarks, finished=after.finished, held=after.held,
+        made, offsets=after.offsets, watermarks=after.watermarks, finished=after.finished, held=after.held, holders={},
         metrics=after.unfinished, transition=f"{after.kind} {after.told}",
     )  # fmt: skip
 
@@ -289,6 +289,7 @@ def _computed(view: LedgerView, decision: Decision, run: RunContext, committed_a
         horizon=view.horizon,
         metrics=_sums(manifest.metrics for manifest in manifests),
         held=_end_held(begin, manifests),
+        holders={stream: places for manifest in manifests for stream, places in manifest.holders.items()},
         logical_plan=plan.logical,
         identities=plan.identities,
         parts={**_parts_before(last, plan), **plan.parts},

@@ -118,6 +118,7 @@ class Manifest:
         commit_data: What each external participant needs to commit, by its name; plain JSON, no secrets.
         held: The times that operators hold at their outputs at the end of the epoch, by stream (``operator``, or
             ``operator.port``), this stage's and those before it; an empty frontier for an output that holds none.
+        holders: What of this stage's operators holds which times, by stream, by what the user calls it.
         times: How far time has come at the end of the epoch in the tables with an event time that the stage writes.
 
     >>> change = Change("tables/clean", (FileEntry("e1-g1-0a/a", 9, 1),))
@@ -144,6 +145,7 @@ class Manifest:
     commit_data: Mapping[str, Any] = field(default_factory=dict)
     held: Mapping[str, Frontier] = added(2, {})
     goes_round: int = added(2, 0)
+    holders: Mapping[str, Mapping[str, Frontier]] = added(2, {})
     times: Mapping[str, TableTime] = added(2, {})
 
     def change(self, dataset: str) -> Change | None:

@@ -134,6 +134,7 @@ class Complete:
         parts: What the state of further parts of an operator is addressed by, in this epoch or one before, with what the
             operator's own is.
         transition: What the epoch did instead of computing something, for people; empty for all others.
+        holders: What of operators holds which times, by stream, by what the user calls it; not told behind a transition.
         sinks: The last epoch that each external participant has something of, of those epochs that lead here.
         times: How far time has come in each table with an event time, as far as an epoch told.
     """
@@ -167,6 +168,7 @@ class Complete:
     identities: Mapping[str, str] = added(2, {})
     parts: Mapping[str, str] = added(2, {})
     transition: str = added(2, "")
+    holders: Mapping[str, Mapping[str, Frontier]] = added(2, {})
     sinks: Mapping[str, int] = added(2, {})
     times: Mapping[str, TableTime] = added(2, {})
 

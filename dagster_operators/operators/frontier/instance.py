@@ -15,6 +15,7 @@ from dagster_operators.operators.frontier.handles import InputHandle, OutputHand
 from dagster_operators.operators.frontier.kept import ACTIVATION, INITIAL, Hold, Kept
 from dagster_operators.operators.frontier.places import Places
 from dagster_operators.operators.worker_program import DUE, add_figures, failure
+from dagster_operators.time.frontier import FINISHED, Frontier, meet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -132,8 +133,16 @@ class Instance:
                 remedy="read the input whenever the logic is called: for time, batch in input",
             )  # fmt: skip
 
-    def tell(self, report: Report) -> None:
-        """Report what makes another epoch begin: work that is left, or a moment at which the logic is to be called again."""
+    def tell(self, report: Report, within: str = "") -> None:
+        """Report what holds which times, and what makes another epoch begin: work that is left, or a moment for another call.
+
+        Args:
+            report: What the program tells.
+            within: What the places begin with, of an operator in a scope; then all of it holds the scope's first output.
+        """
+        for hold in self.holds():
+            of_port = report.holders.setdefault(self.outputs[0 if within else hold.output].outlet.name, {})
+            of_port[within + hold.place] = meet([of_port.get(within + hold.place, FINISHED), Frontier([hold.time])])
         if self.incomplete:
             report.metrics[INCOMPLETE] = 1.0
         first = next(iter(self._info.activator.waiting), 0)

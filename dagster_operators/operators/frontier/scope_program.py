@@ -91,9 +91,9 @@ class ScopeProgram:
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:  # noqa: ARG002 - what it ends for makes no difference
         """Write what lives on, and refuse to lose what does not."""
-        for instance in self._instances.values():
+        for name, instance in self._instances.items():
             instance.save()
-            instance.tell(self._ctx.report)
+            instance.tell(self._ctx.report, f"{name}.")
 
     def close(self) -> None:
         """Nothing: an operator holds nothing outside of its process."""

@@ -164,6 +164,7 @@ class StageRun:
             profile=self._profile,
             commit_data={**commit_data, **commit_data_of(batch.commit_data)},
             held={**self._inputs.held(), **batch.held},
+            holders=batch.holders,
             goes_round=self._going_round(),
             times=dict(self._times(batch)),
         )

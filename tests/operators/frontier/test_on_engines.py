@@ -242,15 +242,15 @@ def test_explain_and_dagster_say_what_is_held(sail, tmp_path):
     pipeline = build(tmp_path, SAIL)
     assert pipeline.explain(holds=True).endswith("held: no epoch was run yet")
     pipeline.run_epoch()
-    assert pipeline.explain(holds=True).splitlines()[-2:] == ["held at the end of epoch 1", "  counts: none"]
+    assert pipeline.explain(holds=True).splitlines()[-2:] == ["held at the end of epoch 1", "  counts: none by kept"]
     assert "held" not in pipeline.explain()
     for _ in range(3):
         pipeline.run_epoch()
-    assert pipeline.explain(holds=True).splitlines()[-1] == f"  counts: {START + timedelta(seconds=30):%FT%TZ}"
+    assert pipeline.explain(holds=True).splitlines()[-1] == f"  counts: {START + timedelta(seconds=30):%FT%TZ} by stash"
     assets = table_assets(pipeline, AssetKeys(pipeline))
     made = materialisations(assets, pipeline.epochs.coordinator, pipeline.history()[-1], Options(preview_rows=0))
     assert {each.table.name: each.metadata.get("held") for each in made} == {
-        "counts": {"counts": f"{START + timedelta(seconds=30):%FT%TZ}"}, "windows": None,
+        "counts": {"counts": f"{START + timedelta(seconds=30):%FT%TZ} by stash"}, "windows": None,
     }  # fmt: skip
 
 

@@ -131,8 +131,9 @@ def test_what_is_held_within_holds_the_outside_back():
     operator = scoped(counted_rounds, iterative=True)
     harness = OperatorHarness(operator, f"{SCHEMA}, t timestamp_ntz", event_time="t")
     harness.process([{"k": 0, "v": 2, "t": 3}])
-    harness.end_epoch(3)
+    report = harness.end_epoch(3)[0]
     assert harness.frontier().elements == (3,)
+    assert report.holders == {"main": {"rounds.stash": frontier.Frontier([frontier.Product(3, 0)])}}
     assert [(hold["place"], str(hold["time"])) for hold in harness.holds()] == [
         ("rounds.stash", "Product(3, 0)"),
         ("rounds.stash", "Product(3, 1)"),

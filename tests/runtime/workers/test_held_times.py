@@ -58,5 +58,6 @@ def test_times_can_be_held_only_at_an_output_that_there_is():
 
 
 def test_a_report_survives_json():
-    report = Report({"main": Frontier([3])}, {"main": Frontier([Product(3, 7)]), "side": FINISHED}, late=1)
+    held = Frontier([Product(3, 7)])
+    report = Report({"main": Frontier([3])}, {"main": held, "side": FINISHED}, {"main": {"a.stash": held}}, late=1)
     assert Report.from_json(json.loads(json.dumps(report.to_json()))) == report

@@ -6,6 +6,7 @@ import click
 
 from dagster_operators import __version__
 from dagster_operators.cli.changes import decide, diff, drop, withdraw
+from dagster_operators.cli.dataflow import check, graph, run
 from dagster_operators.cli.going_back import reset, rollback
 from dagster_operators.cli.looking import doctor, history, read, status
 from dagster_operators.cli.new import new
@@ -31,5 +32,7 @@ main.add_command(withdraw)
 main.add_command(rebuild)
 main.add_command(rollback)
 main.add_command(reset)
+for command in (run, check, graph):
+    main.add_command(command)
 for command in (status, history, read, repair, clean, unlock, doctor):
     main.add_command(command)

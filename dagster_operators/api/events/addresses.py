@@ -74,17 +74,18 @@ class _Finder:
     def _tell(self, operator: WrittenOperator, one: WrittenInput, node: str, rest: str) -> None:
         target = f"{operator.node}/{one.id}" if operator.alone else f"{operator.node}/{operator.id}/{one.id}"
         source = one.source.data
+        within = sorted(one for one in self._known if one.startswith(f"{operator.node}/{node}/"))
         names = {address.partition("/")[0] for address in self._known} | self._nodes
         if node == "dora":
             problem, remedy = f"there is no input {source!r}", "of dora's own there are timers: dora/timer/millis/100"
         elif not rest:
             problem, remedy = f"the input `{target}` reads {source!r}, which names no output", "write node/output"
-        elif node not in names:
+        elif node not in names and not within:
             problem = f"source node `{node}` mapped to input `{target}` does not exist"
             remedy = near(node, names) or f"there are: {', '.join(sorted(names)) or 'none'}"
         else:
             problem = f"output `{source}` mapped to input `{target}` does not exist"
-            own = sorted(address for address in self._known if address.startswith(f"{node}/"))
+            own = within or sorted(address for address in self._known if address.startswith(f"{node}/"))
             remedy = near(source, own) or f"there are: {', '.join(own) or 'none'}"
         self._noted.wrong(one.source, problem, remedy)
 

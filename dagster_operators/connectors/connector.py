@@ -192,6 +192,10 @@ class Connector(ABC):
         choice = self.choose(start, consumed)
         return None if choice is None or not choice.news else choice.slice.end
 
+    def is_over(self, start: JSON | None) -> bool:  # noqa: ARG002
+        """Whether nothing will ever come after a position, because the source said so when it left it."""
+        return False
+
     @property
     def cut(self) -> str | None:
         """What sources and lookups have in common that are read as of one moment; None where each is read by itself."""

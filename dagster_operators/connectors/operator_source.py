@@ -211,6 +211,11 @@ class OperatorSource(Connector):
             return None
         return {"after": known.get("position")}
 
+    @override
+    def is_over(self, start: JSON | None) -> bool:
+        """Whether the operator ended its last turn for good."""
+        return isinstance(start, dict) and bool(start.get("final"))
+
     def verify(self, items: JSON, schema_json: str) -> None:
         """Look whether the spool is there."""
         self._files.verify(items, schema_json)

@@ -186,10 +186,12 @@ class OriginTimes:
     Attributes:
         begin: As the epoch begins.
         end: As it ends.
+        goes_on: Whether a source without an event time, whose time tells nothing, may have rows in a later epoch.
     """
 
     begin: Mapping[str, int] = field(default_factory=dict)
     end: Mapping[str, int] = field(default_factory=dict)
+    goes_on: bool = False
 
 
 class WorkerProgram(Protocol):

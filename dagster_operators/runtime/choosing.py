@@ -75,7 +75,8 @@ class Choosing:
             )
             if choice is not None and choice.idle:
                 idle.add(name)
-            if (choice is not None and choice.final) or (source.finished and not (choice and choice.more)):
+            is_over = choice.final if choice is not None else connector is not None and connector.is_over(start)
+            if is_over or (source.finished and not (choice and choice.more)):
                 finished.add(name)
                 news = news or (source.event_time is not None and watermarks.get(name) != MAX_WATERMARK)
         if not news:

@@ -202,7 +202,15 @@ class StageInputs:
         is_numbered = isinstance(physical, BatchOperator) and physical.is_numbered
         origins = tuple(dict.fromkeys(read)) if is_numbered else origins_of(dataflow, *read)
         begin, end = ({str(one): at.of(one).to_watermark() for one in origins} for at in (self._begin, self._end))
-        return OriginTimes(begin, end)
+        return OriginTimes(
+            begin, end, goes_on=any(map(self._goes_on, {each for one in read for each in dataflow.leading_to(one)}))
+        )
+
+    def _goes_on(self, stream: StreamRef) -> bool:
+        """Whether a stream is that of a source without an event time that may have rows in a later epoch."""
+        operator = self._work.dataflow.nodes[stream.operator].operator
+        is_timeless = isinstance(operator, Source) and not operator.event_time
+        return is_timeless and stream.operator not in self._work.attempt.handle.slices.finished
 
     def _logical(self, operator: str) -> str:
         return self._work.plan.physical.nodes[operator].logical

@@ -256,7 +256,8 @@ class _Running:
             self._call("close")
 
     def end(self) -> None:
-        self._call("on_end", "end_of_data" if meet(self._inputs).finished else "stop", self)
+        is_over = meet(self._inputs).finished and not self._member.origins.goes_on
+        self._call("on_end", "end_of_data" if is_over else "stop", self)
         self._ended = True
 
     # --- where rows go -----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
+from dagster_operators.api.implied import with_changes
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Dataflow
@@ -103,7 +104,8 @@ class BaseStream(PluggedIn):
                 )  # fmt: skip
         named = name or self._dataflow.fresh_name(operator.label)
         linked = chain and not any(stream._cut for stream in streams)  # noqa: SLF001
-        node = self._dataflow.add(operator(name=named, chain=linked, **settings), [stream._ref for stream in streams])  # noqa: SLF001
+        made = operator(name=named, chain=linked, **settings)
+        node = self._dataflow.add(made, with_changes(self._dataflow, made, [stream._ref for stream in streams]))  # noqa: SLF001
         if renamed_from is not None:
             renamed(self._dataflow, node.name, renamed_from)
         return type(self)(self._dataflow, StreamRef(node.name))

@@ -22,6 +22,7 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.renaming import renamed
 from dagster_operators.graph.scope import Scope
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.time.watermark import parse_duration, require_unit
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class PipelineGraph:
     ) -> Stream:
         """Declare where rows come from.
 
+        Change events are made changes by an operator ``<name>_changes``, which keeps the current row of each key.
+
         Args:
             name: The source's name, in lineage too.
             connector: A FileSource, DeltaSource, PipelineSource or MemorySource, or a SourceOperator of your own.
@@ -110,12 +113,22 @@ class PipelineGraph:
             )
         with located(pipeline=self.name, source=name):
             connector.config()  # a source that is no single one says so
+        if connector.row_keys is not None and event_time is not None:
+            raise PipelineError(
+                "change events have no event time: what they take back came before", pipeline=self.name, source=name,
+                remedy="leave event_time= out; windows are for rows that stay",
+            )  # fmt: skip
         late = self._lateness(name, lateness, event_time)
         operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
         node = self.dataflow.add(operator)
         if renamed_from is not None:
             renamed(self.dataflow, name, renamed_from)
-        return Stream(self.dataflow, StreamRef(node.name))
+        stream = Stream(self.dataflow, StreamRef(node.name))
+        keys = connector.row_keys
+        if keys is None:
+            return stream
+        former = None if renamed_from is None else f"{renamed_from}_changes"
+        return stream.through(ToChanges, name=f"{name}_changes", keys=keys, renamed_from=former)
 
     def _lateness(self, source: str, lateness: str | timedelta | int, event_time: str | None) -> int:
         where = {"pipeline": self.name, "source": source}

@@ -22,6 +22,7 @@ from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.changelog import AsChanges, Latest
 from dagster_operators.operators.relational.projection import WithColumns, as_pairs, named
 from dagster_operators.operators.relational.source import Described
+from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.operators.relational.union import Union
 from dagster_operators.operators.windows.session import Session
 from dagster_operators.operators.windows.windows import Window
@@ -172,6 +173,41 @@ class Stream(RowStream, FrontierStream, OutputStream):
         ('id', 'v')
         """
         return self._add(AsChanges, name, chain=chain, change=change)
+
+    def to_changes(
+        self,
+        *keys: str,
+        order_by: str | None = None,
+        deleted: str | None = None,
+        unknown: Literal["repair", "fail"] = "repair",
+        name: str | None = None,
+        chain: bool = True,
+        renamed_from: str | None = None,
+    ) -> Stream:
+        """The changes that the current rows of keys make: what a row replaces is taken back.
+
+        It keeps the current row of each key. Of an epoch's rows of a key only the last one counts.
+
+        Args:
+            keys: Of an append stream the key columns; an updating stream knows its own.
+            order_by: Of an append stream, Spark SQL that grows with each row of a key, such as a version or the time of the
+                change: rows that come after a later one are left out.
+            deleted: Of an append stream, Spark SQL for whether a row says that its key is gone.
+            unknown: A deletion of a key that is not there is left out (``"repair"``) or fails the epoch (``"fail"``).
+            name: The operator's name; its state is addressed by it.
+            chain: Whether it may share a stage with the operator before it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
+
+        Raises:
+            SchemaError: A column is missing, or there is no key or no order.
+
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> rows = Pipeline("p", root="data").source("rows", MemorySource([], schema="id long, v long, at long, gone boolean"))
+        >>> rows.to_changes("id", order_by="at", deleted="gone").key_by("v").aggregate(n="count(*)").columns
+        ('v', 'n')
+        """
+        settings: dict[str, Any] = {"keys": keys, "order": order_by, "deleted": deleted, "unknown": unknown}
+        return self._join(ToChanges, (self,), name, chain=chain, renamed_from=renamed_from, **settings)
 
     def latest(self, *keys: str, name: str | None = None, chain: bool = True) -> Stream:
         """The current row of each key, from a stream of changes: an updating stream.

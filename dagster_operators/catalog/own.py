@@ -40,6 +40,7 @@ _OPERATORS = {
     "select": ("relational.projection:Select", "operators", "stream.select"),
     "session_aggregate": ("windows.session_aggregate:SessionAggregate", "windows", ""),
     "source": ("relational.source:Source", "operators", ""),
+    "to_changes": ("relational.to_changes:ToChanges", "change_streams", "stream.to_changes"),
     "top_per_key": ("relational.top_per_key:TopPerKey", "top", "keyed_stream.top"),
     "top_per_window": ("windows.top_per_window:TopPerWindow", "top", "windowed_stream.top"),
     "transform": ("relational.transform:Transform", "operators", "stream.transform"),

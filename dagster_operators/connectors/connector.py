@@ -130,6 +130,11 @@ class Connector(ABC):
         return None
 
     @property
+    def row_keys(self) -> tuple[str, ...] | None:
+        """Where the rows say what is done to the current row of a key, in the columns of ``graph.changes.ENTRY``: its columns."""
+        return None
+
+    @property
     def on_corrupt(self) -> OnCorrupt:
         """What happens to records that cannot be parsed."""
         return "fail"

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from dagster_operators.connectors import parquet_format
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
+from dagster_operators.connectors.debezium_reader import DEBEZIUM, ENTRY_COLUMNS, check_events, keys_of, read_events
 from dagster_operators.connectors.dialect import reader_paths
 from dagster_operators.connectors.moved_files import names_of, position_with, without_name
 from dagster_operators.connectors.parquet_bounds import may_have_any
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from dagster_operators.storage.root import Root
 
-Format = Literal["csv", "json", "parquet"]
+Format = Literal["csv", "json", "parquet", "debezium-json"]
 
 _SUFFIXES: dict[str, Format] = {
     "csv": "csv",
@@ -48,7 +49,7 @@ _READERS = 8
 
 @dataclass(frozen=True, eq=False)
 class FileSource(Connector):
-    """CSV, JSON-lines or Parquet files.
+    """CSV, JSON-lines or Parquet files, or change events of a table.
 
     Files are taken by time of change and then name. A file is known by its path, size and time of change: one that was read is
     never read again, one that arrives late is read however old it is, and one that changes after it was read is an error.
@@ -57,7 +58,8 @@ class FileSource(Connector):
 
     Args:
         path: A folder (with all below it), a glob, a file, or the URI of one of them.
-        format: ``"csv"``, ``"json"`` (an object a line) or ``"parquet"``; by the files' suffix when None.
+        format: ``"csv"``, ``"json"`` (an object a line) or ``"parquet"``; by the files' suffix when None. ``"debezium-json"``: a
+            change event a line, which makes the source a stream of changes; the schema is that of the table's rows.
         schema: The columns to read, as DDL; inferred from the files there are when the pipeline first runs when None. CSV columns
             are matched by the header's names; a file may have more columns, never fewer.
         options: Options of Spark's reader, such as ``sep``, ``header`` (true for CSV unless given) or ``timestampFormat``.
@@ -67,6 +69,7 @@ class FileSource(Connector):
         corrupt: What happens to a record that cannot be parsed: ``"fail"`` the epoch, or ``"reject"`` the record.
         storage_options: Access to an object store, for listing (the engine has its own settings). By default the pipeline's, if
             the files lie on the store of the pipeline's root, else what the environment says.
+        key: Of ``"debezium-json"``, change events of a table: the columns of the table's key.
 
     >>> source = FileSource("input/flights/*.csv", schema="origin string, dep_delay double", max_files=100)
     >>> source.uri, source.on_corrupt
@@ -85,14 +88,16 @@ class FileSource(Connector):
     max_rows: int | None = None
     corrupt: OnCorrupt = "fail"
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    key: str | Sequence[str] | None = None
     _location: FileLocation = field(init=False, repr=False)
     _limits: SliceLimits = field(init=False, repr=False)
     _seen: SeenFiles = field(init=False, repr=False, default_factory=SeenFiles)
     _former_name: str = field(init=False, repr=False, default="")
 
     def __post_init__(self) -> None:
-        if self.format not in {None, *_SUFFIXES.values()}:
-            raise PipelineError(f"a FileSource reads csv, json and parquet, not {self.format!r}")
+        if self.format not in {None, *_SUFFIXES.values(), DEBEZIUM}:
+            raise PipelineError(f"a FileSource reads csv, json, parquet and {DEBEZIUM}, not {self.format!r}")
+        check_events(self.format == DEBEZIUM, self.schema, self.key, self.options)
         if self.corrupt not in {"fail", "reject"}:
             raise PipelineError(f'corrupt is "fail" or "reject", not {self.corrupt!r}')
         if self.path and not isinstance(self.path, str | os.PathLike):
@@ -112,8 +117,13 @@ class FileSource(Connector):
 
     @property
     def declared_schema(self) -> str | None:
-        """The schema as DDL."""
-        return self.schema
+        """The schema as DDL; that of change events with what they do to a row."""
+        return f"{self.schema}, {ENTRY_COLUMNS}" if self.format == DEBEZIUM else self.schema
+
+    @property
+    @override
+    def row_keys(self) -> tuple[str, ...] | None:
+        return keys_of(self.key)
 
     @property
     def on_corrupt(self) -> OnCorrupt:
@@ -130,6 +140,7 @@ class FileSource(Connector):
             "schema": self.schema,
             "options": options,
             "corrupt": self.corrupt,
+            **({} if self.row_keys is None else {"key": list(self.row_keys)}),
             **limits,
         }
 
@@ -180,8 +191,8 @@ class FileSource(Connector):
 
     def infer_schema(self, session: SparkSession) -> str:
         """The declared schema; else that of the first Parquet file, or of all CSV or JSON files there are."""
-        if self.schema is not None:
-            return parse_schema(session, self.schema)
+        if self.declared_schema is not None:
+            return parse_schema(session, self.declared_schema)
         files = self._location.find()
         if not files:
             raise MissingInputError(
@@ -321,6 +332,8 @@ class FileSource(Connector):
 
     def pin(self) -> JSON:
         """All files there are."""
+        if self.format == DEBEZIUM:
+            raise PipelineError("a lookup reads a table, not change events", remedy="write them to a table, and look that up")
         return [file.to_json() for file in self._location.find()]
 
     def read_pinned(self, session: SparkSession, pin: JSON, schema_json: str) -> DataFrame:
@@ -331,13 +344,15 @@ class FileSource(Connector):
         kind = self._format(files)
         if kind == "parquet":
             return parquet_format.read(session, self._location, files, schema_json)
+        if kind == DEBEZIUM:
+            return read_events(session, self._location, files, schema_json, keys_of(self.key), corrupt)
         return TextReader(self._location, self._text(kind)).read(session, files, schema_json, corrupt)
 
-    def _text(self, kind: Literal["csv", "json"]) -> TextFormat:
+    def _text(self, kind: Format) -> TextFormat:
         shown = {
             name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (self.options or {}).items()
         }
-        return TextFormat(kind, tuple(sorted(shown.items())))
+        return TextFormat("csv" if kind == "csv" else "json", tuple(sorted(shown.items())))
 
     def _format(self, files: Sequence[SourceFile]) -> Format:
         """The one format of files.

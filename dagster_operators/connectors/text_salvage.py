@@ -43,7 +43,7 @@ def read_salvaging(
     listed = session.createDataFrame([(json.dumps(file.to_json()),) for file in files], "file string")
     values, wrong = [], []
     for place, (name, kind) in enumerate(types.items()):
-        cast = _cast(f"c{place}", kind)
+        cast = cast_of(f"c{place}", kind)
         values.append(f"{cast} AS {quoted(name)}")
         about = literal(f"column {name} is no {kind.shown}: ")
         wrong.append(f"CASE WHEN c{place} IS NOT NULL AND {cast} IS NULL THEN concat({about}, c{place}) END")
@@ -61,7 +61,7 @@ def read_salvaging(
     )
 
 
-def _cast(column: str, kind: DataType) -> str:
+def cast_of(column: str, kind: DataType) -> str:
     """SQL for a value of a type from its text; null if the text is no such value."""
     if kind.is_nested:
         return f"from_json({column}, {literal(kind.sql)})"

@@ -17,6 +17,15 @@ CHANGE: Final = "_change"
 DELETED: Final = "__deleted"
 """On an updating stream: whether the row of this key is to leave the table. Streams without such rows may lack the column."""
 
+OPERATION: Final = "__operation"
+"""Of rows that a source tells operations by: what is done to the row of its key, insert, upsert, update or delete."""
+
+PLACE: Final = "__place"
+"""Of such rows: their order within an epoch, a whole number."""
+
+ENTRY: Final = (OPERATION, PLACE)
+"""The columns that such rows have beside those of the row."""
+
 INSERT: Final = "insert"
 """In :data:`CHANGE`: the row is new."""
 

@@ -82,8 +82,13 @@ class StateRuns(Protocol):
     def drop(self, unwanted: Callable[[RunFile], bool]) -> None:
         """Take files out of the state."""
 
-    def fold(self, merge: Callable[[DataFrame], DataFrame]) -> None:
-        """Replace many small files by one with the same meaning, if there are too many (tiered compaction)."""
+    def fold(self, merge: Callable[[DataFrame], DataFrame], whole: Callable[[DataFrame], DataFrame] | None = None) -> None:
+        """Replace many small files by one with the same meaning, if there are too many (tiered compaction).
+
+        Args:
+            merge: From the rows of some files to fewer with the same meaning.
+            whole: What does it where these are all files there are; by default the same.
+        """
 
 
 @dataclass(frozen=True)

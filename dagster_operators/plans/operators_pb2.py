@@ -26,7 +26,7 @@ from dagster_operators.plans import connectors_pb2 as dagster__operators_dot_pla
 from dagster_operators.plans import values_pb2 as dagster__operators_dot_plans_dot_values__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'dagster_operators/plans/operators.proto\x12\x1a\x64\x61gster_operators.plans.v1\x1a(dagster_operators/plans/connectors.proto\x1a$dagster_operators/plans/values.proto\"\xf5\x01\n\x07Windows\x12\x34\n\x06window\x18\x01 \x01(\x0b\x32\".dagster_operators.plans.v1.WindowH\x00\x12\x36\n\x07session\x18\x02 \x01(\x0b\x32#.dagster_operators.plans.v1.SessionH\x00\x12?\n\x0cinput_window\x18\x03 \x01(\x0b\x32\'.dagster_operators.plans.v1.InputWindowH\x00\x12\x33\n\x05other\x18\x0f \x01(\x0b\x32\".dagster_operators.plans.v1.RecordH\x00\x42\x06\n\x04kind\"5\n\x06Window\x12\x0c\n\x04size\x18\x01 \x01(\x03\x12\r\n\x05slide\x18\x02 \x01(\x03\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"\x16\n\x07Session\x12\x0b\n\x03gap\x18\x01 \x01(\x03\"\r\n\x0bInputWindow\"\x8e\x01\n\x06Source\x12\x38\n\tconnector\x18\x01 \x01(\x0b\x32%.dagster_operators.plans.v1.Connector\x12\x17\n\nevent_time\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08lateness\x18\x03 \x01(\x03\x12\x10\n\x08\x66inished\x18\x04 \x01(\x08\x42\r\n\x0b_event_time\"\x1b\n\x06\x46ilter\x12\x11\n\tcondition\x18\x01 \x01(\t\"\x1d\n\x06Select\x12\x13\n\x0b\x65xpressions\x18\x01 \x03(\t\"V\n\x0bWithColumns\x12\x35\n\x0b\x65xpressions\x18\x01 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x10\n\x08only_new\x18\x02 \x01(\x08\"9\n\x06Rename\x12/\n\x05names\x18\x01 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\"\x17\n\x04\x44rop\x12\x0f\n\x07\x63olumns\x18\x01 \x03(\t\"&\n\x07\x46latMap\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\t\x12\r\n\x05outer\x18\x02 \x01(\x08\"\x18\n\x08MapAsync\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\t\"s\n\tTransform\x12\x32\n\x08\x66unction\x18\x01 \x01(\x0b\x32 .dagster_operators.plans.v1.Code\x12\x32\n\x07\x63olumns\x18\x02 \x01(\x0b\x32!.dagster_operators.plans.v1.Names\"\x07\n\x05Union\"\x1b\n\tAsChanges\x12\x0e\n\x06\x63hange\x18\x01 \x01(\t\"\x16\n\x06Latest\x12\x0c\n\x04keys\x18\x01 \x03(\t\"h\n\x10\x44\x65\x64uplicateFirst\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x17\n\nevent_time\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06within\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\r\n\x0b_event_timeB\t\n\x07_within\"G\n\x0f\x44\x65\x64uplicateLast\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x17\n\nevent_time\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\r\n\x0b_event_time\"f\n\tTopPerKey\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\t\n\x01n\x18\x02 \x01(\x03\x12\n\n\x02\x62y\x18\x03 \x03(\t\x12\x17\n\nevent_time\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04rank\x18\x05 \x01(\tB\r\n\x0b_event_time\"|\n\x0eKeyedAggregate\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x17\n\nevent_time\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x34\n\naggregates\x18\x03 \x03(\x0b\x32 .dagster_operators.plans.v1.PairB\r\n\x0b_event_time\"\x9e\x01\n\x0fWindowAggregate\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x12\n\nevent_time\x18\x02 \x01(\t\x12\x34\n\naggregates\x18\x03 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x33\n\x06window\x18\x04 \x01(\x0b\x32#.dagster_operators.plans.v1.Windows\"\x9f\x01\n\x10SessionAggregate\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x12\n\nevent_time\x18\x02 \x01(\t\x12\x34\n\naggregates\x18\x03 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x33\n\x06window\x18\x04 \x01(\x0b\x32#.dagster_operators.plans.v1.Windows\"\xa3\x01\n\x14InputWindowAggregate\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x12\n\nevent_time\x18\x02 \x01(\t\x12\x34\n\naggregates\x18\x03 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x33\n\x06window\x18\x04 \x01(\x0b\x32#.dagster_operators.plans.v1.Windows\"\x98\x01\n\x0cTopPerWindow\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x33\n\x06window\x18\x02 \x01(\x0b\x32#.dagster_operators.plans.v1.Windows\x12\x12\n\nevent_time\x18\x03 \x01(\t\x12\t\n\x01n\x18\x04 \x01(\x03\x12\n\n\x02\x62y\x18\x05 \x03(\t\x12\x0c\n\x04rank\x18\x06 \x01(\t\x12\x0c\n\x04ties\x18\x07 \x01(\x08\"\xb9\x01\n\nWindowJoin\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x12\n\nright_keys\x18\x02 \x03(\t\x12\x33\n\x06window\x18\x03 \x01(\x0b\x32#.dagster_operators.plans.v1.Windows\x12\x13\n\x0b\x65vent_times\x18\x04 \x03(\t\x12\x0b\n\x03how\x18\x05 \x01(\t\x12\x32\n\x07\x63olumns\x18\x06 \x01(\x0b\x32!.dagster_operators.plans.v1.Names\"\xa1\x01\n\x0cIntervalJoin\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x12\n\nright_keys\x18\x02 \x03(\t\x12\x13\n\x0b\x65vent_times\x18\x03 \x03(\t\x12\x0b\n\x03low\x18\x04 \x01(\x03\x12\x0c\n\x04high\x18\x05 \x01(\x03\x12\x0b\n\x03how\x18\x06 \x01(\t\x12\x32\n\x07\x63olumns\x18\x07 \x01(\x0b\x32!.dagster_operators.plans.v1.Names\"\xb1\x01\n\x06Lookup\x12\x38\n\tconnector\x18\x01 \x01(\x0b\x32%.dagster_operators.plans.v1.Connector\x12,\n\x02on\x18\x02 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x32\n\x07\x63olumns\x18\x03 \x01(\x0b\x32!.dagster_operators.plans.v1.Names\x12\x0b\n\x03how\x18\x04 \x01(\t\"\x16\n\x05\x45nter\x12\r\n\x05scope\x18\x01 \x01(\t\"-\n\x0cLoopVariable\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0e\n\x06schema\x18\x02 \x01(\t\"\x16\n\x05Leave\x12\r\n\x05scope\x18\x01 \x01(\t\"i\n\x05\x41pply\x12/\n\x05\x61rrow\x18\x01 \x01(\x0b\x32 .dagster_operators.plans.v1.Code\x12/\n\x04keys\x18\x02 \x03(\x0b\x32!.dagster_operators.plans.v1.Names\"\xbf\x01\n\x0e\x45ventOperators\x12\x32\n\x07sources\x18\x01 \x03(\x0b\x32!.dagster_operators.plans.v1.Value\x12\x34\n\toperators\x18\x02 \x03(\x0b\x32!.dagster_operators.plans.v1.Value\x12/\n\x05\x66iles\x18\x03 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x12\n\ndescriptor\x18\x04 \x01(\t\"@\n\x08\x46rontier\x12\x34\n\ndefinition\x18\x01 \x01(\x0b\x32 .dagster_operators.plans.v1.Codeb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'dagster_operators/plans/operators.proto\x12\x1a\x64\x61gster_operators.plans.v1\x1a(dagster_operators/plans/connectors.proto\x1a$dagster_operators/plans/values.proto\"\xf5\x01\n\x07Windows\x12\x34\n\x06window\x18\x01 \x01(\x0b\x32\".dagster_operators.plans.v1.WindowH\x00\x12\x36\n\x07session\x18\x02 \x01(\x0b\x32#.dagster_operators.plans.v1.SessionH\x00\x12?\n\x0cinput_window\x18\x03 \x01(\x0b\x32\'.dagster_operators.plans.v1.InputWindowH\x00\x12\x33\n\x05other\x18\x0f \x01(\x0b\x32\".dagster_operators.plans.v1.RecordH\x00\x42\x06\n\x04kind\"5\n\x06Window\x12\x0c\n\x04size\x18\x01 \x01(\x03\x12\r\n\x05slide\x18\x02 \x01(\x03\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"\x16\n\x07Session\x12\x0b\n\x03gap\x18\x01 \x01(\x03\"\r\n\x0bInputWindow\"\x8e\x01\n\x06Source\x12\x38\n\tconnector\x18\x01 \x01(\x0b\x32%.dagster_operators.plans.v1.Connector\x12\x17\n\nevent_time\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08lateness\x18\x03 \x01(\x03\x12\x10\n\x08\x66inished\x18\x04 \x01(\x08\x42\r\n\x0b_event_time\"\x1b\n\x06\x46ilter\x12\x11\n\tcondition\x18\x01 \x01(\t\"\x1d\n\x06Select\x12\x13\n\x0b\x65xpressions\x18\x01 \x03(\t\"V\n\x0bWithColumns\x12\x35\n\x0b\x65xpressions\x18\x01 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x10\n\x08only_new\x18\x02 \x01(\x08\"9\n\x06Rename\x12/\n\x05names\x18\x01 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\"\x17\n\x04\x44rop\x12\x0f\n\x07\x63olumns\x18\x01 \x03(\t\"&\n\x07\x46latMap\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\t\x12\r\n\x05outer\x18\x02 \x01(\x08\"\x18\n\x08MapAsync\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\t\"s\n\tTransform\x12\x32\n\x08\x66unction\x18\x01 \x01(\x0b\x32 .dagster_operators.plans.v1.Code\x12\x32\n\x07\x63olumns\x18\x02 \x01(\x0b\x32!.dagster_operators.plans.v1.Names\"\x07\n\x05Union\"\x1b\n\tAsChanges\x12\x0e\n\x06\x63hange\x18\x01 \x01(\t\"j\n\tToChanges\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x12\n\x05order\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x07\x64\x65leted\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x0f\n\x07unknown\x18\x04 \x01(\tB\x08\n\x06_orderB\n\n\x08_deleted\"\x16\n\x06Latest\x12\x0c\n\x04keys\x18\x01 \x03(\t\"h\n\x10\x44\x65\x64uplicateFirst\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x17\n\nevent_time\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06within\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\r\n\x0b_event_timeB\t\n\x07_within\"G\n\x0f\x44\x65\x64uplicateLast\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x17\n\nevent_time\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\r\n\x0b_event_time\"f\n\tTopPerKey\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\t\n\x01n\x18\x02 \x01(\x03\x12\n\n\x02\x62y\x18\x03 \x03(\t\x12\x17\n\nevent_time\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04rank\x18\x05 \x01(\tB\r\n\x0b_event_time\"|\n\x0eKeyedAggregate\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x17\n\nevent_time\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x34\n\naggregates\x18\x03 \x03(\x0b\x32 .dagster_operators.plans.v1.PairB\r\n\x0b_event_time\"\x9e\x01\n\x0fWindowAggregate\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x12\n\nevent_time\x18\x02 \x01(\t\x12\x34\n\naggregates\x18\x03 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x33\n\x06window\x18\x04 \x01(\x0b\x32#.dagster_operators.plans.v1.Windows\"\x9f\x01\n\x10SessionAggregate\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x12\n\nevent_time\x18\x02 \x01(\t\x12\x34\n\naggregates\x18\x03 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x33\n\x06window\x18\x04 \x01(\x0b\x32#.dagster_operators.plans.v1.Windows\"\xa3\x01\n\x14InputWindowAggregate\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x12\n\nevent_time\x18\x02 \x01(\t\x12\x34\n\naggregates\x18\x03 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x33\n\x06window\x18\x04 \x01(\x0b\x32#.dagster_operators.plans.v1.Windows\"\x98\x01\n\x0cTopPerWindow\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x33\n\x06window\x18\x02 \x01(\x0b\x32#.dagster_operators.plans.v1.Windows\x12\x12\n\nevent_time\x18\x03 \x01(\t\x12\t\n\x01n\x18\x04 \x01(\x03\x12\n\n\x02\x62y\x18\x05 \x03(\t\x12\x0c\n\x04rank\x18\x06 \x01(\t\x12\x0c\n\x04ties\x18\x07 \x01(\x08\"\xb9\x01\n\nWindowJoin\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x12\n\nright_keys\x18\x02 \x03(\t\x12\x33\n\x06window\x18\x03 \x01(\x0b\x32#.dagster_operators.plans.v1.Windows\x12\x13\n\x0b\x65vent_times\x18\x04 \x03(\t\x12\x0b\n\x03how\x18\x05 \x01(\t\x12\x32\n\x07\x63olumns\x18\x06 \x01(\x0b\x32!.dagster_operators.plans.v1.Names\"\xa1\x01\n\x0cIntervalJoin\x12\x0c\n\x04keys\x18\x01 \x03(\t\x12\x12\n\nright_keys\x18\x02 \x03(\t\x12\x13\n\x0b\x65vent_times\x18\x03 \x03(\t\x12\x0b\n\x03low\x18\x04 \x01(\x03\x12\x0c\n\x04high\x18\x05 \x01(\x03\x12\x0b\n\x03how\x18\x06 \x01(\t\x12\x32\n\x07\x63olumns\x18\x07 \x01(\x0b\x32!.dagster_operators.plans.v1.Names\"\xb1\x01\n\x06Lookup\x12\x38\n\tconnector\x18\x01 \x01(\x0b\x32%.dagster_operators.plans.v1.Connector\x12,\n\x02on\x18\x02 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x32\n\x07\x63olumns\x18\x03 \x01(\x0b\x32!.dagster_operators.plans.v1.Names\x12\x0b\n\x03how\x18\x04 \x01(\t\"\x16\n\x05\x45nter\x12\r\n\x05scope\x18\x01 \x01(\t\"-\n\x0cLoopVariable\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0e\n\x06schema\x18\x02 \x01(\t\"\x16\n\x05Leave\x12\r\n\x05scope\x18\x01 \x01(\t\"i\n\x05\x41pply\x12/\n\x05\x61rrow\x18\x01 \x01(\x0b\x32 .dagster_operators.plans.v1.Code\x12/\n\x04keys\x18\x02 \x03(\x0b\x32!.dagster_operators.plans.v1.Names\"\xbf\x01\n\x0e\x45ventOperators\x12\x32\n\x07sources\x18\x01 \x03(\x0b\x32!.dagster_operators.plans.v1.Value\x12\x34\n\toperators\x18\x02 \x03(\x0b\x32!.dagster_operators.plans.v1.Value\x12/\n\x05\x66iles\x18\x03 \x03(\x0b\x32 .dagster_operators.plans.v1.Pair\x12\x12\n\ndescriptor\x18\x04 \x01(\t\"@\n\x08\x46rontier\x12\x34\n\ndefinition\x18\x01 \x01(\x0b\x32 .dagster_operators.plans.v1.Codeb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -63,40 +63,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UNION']._serialized_end=1060
   _globals['_ASCHANGES']._serialized_start=1062
   _globals['_ASCHANGES']._serialized_end=1089
-  _globals['_LATEST']._serialized_start=1091
-  _globals['_LATEST']._serialized_end=1113
-  _globals['_DEDUPLICATEFIRST']._serialized_start=1115
-  _globals['_DEDUPLICATEFIRST']._serialized_end=1219
-  _globals['_DEDUPLICATELAST']._serialized_start=1221
-  _globals['_DEDUPLICATELAST']._serialized_end=1292
-  _globals['_TOPPERKEY']._serialized_start=1294
-  _globals['_TOPPERKEY']._serialized_end=1396
-  _globals['_KEYEDAGGREGATE']._serialized_start=1398
-  _globals['_KEYEDAGGREGATE']._serialized_end=1522
-  _globals['_WINDOWAGGREGATE']._serialized_start=1525
-  _globals['_WINDOWAGGREGATE']._serialized_end=1683
-  _globals['_SESSIONAGGREGATE']._serialized_start=1686
-  _globals['_SESSIONAGGREGATE']._serialized_end=1845
-  _globals['_INPUTWINDOWAGGREGATE']._serialized_start=1848
-  _globals['_INPUTWINDOWAGGREGATE']._serialized_end=2011
-  _globals['_TOPPERWINDOW']._serialized_start=2014
-  _globals['_TOPPERWINDOW']._serialized_end=2166
-  _globals['_WINDOWJOIN']._serialized_start=2169
-  _globals['_WINDOWJOIN']._serialized_end=2354
-  _globals['_INTERVALJOIN']._serialized_start=2357
-  _globals['_INTERVALJOIN']._serialized_end=2518
-  _globals['_LOOKUP']._serialized_start=2521
-  _globals['_LOOKUP']._serialized_end=2698
-  _globals['_ENTER']._serialized_start=2700
-  _globals['_ENTER']._serialized_end=2722
-  _globals['_LOOPVARIABLE']._serialized_start=2724
-  _globals['_LOOPVARIABLE']._serialized_end=2769
-  _globals['_LEAVE']._serialized_start=2771
-  _globals['_LEAVE']._serialized_end=2793
-  _globals['_APPLY']._serialized_start=2795
-  _globals['_APPLY']._serialized_end=2900
-  _globals['_EVENTOPERATORS']._serialized_start=2903
-  _globals['_EVENTOPERATORS']._serialized_end=3094
-  _globals['_FRONTIER']._serialized_start=3096
-  _globals['_FRONTIER']._serialized_end=3160
+  _globals['_TOCHANGES']._serialized_start=1091
+  _globals['_TOCHANGES']._serialized_end=1197
+  _globals['_LATEST']._serialized_start=1199
+  _globals['_LATEST']._serialized_end=1221
+  _globals['_DEDUPLICATEFIRST']._serialized_start=1223
+  _globals['_DEDUPLICATEFIRST']._serialized_end=1327
+  _globals['_DEDUPLICATELAST']._serialized_start=1329
+  _globals['_DEDUPLICATELAST']._serialized_end=1400
+  _globals['_TOPPERKEY']._serialized_start=1402
+  _globals['_TOPPERKEY']._serialized_end=1504
+  _globals['_KEYEDAGGREGATE']._serialized_start=1506
+  _globals['_KEYEDAGGREGATE']._serialized_end=1630
+  _globals['_WINDOWAGGREGATE']._serialized_start=1633
+  _globals['_WINDOWAGGREGATE']._serialized_end=1791
+  _globals['_SESSIONAGGREGATE']._serialized_start=1794
+  _globals['_SESSIONAGGREGATE']._serialized_end=1953
+  _globals['_INPUTWINDOWAGGREGATE']._serialized_start=1956
+  _globals['_INPUTWINDOWAGGREGATE']._serialized_end=2119
+  _globals['_TOPPERWINDOW']._serialized_start=2122
+  _globals['_TOPPERWINDOW']._serialized_end=2274
+  _globals['_WINDOWJOIN']._serialized_start=2277
+  _globals['_WINDOWJOIN']._serialized_end=2462
+  _globals['_INTERVALJOIN']._serialized_start=2465
+  _globals['_INTERVALJOIN']._serialized_end=2626
+  _globals['_LOOKUP']._serialized_start=2629
+  _globals['_LOOKUP']._serialized_end=2806
+  _globals['_ENTER']._serialized_start=2808
+  _globals['_ENTER']._serialized_end=2830
+  _globals['_LOOPVARIABLE']._serialized_start=2832
+  _globals['_LOOPVARIABLE']._serialized_end=2877
+  _globals['_LEAVE']._serialized_start=2879
+  _globals['_LEAVE']._serialized_end=2901
+  _globals['_APPLY']._serialized_start=2903
+  _globals['_APPLY']._serialized_end=3008
+  _globals['_EVENTOPERATORS']._serialized_start=3011
+  _globals['_EVENTOPERATORS']._serialized_end=3202
+  _globals['_FRONTIER']._serialized_start=3204
+  _globals['_FRONTIER']._serialized_end=3268
 # @@protoc_insertion_point(module_scope)

@@ -116,6 +116,18 @@ class AsChanges(_message.Message):
     change: str
     def __init__(self, change: _Optional[str] = ...) -> None: ...
 
+class ToChanges(_message.Message):
+    __slots__ = ("keys", "order", "deleted", "unknown")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    order: str
+    deleted: str
+    unknown: str
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., order: _Optional[str] = ..., deleted: _Optional[str] = ..., unknown: _Optional[str] = ...) -> None: ...
+
 class Latest(_message.Message):
     __slots__ = ("keys",)
     KEYS_FIELD_NUMBER: _ClassVar[int]

@@ -23,6 +23,7 @@ from dagster_operators.operators.relational.flat_map import FlatMap
 from dagster_operators.operators.relational.map_async import MapAsync
 from dagster_operators.operators.relational.projection import Drop, Rename, Select, WithColumns
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.operators.relational.top_per_key import TopPerKey
 from dagster_operators.operators.relational.transform import Transform
 from dagster_operators.operators.relational.union import Union
@@ -102,6 +103,7 @@ SAMPLES = [
     Lookup(name="a", connector=do.DeltaSource("rates"), on=(("k", "id"),), columns=("rate",), how="inner"),
     AsChanges(name="a", change="op"),
     Latest(name="a", keys=("k",)),
+    ToChanges(name="a", keys=("k",), order="v", deleted="v > 1", unknown="fail"),
     Enter(name="a", scope="spread"),
     LoopVariable(name="a", scope="spread", schema="k string, v long"),
     Leave(name="a"),

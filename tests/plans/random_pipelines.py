@@ -193,6 +193,7 @@ UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
     "last": lambda one, _: one.key_by("k").deduplicate(keep="last"),
     "filtered": lambda one, _: one.aggregate(n="count(*)").filter("n > 2"),
     "latest": lambda one, _: one.with_columns(op="'insert'").as_changes("op").latest("k", "v", "t"),
+    "changes": lambda one, _: one.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
 }
 
 

@@ -72,7 +72,7 @@ class StagedState:
         """Take files out of the state."""
         self._live = {path: entry for path, entry in self._live.items() if not unwanted(self._run(entry))}
 
-    def fold(self, merge: Callable[[DataFrame], DataFrame]) -> None:
+    def fold(self, merge: Callable[[DataFrame], DataFrame], whole: Callable[[DataFrame], DataFrame] | None = None) -> None:
         """Replace many small runs by one with the same meaning, if there are too many."""
         folding = [entry for run in choose_fold(runs_of(self._live.values())) for entry in run.entries]
         rows = self._files.read(self._dataset, folding, self._schema)
@@ -80,7 +80,7 @@ class StagedState:
             return
         gone = {entry.path for entry in folding}
         self._live = {path: entry for path, entry in self._live.items() if path not in gone}
-        merged = merge(rows)
+        merged = (merge if self._live or whole is None else whole)(rows)
         self.append(merged.coalesce(1) if sum(entry.rows for entry in folding) <= _ONE_FILE else merged)
 
     def change(self) -> Change | None:

@@ -68,6 +68,9 @@ CALLS = {
     "stream.sink": lambda one, two: one.sink(BY_K, "shown", stashed, chain=False),
     "stream.start_new_stage": lambda one, two: one.start_new_stage().filter("v > 1"),
     "stream.through": lambda one, two: one.through(Drop, columns=("v",), name="plain", chain=False).through(Union, two.drop("v")),
+    "stream.to_changes": lambda one, two: one.to_changes(
+        "k", order_by="t", deleted="v < 0", unknown="fail", name="changes", chain=False
+    ),
     "stream.to_sink": lambda one, two: one.to_sink(do.PostgresSink(**SETTINGS), name="rows_there", description="all rows"),
     "stream.to_table": lambda one, two: one.to_table(
         "kept", description="all", owners=["team:a"], tags={"tier": "1"},
@@ -228,6 +231,9 @@ TEXTS = {
             init: [5, 7]
             logic: {python: 'tests.plans.random_pipelines:stashed'}
             schema: k string
+    """,
+    "stream.to_changes": """
+        - to_changes: {keys: k, order_by: t, deleted: v < 0, unknown: fail, name: changes, chain: false}
     """,
     "stream.union": "- union: {others: [two, {from: two, steps: [filter: v > 1]}], name: all, chain: false}",
     "stream.unnest": "- unnest: {what: xs AS x, position: at, outer: true, name: unnested, chain: false}",

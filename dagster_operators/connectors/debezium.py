@@ -1,0 +1,170 @@
+"""Debezium's change events as JSON: what one of them does to the rows of a table, without an engine.
+
+An event says in ``op`` what happened (c created, r read by a snapshot, u updated, d deleted), and has the row before and after.
+What happened to a key is read from that alone: ``before`` may be missing on updates, and hold no more than the key on deletes, as
+it is with PostgreSQL's default identity. (Debezium: documentation of its PostgreSQL connector.)
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+UNAVAILABLE: Final = "__debezium_unavailable_value"
+"""In place of a large value that did not change, which the database then does not send."""
+
+_OPERATIONS: Final = {"c": "insert", "r": "upsert", "u": "update"}
+_UNAVAILABLE_FORMS: Final = (UNAVAILABLE, base64.b64encode(UNAVAILABLE.encode()).decode(), [UNAVAILABLE])
+_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - times are of UTC throughout
+_DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+_MICROS: Final = 100_000_000_000_000
+_MILLIS: Final = 100_000_000_000
+_PER_SECOND: Final = {
+    "io.debezium.time.Timestamp": 1_000,
+    "org.apache.kafka.connect.data.Timestamp": 1_000,
+    "io.debezium.time.MicroTimestamp": 1_000_000,
+    "io.debezium.time.NanoTimestamp": 1_000_000_000,
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What an event does to the row of one key.
+
+    Attributes:
+        operation: insert, upsert, update or delete.
+        values: The row's values as text, in the order of the columns.
+    """
+
+    operation: str
+    values: tuple[str | None, ...]
+
+
+class UnreadableEventError(ValueError):
+    """An event that cannot be read; the message says why."""
+
+
+def entries_of(line: str, columns: Mapping[str, str], keys: Sequence[str]) -> Iterator[Entry]:
+    """What one event does, key by key: nothing, one thing, or two where it gives a row another key.
+
+    Args:
+        line: The event, with or without its schema; a tombstone is ``null``.
+        columns: The row's columns with their Spark types.
+        keys: The key columns.
+
+    Raises:
+        UnreadableEventError: It is no event, or one that cannot be applied.
+
+    >>> [entry.operation for entry in entries_of('{"op": "u", "before": {"k": 1}, "after": {"k": 2}}', {"k": "int"}, ["k"])]
+    ['delete', 'upsert']
+    >>> list(entries_of("null", {"k": "int"}, ["k"]))
+    []
+    """
+    event, kinds = _payload(line)
+    operation = str(event.get("op")) if event else "m"
+    if operation == "m":  # a message of the database's log, or a tombstone
+        return
+    if operation in _OPERATIONS:
+        after = _row(event, "after", keys)
+        before: Any = event.get("before") if operation == "u" else None
+        moved = isinstance(before, dict) and all(key in before for key in keys) and _key(before, keys) != _key(after, keys)
+        if moved:
+            yield _entry("delete", {key: before[key] for key in keys}, columns, kinds)
+        yield _entry("upsert" if moved else _OPERATIONS[operation], after, columns, kinds)
+    elif operation == "d":
+        yield _entry("delete", _row(event, "before", keys), columns, kinds)
+    elif operation == "t":
+        raise UnreadableEventError("a truncation, which names no rows: begin anew with a snapshot of the table")
+    else:
+        raise UnreadableEventError(f"op is {operation!r}, not one of c, r, u, d")
+
+
+def _payload(line: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The event, empty for a tombstone, and what its schema says of the row's columns."""
+    try:
+        event = json.loads(line, parse_float=Decimal)
+    except ValueError:
+        raise UnreadableEventError("not a complete record of JSON") from None
+    schema: Any = None
+    if isinstance(event, dict) and "payload" in event and "op" not in event:
+        schema, event = event.get("schema"), event["payload"]
+    if event is None:
+        return {}, {}
+    if not isinstance(event, dict):
+        raise UnreadableEventError("not an object")
+    fields = (schema or {}).get("fields") or []
+    rows = [field.get("fields") or [] for field in fields if field.get("field") in ("before", "after")]
+    return event, {field["field"]: field for row in rows for field in row}
+
+
+def _row(event: Mapping[str, Any], side: str, keys: Sequence[str]) -> dict[str, Any]:
+    row = event.get(side)
+    if not isinstance(row, dict):
+        raise UnreadableEventError(f"op is {event.get('op')!r}, and {side!r} has no row")
+    for key in keys:
+        if key not in row:
+            raise UnreadableEventError(f"the key column {key} is not in {side!r}")
+    for name, value in row.items():
+        if value in _UNAVAILABLE_FORMS and side == "after":
+            raise UnreadableEventError(f"the value of column {name} was not sent; REPLICA IDENTITY FULL has PostgreSQL send it")
+    return row
+
+
+def _key(row: Mapping[str, Any], keys: Sequence[str]) -> list[Any]:
+    return [row[key] for key in keys]
+
+
+def _entry(operation: str, row: Mapping[str, Any], columns: Mapping[str, str], kinds: Mapping[str, dict[str, Any]]) -> Entry:
+    return Entry(operation, tuple(_text(row.get(name), kind, kinds.get(name, {})) for name, kind in columns.items()))
+
+
+def _text(value: Any, kind: str, schema: Mapping[str, Any]) -> str | None:
+    """A value as text that casts to the declared type."""
+    if value is None or isinstance(value, str):
+        return value if schema.get("name") != _DECIMAL or value is None else _of_declared_type(value, kind, schema)
+    found = _of_declared_type(value, kind, schema)
+    if found is not None:
+        return found
+    return str(value) if isinstance(value, Decimal) else json.dumps(value, default=float)
+
+
+def _of_declared_type(value: Any, kind: str, schema: Mapping[str, Any]) -> str | None:
+    """What Debezium writes as a number or as bytes though it is none; None for anything else."""
+    logical = schema.get("name") or ""
+    if kind.startswith("timestamp") and isinstance(value, int):
+        return _time(value, logical) + ("Z" if kind == "timestamp" else "")
+    if kind == "date" and isinstance(value, int):
+        return (_EPOCH + dt.timedelta(days=value)).date().isoformat()
+    if kind.startswith("decimal") and logical == _DECIMAL:
+        return _decimal(value, int((schema.get("parameters") or {}).get("scale", 0)))
+    if kind.startswith("decimal") and isinstance(value, dict) and {"scale", "value"} <= value.keys():
+        return _decimal(value["value"], int(value["scale"]))
+    return value if isinstance(value, str) else None
+
+
+def _time(value: int, logical: str) -> str:
+    """A number as a time. What it counts says the schema; without one its size does, from 1973 on."""
+    per_second = _PER_SECOND.get(logical)
+    if per_second is None:
+        per_second = 1_000_000 if abs(value) >= _MICROS else 1_000 if abs(value) >= _MILLIS else 0
+    if not per_second:
+        return f"{value} (of a time before 1973 it cannot be told what it counts: declare it as bigint)"
+    try:
+        found = _EPOCH + dt.timedelta(microseconds=value * 1_000_000 // per_second)
+    except OverflowError:
+        return str(value)
+    return found.isoformat(sep=" ", timespec="microseconds")
+
+
+def _decimal(data: str, scale: int) -> str:
+    """A decimal from the bytes of its unscaled value."""
+    try:
+        return str(Decimal(int.from_bytes(base64.b64decode(data, validate=True), signed=True)).scaleb(-scale))
+    except (binascii.Error, ValueError):
+        return data

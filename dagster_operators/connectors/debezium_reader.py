@@ -1,0 +1,153 @@
+"""Files of Debezium's change events as DataFrames.
+
+Events are taken apart in Python, in their order; their values are cast by the engine.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from dagster_operators.connectors.connector import OnCorrupt
+from dagster_operators.connectors.debezium import UnreadableEventError, entries_of
+from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD
+from dagster_operators.connectors.sql_text import literal
+from dagster_operators.connectors.text_format import TextFormat, decoded_lines
+from dagster_operators.connectors.text_salvage import cast_of
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.changes import OPERATION, PLACE
+from dagster_operators.storage.location import FileLocation, SourceFile
+from dagster_operators.types.names import quoted
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+    from pyspark.sql import DataFrame, SparkSession
+
+ENTRY_COLUMNS: Final = f"{OPERATION} string, {PLACE} bigint"
+"""What comes behind the row's columns: what is done to it, and in which order."""
+
+DEBEZIUM: Final = "debezium-json"
+"""The format, as users call it."""
+
+_ROWS = 4096
+_TASKS = 32
+_RAW, _FILE, _WRONG = "_record", "_file", "_wrong"
+_LINE_BITS = 40
+
+
+def keys_of(key: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """The key columns as they were given.
+
+    >>> keys_of("id"), keys_of(["a", "b"]), keys_of(None)
+    (('id',), ('a', 'b'), None)
+    """
+    return None if key is None else (key,) if isinstance(key, str) else tuple(key)
+
+
+def check_events(
+    events: bool,  # noqa: FBT001 - whether the files are of events
+    schema: str | None,
+    key: str | Sequence[str] | None,
+    options: Mapping[str, Any] | None,
+) -> None:
+    """Raise PipelineError unless a source of files has the settings that its format needs, and no others."""
+    keys = keys_of(key)
+    if not events:
+        if keys is not None:
+            raise PipelineError("only change events have a key", remedy=f"give format={DEBEZIUM!r}, or leave key= out")
+        return
+    if options:
+        raise PipelineError("change events are read without options", remedy="leave options= out")
+    if schema is None or not keys:
+        raise PipelineError("change events need the schema of the table's rows, and its key", remedy="give schema= and key=")
+    names = Schema.from_ddl(schema).names
+    for name in keys:
+        if name not in names:
+            raise PipelineError(
+                f"the key {name!r} is no column of the schema", column=name, remedy=f"name some of: {', '.join(names)}"
+            )
+
+
+def read_events(  # noqa: PLR0917 - what a reader of files needs
+    session: SparkSession,
+    location: FileLocation,
+    files: Sequence[SourceFile],
+    schema_json: str,
+    keys: Sequence[str] | None,
+    corrupt: OnCorrupt,
+) -> DataFrame:
+    """What the events of files do: the row's columns and those of :data:`ENTRY_COLUMNS`; of rejects three more.
+
+    Args:
+        session: Where to read.
+        location: Where the files are.
+        files: The files, in the order in which they count.
+        schema_json: The columns of the row with those of :data:`ENTRY_COLUMNS`.
+        keys: The key columns of the row.
+        corrupt: What happens to events that cannot be read.
+    """
+    hidden = Schema.from_ddl(ENTRY_COLUMNS).names
+    types = {name: kind for name, kind in Schema.from_json(schema_json).types.items() if name not in hidden}
+    cut = functools.partial(_cut_files, location, {name: str(kind) for name, kind in types.items()}, tuple(keys or ()))
+    texts = ", ".join(f"c{place} string" for place in range(len(types)))
+    listed = session.createDataFrame(
+        [(json.dumps(file.to_json()), number) for number, file in enumerate(files)], "file string, number bigint"
+    )
+    values, wrong = [], [_WRONG]
+    for place, (name, kind) in enumerate(types.items()):
+        cast = cast_of(f"c{place}", kind)
+        values.append(f"{cast} AS {quoted(name)}")
+        about = literal(f"column {name} is no {kind.shown}: ")
+        wrong.append(f"CASE WHEN c{place} IS NOT NULL AND {cast} IS NULL THEN concat({about}, c{place}) END")
+    found = (
+        listed.repartition(min(len(files), _TASKS))
+        .mapInArrow(cut, f"{texts}, {ENTRY_COLUMNS}, {_RAW} string, {_FILE} string, {_WRONG} string")
+        .selectExpr(*values, *hidden, _RAW, _FILE, f"nullif(concat_ws('; ', {', '.join(wrong)}), '') AS {CORRUPT_REASON}")
+    )
+    names = list(map(quoted, types))
+    if corrupt == "fail":
+        told = f"raise_error(concat('Json error: ', {CORRUPT_REASON}))"
+        checked = f"CASE WHEN {CORRUPT_REASON} IS NOT NULL THEN CAST({told} AS STRING) ELSE {OPERATION} END AS {OPERATION}"
+        return found.selectExpr(*names, checked, PLACE)
+    return found.selectExpr(
+        *names, *hidden,
+        f"CASE WHEN {CORRUPT_REASON} IS NOT NULL THEN {_RAW} END AS {CORRUPT_RECORD}",
+        f"CASE WHEN {CORRUPT_REASON} IS NOT NULL THEN {_FILE} END AS {CORRUPT_FILE}",
+        CORRUPT_REASON,
+    )  # fmt: skip
+
+
+def _cut_files(
+    location: FileLocation, columns: Mapping[str, str], keys: Sequence[str], batches: Iterable[RecordBatch]
+) -> Iterator[RecordBatch]:
+    import pyarrow as pa
+
+    texts = [(f"c{place}", pa.string()) for place in range(len(columns))]
+    entry = [(OPERATION, pa.string()), (PLACE, pa.int64())]
+    schema = pa.schema([*texts, *entry, (_RAW, pa.string()), (_FILE, pa.string()), (_WRONG, pa.string())])
+    for batch in batches:
+        for listed, number in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            rows = _cut_file(location, columns, keys, SourceFile.from_json(json.loads(listed)), number)
+            while some := list(itertools.islice(rows, _ROWS)):
+                arrays = [pa.array(column, kind) for column, kind in zip(zip(*some, strict=True), schema.types, strict=True)]
+                yield pa.record_batch(arrays, schema=schema)
+
+
+def _cut_file(
+    location: FileLocation, columns: Mapping[str, str], keys: Sequence[str], file: SourceFile, number: int
+) -> Iterator[tuple[Any, ...]]:
+    path, text = location.full_path(file), TextFormat("json")
+    with decoded_lines(location, file, text) as lines:
+        for line, raw in enumerate(lines):
+            if not raw.strip():
+                continue
+            place = (number << _LINE_BITS) + 2 * line  # an event does two things at most
+            try:
+                for part, entry in enumerate(entries_of(raw, columns, keys)):
+                    yield (*entry.values, entry.operation, place + part, raw.rstrip("\r\n"), path, None)
+            except UnreadableEventError as error:
+                yield (*[None] * len(columns), None, place, raw.rstrip("\r\n"), path, str(error))

@@ -1,0 +1,237 @@
+"""From the current rows of keys to changes: what a row replaces is taken back, from a state that has the current row of each key.
+
+It is what Flink calls a changelog normalisation. Of an epoch's rows of a key the last one counts; next to the row that was there
+it makes an insert, both sides of an update, a delete, or nothing. So duplicates, changes of rows that nobody knew, and updates
+that do not say what was before are put right here, and nothing behind it has to know of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from typing_extensions import override
+
+from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.changes import (
+    CHANGE,
+    DELETE,
+    DELETED,
+    ENTRY,
+    INSERT,
+    OPERATION,
+    PLACE,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    ChangeKind,
+    Changes,
+)
+from dagster_operators.graph.exchange import by_keys
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.graph.ports import InputPort
+from dagster_operators.graph.row_expressions import columns_of_row
+from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.key_join import with_keys_of
+from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
+from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
+from dagster_operators.types.data_type import DataType
+from dagster_operators.types.names import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+VERSION: Final = "__version"
+GONE: Final = "__gone"
+_FIRST: Final = "__first"
+_OLD: Final = "__old_"
+_NEW: Final = "__new"
+_OLD_GONE: Final = "__old_gone"
+_OLD_PLACE: Final = "__old_place"
+_LAST_PLACE: Final = (OrderItem(PLACE, descending=True, nulls_first=False),)
+_POLICIES: Final = ("repair", "fail")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToChanges(LogicalOperator):
+    """Makes changes of rows each of which is the current one of its key.
+
+    Attributes:
+        keys: The key columns; of an updating stream its own.
+        order: Of an append stream, Spark SQL by which the last row of a key is found, within an epoch and among epochs: a row
+            that comes before the one that is there is left out. None for the order in which a source has them.
+        deleted: Of an append stream, Spark SQL for whether a row says that its key is gone.
+        unknown: What an update or delete of a key does that is not there: ``repair`` inserts the updated row and leaves the
+            delete out, ``fail`` fails the epoch; so does then an insert of a key that is there.
+    """
+
+    kind: ClassVar[str] = "to_changes"
+    keys: tuple[str, ...] = ()
+    order: str | None = None
+    deleted: str | None = None
+    unknown: str = "repair"
+
+    @override
+    def sql(self) -> tuple[str, ...]:
+        return tuple(text for text in (self.order, self.deleted) if text is not None)
+
+    @override
+    def config(self) -> dict[str, Any]:
+        return {"keys": list(self.keys), "order": self.order, "deleted": self.deleted, "unknown": self.unknown}
+
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        accepts = frozenset({ChangeKind.APPEND, ChangeKind.UPSERT})
+        remedy = "a retracting stream has changes already"
+        return (InputPort("input", accepts, by_keys(self.keys_of(types[0])), remedy),)
+
+    def keys_of(self, stream: StreamType) -> tuple[str, ...]:
+        """The key columns as the stream spells them."""
+        return stream.keys if stream.keys is not None else tuple(stream.resolve(key) or key for key in self.keys)
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        stream = inputs[0]
+        if self.unknown not in _POLICIES:
+            raise PipelineError(f'unknown is "repair" or "fail", not {self.unknown!r}', operator=self.name)
+        if stream.updating:
+            self._check_plain()
+        else:
+            self._check_keyed(stream)
+        columns = None if stream.columns is None else [name for name in stream.columns if name not in ENTRY]
+        return replace(stream.with_columns(columns), changes=Changes.RETRACT, event_time=None, complete_windows=False)
+
+    def _check_plain(self) -> None:
+        if self.keys or self.order or self.deleted:
+            raise SchemaError(
+                "an updating stream knows its keys, and has one row of each in an epoch", operator=self.name,
+                remedy="write to_changes()",
+            )  # fmt: skip
+
+    def _check_keyed(self, stream: StreamType) -> None:
+        if not self.keys:
+            raise SchemaError("the changes of what key?", operator=self.name, remedy="name the key columns: to_changes('id')")
+        self.require(stream, self.keys, "to_changes")
+        if self.order is None and stream.columns is not None and PLACE not in stream.columns:
+            raise SchemaError(
+                "which row of a key is the last one? Rows have no order of their own", operator=self.name,
+                remedy="name a column that grows: to_changes('id', order_by='updated_at')",
+            )  # fmt: skip
+        for text in self.sql():
+            self.require(stream, columns_of_row(text), "to_changes")
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        return {name: origins for name, origins in same_columns(inputs[0]).items() if name not in ENTRY}
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> ChangesOfRows:
+        """The last row of each key beside the one in the state."""
+        return ChangesOfRows(self, self.keys_of(inputs[0]))
+
+
+@dataclass(frozen=True)
+class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
+    """The lowering of :class:`ToChanges`.
+
+    The state has runs of rows: the version that its epoch wrote, the row, and whether its key is gone. The newest row of a key
+    counts, so runs fold in any order; which keys are gone need not be known once there is nothing older.
+    """
+
+    states: ClassVar[tuple[PhysicalState, ...]] = (PhysicalState("rows", range_column=VERSION),)
+
+    logical: ToChanges
+    keys: tuple[str, ...]
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[tuple[str, ...]]:
+        columns = tuple(name for name in inputs[0].columns if name not in (*ENTRY, DELETED))
+        rows = self._last_of_epoch(inputs[0], columns, 0)
+        return Analysis(self._changes(rows, rows, columns), {"rows": rows}, facts=columns)
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[tuple[str, ...]]) -> Rows:
+        if inputs[0] is None:
+            return None
+        columns, state = analysed.facts, context.state(self.logical.name, "rows")
+        version = 1 + max((file.high for file in state.files if file.high is not None), default=0)
+        state.append(self._last_of_epoch(inputs[0], columns, version))
+        new = state.read(lambda file: file.fresh)
+        old = state.read_with_keys_of_fresh(self.keys)
+        state.fold(self._newest, None if self.logical.order is not None else self._there)
+        if new is None:
+            return None
+        before = new.filter("false") if old is None else self._newest(with_keys_of(old, new, self.keys))
+        return self._changes(new, before, columns)
+
+    def _last_of_epoch(self, frame: DataFrame, columns: Sequence[str], version: int) -> DataFrame:
+        """The last row of each key of an epoch, as the state has them."""
+        logical, marked = self.logical, DELETED in frame.columns
+        if OPERATION in frame.columns:
+            operation, place = OPERATION, PLACE
+        else:
+            gone = DELETED if marked else logical.deleted
+            operation = "'upsert'" if gone is None else f"CASE WHEN {gone} THEN 'delete' ELSE 'upsert' END"
+            place = f"({logical.order})" if logical.order else "0L"
+        rows = frame.selectExpr(*map(quoted, columns), f"{operation} AS {OPERATION}", f"{place} AS {PLACE}")
+        if logical.unknown == "fail":
+            of_key = f"PARTITION BY {', '.join(map(quoted, self.keys))} ORDER BY {PLACE}"
+            rows = rows.selectExpr("*", f"first_value({OPERATION}) OVER ({of_key}) AS {_FIRST}")
+        last = rows if marked else first_rows(rows, list(map(quoted, self.keys)), _LAST_PLACE, None, 1).drop(NUMBER)
+        return last.selectExpr(
+            f"{version}L AS {VERSION}",
+            *map(quoted, columns),
+            f"coalesce({OPERATION} = 'delete', false) AS {GONE}",
+            *([PLACE] if logical.order is not None else []),
+            *([_FIRST] if logical.unknown == "fail" else []),
+        )
+
+    def _newest(self, rows: DataFrame) -> DataFrame:
+        """The newest row of each key."""
+        order = (*(_LAST_PLACE if self.logical.order is not None else ()), OrderItem(VERSION, descending=True, nulls_first=False))
+        return first_rows(rows, list(map(quoted, self.keys)), order, None, 1).drop(NUMBER)
+
+    def _there(self, rows: DataFrame) -> DataFrame:
+        """The newest rows of the keys that are not gone."""
+        return self._newest(rows).filter(f"NOT {GONE}")
+
+    def _changes(self, new: DataFrame, old: DataFrame, columns: Sequence[str]) -> DataFrame:
+        """What the new rows change, beside the old rows of their keys."""
+        from pyspark.sql import functions as F
+
+        ordered = self.logical.order is not None
+        named = {name: f"{_OLD}{number}" for number, name in enumerate(columns)}
+        kinds = schema_of(new).types
+        kept = [f"{quoted(name)} AS {old_name}" for name, old_name in named.items()]
+        before = old.selectExpr(*kept, f"{GONE} AS {_OLD_GONE}", *([f"{PLACE} AS {_OLD_PLACE}"] if ordered else []))
+        on = " AND ".join(f"{quoted(key)} <=> {named[key]}" for key in self.keys) or "true"
+        same = " AND ".join(_same(quoted(name), old_name, kinds[name]) for name, old_name in named.items())
+        there = f"coalesce(NOT {_OLD_GONE}, false)"
+        nothing = f"({there} AND NOT {GONE} AND {same})" + (f" OR coalesce({PLACE} < {_OLD_PLACE}, false)" if ordered else "")
+        taken = f"CASE WHEN {nothing} OR NOT {there} THEN NULL WHEN {GONE} THEN '{DELETE}' ELSE '{UPDATE_BEFORE}' END"
+        given = f"CASE WHEN {nothing} OR {GONE} THEN NULL WHEN {there} THEN '{UPDATE_AFTER}' ELSE '{INSERT}' END"
+        if self.logical.unknown == "fail":
+            given = f"CASE WHEN {_unexpected(there)} THEN CAST(raise_error({_told(self.keys)}) AS STRING) ELSE {given} END"
+        joined = new.join(before, F.expr(on), "left")
+        sides = {**{quoted(name): (old_name, quoted(name)) for name, old_name in named.items()}, CHANGE: (taken, given)}
+        both = joined.selectExpr("*", f"explode(array(false, true)) AS {_NEW}")
+        chosen = (f"CASE WHEN {_NEW} THEN {now} ELSE {then} END AS {name}" for name, (then, now) in sides.items())
+        return both.selectExpr(*chosen).filter(f"{CHANGE} IS NOT NULL")
+
+
+def _same(one: str, other: str, kind: DataType) -> str:
+    """Whether two values are equal; maps are compared as text."""
+    if kind.has_order:
+        return f"{one} <=> {other}"
+    return f"to_json(named_struct('value', {one})) <=> to_json(named_struct('value', {other}))"
+
+
+def _unexpected(there: str) -> str:
+    return f"(NOT {there} AND {_FIRST} IN ('update', 'delete')) OR ({there} AND {_FIRST} = 'insert')"
+
+
+def _told(keys: Sequence[str]) -> str:
+    """SQL for what is wrong with a row whose key is there and should not be, or the other way round."""
+    shown = ", ', ', ".join(f"coalesce(CAST({quoted(key)} AS STRING), 'null')" for key in keys)
+    there = f"CASE WHEN {_FIRST} = 'insert' THEN ', which is there' ELSE ', which is not there' END"
+    return f"concat('to_changes: a row of the operation ', {_FIRST}, ' has the key ', {shown}, {there})"

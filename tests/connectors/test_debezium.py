@@ -1,0 +1,184 @@
+"""Debezium's change events: what they do to the rows of a table."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dagster_operators as do
+from dagster_operators.connectors.debezium import UnreadableEventError, entries_of
+from dagster_operators.errors import BadInputError, PipelineError
+from tests.engines import ENGINES, SAIL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dagster_operators.runtime.engine import Spark
+
+COLUMNS = {"id": "int", "v": "string", "at": "timestamp", "day": "date", "price": "decimal(10,2)", "local": "timestamp_ntz"}
+SCHEMA = "id int, v string"
+
+
+def entries(event: Any, columns: dict[str, str] = COLUMNS) -> list[tuple[str, dict[str, str | None]]]:
+    """What an event does: the operations, and the values that are not null."""
+    return [
+        (entry.operation, {name: value for name, value in zip(columns, entry.values, strict=True) if value is not None})
+        for entry in entries_of(json.dumps(event), columns, ["id"])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        ({"op": "c", "before": None, "after": {"id": 1, "v": "a"}}, [("insert", {"id": "1", "v": "a"})]),
+        ({"op": "r", "after": {"id": 1, "v": None}}, [("upsert", {"id": "1"})]),
+        ({"op": "u", "before": None, "after": {"id": 1, "v": "b"}}, [("update", {"id": "1", "v": "b"})]),
+        ({"op": "u", "before": {"id": 1}, "after": {"id": 2}}, [("delete", {"id": "1"}), ("upsert", {"id": "2"})]),
+        ({"op": "d", "before": {"id": 1, "v": "b"}, "after": None}, [("delete", {"id": "1", "v": "b"})]),
+        (None, []),
+        ({"schema": {}, "payload": None}, []),
+        ({"op": "m", "message": {}}, []),
+        ({"schema": None, "payload": {"op": "c", "after": {"id": 1}}}, [("insert", {"id": "1"})]),
+        ({"op": "c", "after": {"id": 1, "at": 1734539354748899}}, [("insert", {"id": "1", "at": "2024-12-18 16:29:14.748899Z"})]),
+        (
+            {"op": "c", "after": {"id": 1, "local": 1734539354748}},
+            [("insert", {"id": "1", "local": "2024-12-18 16:29:14.748000"})],
+        ),
+        ({"op": "c", "after": {"id": 1, "day": 20000}}, [("insert", {"id": "1", "day": "2024-10-04"})]),
+        ({"op": "c", "after": {"id": 1, "price": {"scale": 2, "value": "AN4="}}}, [("insert", {"id": "1", "price": "2.22"})]),
+    ],
+    ids=str,
+)
+def test_an_event(event: Any, expected: list[Any]) -> None:
+    assert entries(event) == expected
+
+
+def test_the_schema_says_what_values_are() -> None:
+    fields = [
+        {"field": "id"},
+        {"field": "price", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "1"}},
+        {"field": "at", "name": "io.debezium.time.MicroTimestamp"},
+    ]
+    event = {"op": "c", "after": {"id": 1, "price": "/w==", "at": 5}}
+    enveloped = {"schema": {"fields": [{"field": "after", "fields": fields}]}, "payload": event}
+    assert entries(enveloped) == [("insert", {"id": "1", "price": "-0.1", "at": "1970-01-01 00:00:00.000005Z"})]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"op": "t"}', "a truncation"),
+        ('{"op": "c", "after": null}', "'after' has no row"),
+        ('{"op": "d", "before": null}', "'before' has no row"),
+        ('{"op": "d", "before": {"v": "a"}}', "the key column id is not in 'before'"),
+        ('{"op": "x", "after": {"id": 1}}', "op is 'x'"),
+        ('{"op": "u", "after": {"id": 1, "v": "__debezium_unavailable_value"}}', "v was not sent"),
+        ("[1]", "not an object"),
+        ('{"op": "c", "aft', "not a complete record"),
+    ],
+)
+def test_what_cannot_be_read(line: str, message: str) -> None:
+    with pytest.raises(UnreadableEventError, match=message):
+        list(entries_of(line, COLUMNS, ["id"]))
+
+
+def event(op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
+    return json.dumps({"op": op, "before": before, "after": after})
+
+
+FILES = [
+    [event("c", None, {"id": 1, "v": "a"}), event("c", None, {"id": 2, "v": "b"}), event("c", None, {"id": 2, "v": "b"})],
+    [event("u", None, {"id": 1, "v": "c"}), event("d", {"id": 2}, None), "null", event("d", {"id": 9}, None)],
+    [
+        event("u", {"id": 1, "v": "c"}, {"id": 3, "v": "c"}),
+        event("u", None, {"id": 4, "v": "c"}),
+        event("r", None, {"id": 5, "v": None}),
+    ],
+]
+TABLES = [
+    [(1, "a"), (2, "b")],
+    [(1, "c")],
+    [(3, "c"), (4, "c"), (5, None)],
+]
+
+
+def pipeline_over(folder: Path, engine: Spark, **settings: Any) -> do.Pipeline:
+    pipeline = do.Pipeline("p", root=str(folder / "root"), engine=engine)
+    source = do.FileSource(f"{folder}/in", format="debezium-json", schema=SCHEMA, key="id", **settings)
+    rows = pipeline.source("rows", source)
+    rows.latest("id").to_table("current")
+    rows.filter("id < 4").key_by("v").aggregate(n="count(*)").to_table("counts")
+    return pipeline
+
+
+def drop(folder: Path, number: int, lines: list[str]) -> None:
+    (folder / "in").mkdir(exist_ok=True)
+    (folder / "in" / f"{number}.json").write_text("\n".join(lines) + "\n")
+
+
+def rows_of(pipeline: do.Pipeline, table: str) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in pipeline.read(table).collect()), key=repr)
+
+
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_events_keep_a_table_and_a_view_up_to_date(tmp_path: Path, engine: str) -> None:
+    pipeline = pipeline_over(tmp_path, ENGINES[engine])
+    for number, (lines, expected) in enumerate(zip(FILES, TABLES, strict=True)):
+        drop(tmp_path, number, lines)
+        pipeline.run_epoch()
+        values = [v for id_, v in expected if id_ < 4]
+        assert (number, rows_of(pipeline, "current")) == (number, expected)
+        assert rows_of(pipeline, "counts") == sorted(((v, values.count(v)) for v in set(values)), key=repr)
+    assert "state table state/rows_changes.rows" in pipeline.explain()
+
+
+@pytest.mark.sail
+def test_all_files_in_one_epoch(tmp_path: Path) -> None:
+    for number, lines in enumerate(FILES):
+        drop(tmp_path, number, lines)
+    pipeline = pipeline_over(tmp_path, SAIL)
+    pipeline.run_epoch()
+    assert rows_of(pipeline, "current") == TABLES[-1]
+
+
+@pytest.mark.sail
+def test_events_that_cannot_be_read_fail_the_epoch_or_are_set_aside(tmp_path: Path) -> None:
+    wrong = [event("c", None, {"id": 1, "v": "a"}), event("c", None, {"id": "x", "v": "b"}), '{"op": "t"}']
+    drop(tmp_path, 0, wrong)
+    with pytest.raises(BadInputError, match="column id is no integer: x") as failed:
+        pipeline_over(tmp_path, SAIL).run_epoch()
+    assert failed.value.file.endswith("in/0.json")
+    (tmp_path / "again").mkdir()
+    drop(tmp_path / "again", 0, wrong)
+    pipeline = pipeline_over(tmp_path / "again", SAIL, corrupt="reject")
+    pipeline.run_epoch()
+    assert rows_of(pipeline, "current") == [(1, "a")]
+    assert [row.reason.split(",")[0] for row in pipeline.read("rows_rejects").orderBy("reason").collect()] == [
+        "a truncation",
+        "column id is no integer: x",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"format": "debezium-json", "schema": SCHEMA}, "and its key"),
+        ({"format": "debezium-json", "key": "id"}, "need the schema"),
+        ({"format": "debezium-json", "schema": SCHEMA, "key": "k"}, "the key 'k' is no column"),
+        ({"format": "debezium-json", "schema": SCHEMA, "key": "id", "options": {"sep": ";"}}, "without options"),
+        ({"format": "json", "schema": SCHEMA, "key": "id"}, "only change events have a key"),
+    ],
+)
+def test_settings_that_do_not_fit(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        do.FileSource("in", **settings)
+
+
+def test_change_events_have_no_event_time() -> None:
+    source = do.FileSource("in", format="debezium-json", schema="id int, at timestamp", key=["id"])
+    with pytest.raises(PipelineError, match="no event time"):
+        do.Pipeline("p", root="unused").source("rows", source, event_time="at")
+    with pytest.raises(PipelineError, match="a lookup reads a table"):
+        source.pin()

@@ -1,0 +1,142 @@
+"""Changes of current rows: what a row replaces is taken back, whatever came twice, late or for a key that nobody knew."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dagster_operators as do
+from dagster_operators.errors import OperatorsError, SchemaError
+from tests.engines import ENGINES, SAIL
+from tests.examples import fresh_examples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = "id long, v double, at long, gone boolean"
+Rows = list[dict[str, Any]]
+
+
+def row(id_: int | None, v: float | None, at: int, *, gone: bool = False) -> dict[str, Any]:
+    return {"id": id_, "v": v, "at": at, "gone": gone}
+
+
+def source(root: Path, batches: list[Rows], engine: Any = SAIL) -> do.Stream:
+    return do.Pipeline("p", root=str(root), engine=engine).source("rows", do.MemorySource(batches, schema=SCHEMA))
+
+
+def found(pipeline: do.Pipeline, table: str) -> list[tuple[Any, ...]]:
+    rows = (tuple(str(v) if isinstance(v, float) and math.isnan(v) else v for v in row) for row in pipeline.read(table).collect())
+    return sorted(rows, key=repr)
+
+
+def built(root: Path, batches: list[Rows], engine: Any = SAIL, **settings: Any) -> do.Pipeline:
+    pipeline = do.Pipeline("p", root=str(root), engine=engine)
+    rows = pipeline.source("rows", do.MemorySource(batches, schema=SCHEMA))
+    changes = rows.to_changes("id", order_by="at", deleted="gone", name="changes", **settings).select("id", "v")
+    changes.to_table("log")
+    changes.latest("id").to_table("current")
+    return pipeline
+
+
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_the_changes_that_rows_make(tmp_path: Path, engine: str) -> None:
+    nan = math.nan
+    batches = [
+        [row(1, 1.0, 1), row(1, 2.0, 2), row(2, nan, 1), row(None, 5.0, 1), row(7, 7.0, 1), row(7, None, 2, gone=True)],
+        [row(4, nan, 1), row(None, 6.0, 2), row(9, None, 1, gone=True)],
+        [row(1, 9.0, 1), row(2, None, 3, gone=True), row(None, 6.0, 2), row(4, nan, 1)],
+        [row(2, 4.0, 1), row(2, 5.0, 9)],
+    ]
+    pipeline = built(tmp_path, batches, ENGINES[engine])
+    tables = []
+    for _ in batches:
+        pipeline.run_epoch()
+        tables.append(found(pipeline, "current"))
+    assert tables == [
+        [(1, 2.0), (2, "nan"), (None, 5.0)],
+        [(1, 2.0), (2, "nan"), (4, "nan"), (None, 6.0)],
+        [(1, 2.0), (4, "nan"), (None, 6.0)],
+        [(1, 2.0), (2, 5.0), (4, "nan"), (None, 6.0)],
+    ]
+    assert found(pipeline, "log") == sorted(
+        [
+            (1, 2.0, "insert"), (2, "nan", "insert"), (None, 5.0, "insert"), (None, 5.0, "update_before"),
+            (None, 6.0, "update_after"), (2, "nan", "delete"), (2, 5.0, "insert"), (4, "nan", "insert"),
+        ],
+        key=repr,
+    )  # fmt: skip
+    assert "state table state/changes.rows" in pipeline.explain()
+
+
+entry = st.builds(row, st.integers(0, 3), st.sampled_from([None, 1.0, 2.0]), st.integers(0, 4), gone=st.booleans())
+
+
+@pytest.mark.sail
+@fresh_examples(4)
+@given(batches=st.lists(st.lists(entry, min_size=1, max_size=5), min_size=1, max_size=4))
+def test_any_rows_in_any_order(tmp_path_factory: pytest.TempPathFactory, batches: list[Rows]) -> None:
+    seen: dict[int, dict[str, Any]] = {}
+    batches = [[dict(each, v=None if each["gone"] else each["v"] and each["at"] + 0.5) for each in batch] for batch in batches]
+    batches = [[each for each in batch if not (each["gone"] and each["at"] % 2)] or batch[:1] for batch in batches]
+    for number, batch in enumerate(batches):
+        for each in batch:
+            each["at"] = each["at"] * 100 + number * 10 + batch.index(each)  # no two of a key at one place
+            if each["id"] not in seen or seen[each["id"]]["at"] < each["at"]:
+                seen[each["id"]] = each
+    pipeline = built(tmp_path_factory.mktemp("changes"), batches)
+    pipeline.run_until_caught_up()
+    assert found(pipeline, "current") == sorted(((key, e["v"]) for key, e in seen.items() if not e["gone"]), key=repr)
+
+
+@pytest.mark.sail
+def test_keys_that_are_not_there_can_fail_the_epoch(tmp_path: Path) -> None:
+    built(tmp_path / "repaired", [[row(1, 1.0, 1, gone=True)]]).run_epoch()
+    with pytest.raises(OperatorsError, match="operation delete has the key 1, which is not there"):
+        built(tmp_path / "failed", [[row(1, 1.0, 1, gone=True)]], unknown="fail").run_epoch()
+
+
+@pytest.mark.sail
+def test_the_current_row_of_many_epochs_outlives_folding(tmp_path: Path) -> None:
+    batches = [[row(1, float(number), number), row(number, 0.0, number)] for number in range(2, 13)]
+    pipeline = built(tmp_path, batches)
+    pipeline.run_until_caught_up()
+    assert found(pipeline, "current") == sorted([(1, 12.0), *((number, 0.0) for number in range(2, 13))], key=repr)
+
+
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_an_aggregate_of_an_aggregate(tmp_path: Path, engine: str) -> None:
+    batches = [[row(1, 1.0, 1), row(2, 1.0, 1), row(3, 2.0, 1)], [row(1, 2.0, 2), row(3, None, 2, gone=True)], [row(2, 2.0, 3)]]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=ENGINES[engine])
+    rows = pipeline.source("rows", do.MemorySource(batches, schema=SCHEMA)).to_changes("id", order_by="at", deleted="gone")
+    counts = rows.key_by("v").aggregate(n="count(*)", name="counts")
+    counts.key_by("n").aggregate(values="count(*)", most="max(v)").to_table("nested")
+    results = []
+    for _ in batches:
+        pipeline.run_epoch()
+        results.append(found(pipeline, "nested"))
+    assert results == [[(1, 1, 2.0), (2, 1, 1.0)], [(1, 2, 2.0)], [(2, 1, 2.0)]]
+    assert "counts_changes: to_changes" in pipeline.explain()
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    rows = source(tmp_path, [])
+    with pytest.raises(SchemaError, match="the changes of what key"):
+        rows.to_changes(order_by="at")
+    with pytest.raises(SchemaError, match="which row of a key is the last one"):
+        rows.to_changes("id")
+    with pytest.raises(SchemaError, match="'k', which its input does not have"):
+        rows.to_changes("k", order_by="at")
+    with pytest.raises(SchemaError, match="'b', which its input does not have"):
+        rows.to_changes("id", order_by="b")
+    totals = rows.key_by("id").aggregate(n="count(*)")
+    with pytest.raises(SchemaError, match="knows its keys"):
+        totals.to_changes("id")
+    with pytest.raises(SchemaError, match="to_changes takes append or updating streams"):
+        totals.to_changes().to_changes()
+    with pytest.raises(OperatorsError, match='unknown is "repair" or "fail"'):
+        totals.to_changes(unknown="ignore")  # type: ignore[arg-type]

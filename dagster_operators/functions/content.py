@@ -18,8 +18,10 @@ import pickle
 import re
 import textwrap
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from dagster_operators.graph.user_functions import UserFunction
 
@@ -132,9 +134,11 @@ def _closed_over(function: FunctionType) -> Iterator[tuple[str, Any]]:
             continue
 
 
-def _globals_of(code: CodeType) -> set[str]:
+@lru_cache(1024)
+def _globals_of(code: CodeType) -> frozenset[str]:
     """The globals that a function, or one within it, reads."""
-    own = {str(step.argval) for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    steps = dis.get_instructions(code)
+    own = frozenset(str(step.argval) for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
     inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
     return own.union(*map(_globals_of, inner))
 
@@ -143,8 +147,18 @@ def _constants(code: CodeType) -> list[str]:
     return [repr(value) if not isinstance(value, CodeType) else value.co_code.hex() for value in code.co_consts]
 
 
+_sources: WeakKeyDictionary[Callable[..., Any] | type, str | None] = WeakKeyDictionary()
+"""What is asked for in every epoch: of a class Python parses the whole file to find it."""
+
+
 def _source(thing: Callable[..., Any] | type) -> str | None:
     """The syntax of a definition without its name's decorators, comments and docstrings."""
+    if thing not in _sources:
+        _sources[thing] = _parsed(thing)
+    return _sources[thing]
+
+
+def _parsed(thing: Callable[..., Any] | type) -> str | None:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
     except (OSError, TypeError, SyntaxError):  # defined where there is no file, or a lambda amid something

@@ -149,6 +149,16 @@ def late(x):
     assert again.digest == first.digest
 
 
+def test_the_source_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Doubling:
+        def double(self, x: int) -> int:
+            return x * 2
+
+    first = digest_of(Doubling)
+    monkeypatch.setattr("inspect.getsource", lambda _: pytest.fail("parsed again"))
+    assert digest_of(Doubling) == first
+
+
 def test_one_place_can_be_several_functions() -> None:
     def scaled(factor: int) -> Any:
         return udf("long", name="scaled")(lambda x: x * factor)

@@ -28,7 +28,7 @@ from tests.engines import SAIL
 pytestmark = pytest.mark.usefixtures("sail")
 
 SCHEMA = "k string, v long, at timestamp"
-EPOCHS = 3
+EPOCHS = 2
 
 
 @dataclass(frozen=True)

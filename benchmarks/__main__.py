@@ -12,6 +12,7 @@ BENCHMARKS = (
     "epoch_vs_structured_streaming",
     "commit_three_tables",
     "epoch_500_vs_10",
+    "begin_100000_vs_100",
     "large_epoch",
     "dagster_overhead",
     "nexmark",

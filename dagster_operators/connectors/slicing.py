@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from dagster_operators.connectors.consumed import Consumed
 from dagster_operators.connectors.moved_files import without_name
 from dagster_operators.errors import LedgerError, PipelineError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.storage.location import SourceFile
+
+REMEMBERED_SLICES: Final = 64
+"""After so many slices that had to be read from the ledger, the files of all are written down for the next process."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +69,16 @@ class SeenFiles:
     """The files of all committed slices, kept in the process so that they are read from the ledger once.
 
     A position holds the number of files consumed and a digest over all slices in order. What is kept is used only if its digest
-    is the position's; otherwise it is built again from the ledger.
+    is the position's; otherwise it is built again from the ledger, from where a run before this one has remembered them.
     """
 
     digest: str = ""
     files: dict[str, SourceFile] = field(default_factory=dict)
+    before: Mapping[str, SourceFile] = field(default_factory=dict)
     _chosen: tuple[str, tuple[SourceFile, ...]] = ("", ())
 
     def move_to(self, position: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> None:
-        """Make ``files`` those consumed up to a position.
+        """Make ``files``, with those ``before``, the ones consumed up to a position.
 
         Raises:
             LedgerError: The slices of the ledger do not lead to the position.
@@ -85,25 +91,50 @@ class SeenFiles:
             self.files.update((file.path, file) for file in self._chosen[1])
             self._chosen = ("", ())
             return
-        self.digest, self.files, self._chosen = "", {}, ("", ())
-        if target:
-            for items in consumed():
-                files = files_of(items)
-                self.digest = _chain(self.digest, files)
-                self.files.update((file.path, file) for file in files)
-                if self.digest == target:
-                    return
+        self._begin("", {})
+        if not target:
+            return
+        memory = consumed if isinstance(consumed, Consumed) else None
+        known = memory.recall() if memory else None
+        slices = 0
+        if memory and known:
+            self._begin(known.digest, known.files)
+            slices = self._follow(target, memory.since(known.mark))
+        if self.digest != target:
+            self._begin("", {})
+            slices = self._follow(target, consumed())
+        if self.digest != target:
             raise LedgerError("the slices in the ledger do not add up to the source's position", position=position)
+        if memory and slices >= REMEMBERED_SLICES:
+            memory.remember(self.digest, self.before, self.files)
 
-    def without(self, names: Collection[str]) -> dict[str, SourceFile]:
+    def _begin(self, digest: str, before: Mapping[str, SourceFile]) -> None:
+        self.digest, self.files, self.before, self._chosen = digest, {}, before, ("", ())
+
+    def _follow(self, target: str, slices: Iterator[JSON]) -> int:
+        """Take slices up to a digest; how many that were."""
+        count = 0
+        while self.digest != target and (items := next(slices, None)) is not None:
+            files, count = files_of(items), count + 1
+            self.digest = _chain(self.digest, files)
+            self.files.update((file.path, file) for file in files)
+        return count
+
+    def without(self, names: Collection[str]) -> Mapping[str, SourceFile]:
         """The files by their path without the first of these names that it begins with."""
-        return {without_name(path, names): file for path, file in self.files.items()} if names else self.files
+        known = ChainMap(self.files, self.before) if self.before else self.files  # type: ignore[arg-type]  # nobody writes to it
+        return {without_name(path, names): file for path, file in known.items()} if names else known
 
     def position_after(self, files: Sequence[SourceFile]) -> JSON:
         """The position after a further slice, which is remembered in case it gets committed."""
-        digest = _chain(self.digest, files)
-        self._chosen = (digest, tuple(files))
-        return {"files": len(self.files) + len(files), "digest": digest}
+        made = position_behind({"files": len(self.before) + len(self.files), "digest": self.digest}, files)
+        self._chosen = (made["digest"], tuple(files))
+        return made
+
+
+def position_behind(position: Mapping[str, Any], files: Sequence[SourceFile]) -> dict[str, Any]:
+    """The position after a slice of these files."""
+    return {"files": position["files"] + len(files), "digest": _chain(position["digest"], files)}
 
 
 def files_of(items: JSON) -> list[SourceFile]:

@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 from dagster_operators.connectors.connector import Connector, SliceChoice
+from dagster_operators.connectors.consumed import Consumed
 from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.errors import PipelineError, SourceError, located
 from dagster_operators.graph.dataflow import Dataflow
@@ -128,10 +129,19 @@ class Choosing:
         if connector is None:
             return None
         with located(source=name):
-            choice = connector.choose(start, lambda: (piece.items for _, piece in self._coordinator.slices(origin)))
+            choice = connector.choose(start, self._consumed(origin))
             if choice is not None and choice.slice.items is not None:
                 connector.verify(choice.slice.items, schemas[name])
         return choice
+
+    def _consumed(self, origin: str) -> Consumed:
+        """What a source has given in all epochs, by its name in the last one."""
+        run = self._coordinator
+        return Consumed(
+            lambda: (piece.items for _, piece in run.slices(origin)),
+            lambda mark: (piece.items for piece in run.past.slices_since(origin, mark)),
+            run.past.mark, run.root, origin,
+        )  # fmt: skip
 
     def _readable(self, slices: Slices, schemas: Mapping[str, str]) -> bool:
         """Whether all that an epoch was to read is still there as it was: a file may have been corrected or a lookup replaced."""
@@ -164,12 +174,7 @@ class Choosing:
                         continue
                     connector = connector.continuing(formerly[name]) if name in formerly else connector
                     with located(pipeline=self._dataflow.name, source=name):
-                        told = connector.news(
-                            positions.get(name),
-                            lambda name=name: (  # type: ignore[misc]
-                                piece.items for _, piece in self._coordinator.slices(origins.get(name, name))
-                            ),
-                        )
+                        told = connector.news(positions.get(name), self._consumed(origins.get(name, name)))
                     if told is not None:
                         found[name] = told
         if view.last_complete:

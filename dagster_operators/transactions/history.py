@@ -68,6 +68,25 @@ class History:
         self._catch_up()
         return iter(tuple(self._slices.get(source, ())))
 
+    def mark(self) -> int:
+        """The number of the record that completed the last epoch; 0 before the first."""
+        entries = self._ledger.view().entries
+        return max((entry.seq for entry in entries if isinstance(entry.record, Complete)), default=0)
+
+    def slices_since(self, source: str, mark: int) -> Iterator[SourceSlice]:
+        """The slices of a source in epochs completed behind a record; of no use where it was put elsewhere since."""
+        entries = self._ledger.view().entries
+        if not entries or entries[0].seq > mark + 1:
+            entries = tuple(self._ledger.scan({Begin.kind, Complete.kind}, mark))
+        begun: dict[str, Begin] = {}
+        for record in (entry.record for entry in entries if entry.seq > mark):
+            if isinstance(record, Begin):
+                begun[record.begin_id] = record
+            elif isinstance(record, Complete) and record.begin_id in begun:
+                piece = begun[record.begin_id].slices.offsets.get(source)
+                if piece is not None and piece.items is not None:
+                    yield piece
+
     def leading_here(self) -> Iterator[Complete]:
         """The epochs of which the last one is made, it first: those that a rollback left are passed over."""
         self._catch_up()

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dagster_operators.api.base_stream import BaseStream
 from dagster_operators.connectors.no_rows import NoRows
+from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import SinkOutput
+from dagster_operators.graph.expressions import is_repeatable
 from dagster_operators.operators.frontier.definition import Definition, State
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
 from dagster_operators.operators.frontier.pacts import Exchange, Pact
+from dagster_operators.operators.relational.projection import named
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -337,5 +340,26 @@ def exchanged(stream: Any, pact: Pact) -> tuple[Any, Pact]:
     """The stream with the columns that it is exchanged by, and the pact by these."""
     if not isinstance(pact, Exchange) or not isinstance(stream, BaseStream):
         return stream, pact
+    check_repeatable(pact)
     keyed = stream.key_by(*pact.by)  # type: ignore[attr-defined]
     return keyed._stream, Exchange(*keyed.keys)  # noqa: SLF001
+
+
+def check_repeatable(pact: Exchange) -> None:
+    """Refuse an exchange that does not send the same row to the same place again.
+
+    Raises:
+        PipelineError: It does not.
+
+    >>> check_repeatable(Exchange("v % 2 AS parity"))
+    >>> check_repeatable(Exchange("floor(rand() * 3) AS place"))
+    Traceback (most recent call last):
+        ...
+    dagster_operators.errors.PipelineError: 'floor(rand() * 3) AS place' sends the same row elsewhere when it is read again, ...
+    """
+    wrong = next((column for column in pact.by if not is_repeatable(named(column)[0])), None)
+    if wrong is not None:
+        raise PipelineError(
+            f"{wrong!r} sends the same row elsewhere when it is read again, so a task that is repeated would lose rows",
+            remedy="exchange by the row's own columns; to spread rows evenly by all of them: pmod(hash(a, b), 8) AS place",
+        )  # fmt: skip

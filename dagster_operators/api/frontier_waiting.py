@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.frontier_library import fresh_or_given
+from dagster_operators.api.frontier_stream import check_repeatable
 from dagster_operators.operators.frontier.declared import NotifyState, StashState, ValueState
 from dagster_operators.operators.frontier.definition import Columns, State
 from dagster_operators.operators.frontier.pacts import Exchange, Pact, Pipeline
@@ -204,5 +205,6 @@ def keyed(stream: Stream, by: Pact) -> tuple[Stream, Pact]:
     """A stream that has the columns it is exchanged by, and the pact by these."""
     if not isinstance(by, Exchange):
         return stream, by
+    check_repeatable(by)
     found = stream.key_by(*by.by)
     return found._stream, Exchange(*found.keys)  # noqa: SLF001

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 from dagster_operators.catalog.loading import catalog
@@ -22,6 +24,7 @@ from dagster_operators.time.frontier import Frontier, meet
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dagster_operators.operators.frontier.frontier_batch import FrontierBatch
     from dagster_operators.operators.worker_program import WorkerProgram
 
 
@@ -103,4 +106,17 @@ def _frontier(operator: Definition, inputs: Sequence[pa.Schema], name: str | Non
     physical = logical.lower(types)
     everywhere = frozenset(number for number, pact in enumerate(operator.pacts) if isinstance(pact, Broadcast))
     keys = tuple(pact.by for pact in operator.pacts)
-    return Driven(logical.name, keys, physical, physical.program, is_strict=True, everywhere=everywhere, passed=logical.frontier)
+    return Driven(
+        logical.name, keys, physical, lambda: _fresh(physical).program(), is_strict=True, everywhere=everywhere,
+        passed=logical.frontier,
+    )  # fmt: skip
+
+
+def _fresh(physical: FrontierBatch) -> FrontierBatch:
+    """The same with a copy of an object that makes the logic, as each subtask gets one: what it keeps is gone with it."""
+    definition = physical.logical.definition
+    if definition.body is not None or isinstance(definition.constructor, FunctionType):
+        return physical
+    own = copy.copy(definition)
+    own.constructor = copy.deepcopy(definition.constructor)
+    return replace(physical, logical=replace(physical.logical, definition=own))

@@ -160,7 +160,7 @@ class OutputHandle:
         if not parts or self._schema is None or self._time is None:
             return
         lengths = [table.num_rows for _, table in parts]
-        times = np.array([time for time, _ in parts], np.int64)
+        times = _moments([time for time, _ in parts], self.outlet.name)
         moments = pa.array(np.repeat(times, lengths)).cast(self._schema.field(self._time).type)
         rows = pa.concat_tables([table for _, table in parts]).append_column(self._time, moments)
         out.collect(rows.select(self._schema.names), self.outlet.name)
@@ -186,6 +186,17 @@ class OutputHandle:
                     f"the output has no column {names[0]!r}", column=names[0], remedy=f"it has: {', '.join(self._data.names)}"
                 )
             self._tables.append(pa.Table.from_pylist(plain, self._data))
+
+
+def _moments(times: Sequence[Any], output: str) -> np.ndarray:
+    """Times as a column has them."""
+    try:
+        return np.array(times, np.int64)
+    except OverflowError:
+        raise CapabilityError(
+            f"rows are put out at {max(times, key=abs)}, which is no time that a row can have", output=output,
+            remedy="times are whole microseconds since 1970, of 64 bits: delay to an earlier one",
+        ) from None  # fmt: skip
 
 
 class Session:

@@ -13,6 +13,7 @@ from dagster_operators.operators.frontier.definition import ALWAYS, IF_CAPABILIT
 from dagster_operators.operators.frontier.frontier_operator import INCOMPLETE
 from dagster_operators.operators.frontier.handles import InputHandle, OutputHandle
 from dagster_operators.operators.frontier.kept import ACTIVATION, INITIAL, Hold, Kept
+from dagster_operators.operators.frontier.lost import Variables
 from dagster_operators.operators.frontier.places import Places
 from dagster_operators.operators.worker_program import DUE, add_figures, failure
 from dagster_operators.time.frontier import FINISHED, Frontier, meet
@@ -90,6 +91,7 @@ class Instance:
             self._run = self._definition.kind.start(self._definition, capabilities, self._info, self.inputs, self.outputs)
         except Exception as error:
             raise failure("constructor", error, self._where, None) from error
+        self._variables = Variables(self._definition.constructor, self._run.logic)
 
     def put(self, number: int, parts: Iterable[tuple[Any, pa.RecordBatch]]) -> None:
         """Give rows with their times to an input."""
@@ -173,6 +175,7 @@ class Instance:
                 "likewise NotifyState, StashState), or drop() it",
             )  # fmt: skip
         self._places.save([*initial, *self._activations()])
+        self._variables.warn(self._info.name)
 
     def _activations(self) -> list[Hold]:
         """When the logic is to be called again; what is incomplete goes on in the next epoch."""

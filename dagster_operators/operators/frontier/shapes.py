@@ -14,8 +14,22 @@ if TYPE_CHECKING:
     from dagster_operators.operators.frontier.handles import InputHandle, OutputHandle
     from dagster_operators.operators.frontier.operator_info import OperatorInfo
 
-Run: TypeAlias = Callable[[], object]
-"""Calls the logic once."""
+
+class Run:
+    """Calls the logic once.
+
+    Attributes:
+        logic: The user's function.
+    """
+
+    def __init__(self, logic: Any, call: Callable[[Any], object]) -> None:
+        self.logic = logic
+        self._call = call
+
+    def __call__(self) -> object:
+        """What the logic returns."""
+        return self._call(self.logic)
+
 
 Initial: TypeAlias = "list[Capability | None]"
 """The initial capability of each output; None once it was dropped."""
@@ -84,12 +98,11 @@ def _with_notificator(
         for time in definition.initial:
             requests.notify_at(capability.delayed(time))
         capability.drop()
-    logic = definition.constructor
 
-    def run() -> None:
-        logic(*inputs, *outputs, Notificator(requests, [each.frontier for each in inputs], info))
+    def call(logic: Any) -> object:
+        return logic(*inputs, *outputs, Notificator(requests, [each.frontier for each in inputs], info))
 
-    return run
+    return Run(definition.constructor, call)
 
 
 def _without_output(
@@ -110,7 +123,7 @@ def _checked(logic: Any, call: Callable[[Any], object]) -> Run:
     """Calls the logic, once it is known that the constructor gave one."""
     if not callable(logic):
         raise TypeError(f"the constructor returned {logic!r}; it is to return the logic, a function")
-    return lambda: call(logic)
+    return Run(logic, call)
 
 
 SHAPES: Final[Mapping[str, Shape]] = {

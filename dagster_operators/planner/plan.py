@@ -19,6 +19,7 @@ from dagster_operators.operators.engine_schema import empty
 from dagster_operators.operators.loops.edges import LoopVariable
 from dagster_operators.operators.physical import Analysed
 from dagster_operators.planner.analysis import analyse, analyse_checks, check_feedback
+from dagster_operators.planner.differences.in_pipelines import refuse_in_pipeline
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
 from dagster_operators.planner.rules.rule_set import optimised
@@ -73,11 +74,13 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
         inputs: The schema of each source and lookup table, by operator name, as StructType JSON.
 
     Raises:
-        SchemaError: An operator does not fit its input; names the operator and lists the columns there are.
+        SchemaError: An operator does not fit its input; names the operator and lists the columns there are. Or the engine
+            computes an expression otherwise than Spark.
     """
     written = lower(dataflow)
     cut(written)  # errors are about what the author wrote: of the stages, and of each operator
     as_written = _analyse_all(session, dataflow, written, inputs)
+    refuse_in_pipeline(session, dataflow, as_written.schemas, inputs)
     made = optimised(dataflow).plan
     changed = any(node is not dataflow.nodes.get(node.name) for node in made)
     found = _analyse_all(session, made, lower(made), inputs, as_written) if changed else as_written

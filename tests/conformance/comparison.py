@@ -27,9 +27,11 @@ _HEAD = """# Engines compared
 What {count} expressions give on embedded Spark and on embedded Sail {version}, over one row of a Parquet file. `make compare`
 writes this page, and a test looks whether it is current. Those that are not here give the same, or are refused, on both.
 
-What only Spark refuses gives something *wrong* on Sail without a word, and so do the different answers: use a form that both
-answer alike (a wider type, `try_cast`, a text in a given format), or run on Spark. What only Sail refuses fails when the pipeline
-is planned or run, and nothing is committed.
+On Sail a pipeline with one of them in an expression is refused when it is planned; the error says what to write instead, which
+both answer alike, and how to go on with Sail's answer ([engines](engines.md)). A test holds the list of what is refused against
+this page. What depends on values is not known then: whole numbers that are too large wrap on Sail (`+`, `-`, `*`,
+`timestamp_seconds`), and `factorial(25)`, a negative length of `substring`, and `'1.5d'` as a number fail when they are computed,
+before anything is committed.
 
 The row: {row}.
 

@@ -1,0 +1,51 @@
+"""Looks through a pipeline for what its engine computes otherwise than Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dagster_operators.connectors.dialect import reads_like_spark
+from dagster_operators.errors import located
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.engine_schema import empty
+from dagster_operators.planner.differences.refusing import accepted_differences, refuse_differences
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def refuse_in_pipeline(
+    session: SparkSession, dataflow: Dataflow, schemas: Mapping[StreamRef, str], tables: Mapping[str, str]
+) -> None:
+    """Refuse a pipeline that would commit something else on Sail than on Spark.
+
+    What ``transform`` does with DataFrames is not looked through.
+
+    Args:
+        session: The engine; Spark itself, which is the measure, is not asked.
+        dataflow: The pipeline as it was written.
+        schemas: The schema of each stream.
+        tables: The schema of each source and lookup table, by operator.
+
+    Raises:
+        SchemaError: An expression is computed otherwise; names it, its operator or table, and what to write instead.
+    """
+    if reads_like_spark(session):
+        return
+    accepted = accepted_differences(session)
+
+    def look(expressions: tuple[str, ...], schema: str) -> None:
+        rows = empty(session, schema)
+        for expression in expressions:
+            refuse_differences(expression, rows, accepted)
+
+    for node in dataflow:
+        if node.operator.sql():
+            with located(pipeline=dataflow.name, operator=node.name):
+                look(node.operator.sql(), tables[node.name] if node.name in tables else schemas[node.inputs[0]])
+    for table in dataflow.tables.values():
+        if table.checks:
+            with located(pipeline=dataflow.name, table=table.name):
+                look(tuple(check.expression for check in table.checks.values()), schemas[table.stream])

@@ -1,0 +1,200 @@
+"""The known differences: what Sail 0.7.2 computes otherwise than Spark, or not at all, and what both answer alike instead.
+
+A test holds this table against the comparison of both engines: what differs there is refused by a line here, and what no line of
+the comparison shows to be different is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from dagster_operators.planner.differences.asked import Asked
+from dagster_operators.types.data_type import Array, DataType, Decimal, Map, Plain, Struct
+
+_FLOATING = (Plain("float"), Plain("double"))
+_TEXTS = frozenset({
+    "ascii", "base64", "bit_length", "btrim", "char_length", "character_length", "concat", "concat_ws", "contains",
+    "endswith", "initcap", "instr", "left", "length", "levenshtein", "locate", "lower", "lpad", "ltrim", "md5",
+    "octet_length", "overlay", "regexp_count", "regexp_extract", "regexp_replace", "repeat", "replace", "reverse",
+    "right", "rpad", "rtrim", "sha", "sha1", "sha2", "split", "split_part", "startswith", "substr", "substring",
+    "substring_index", "translate", "trim", "upper",
+})  # fmt: skip
+"""Functions that take texts."""
+
+_UNITS = frozenset({
+    "year", "yyyy", "yy", "quarter", "month", "mon", "mm", "week", "day", "dd", "hour", "minute", "second", "millisecond",
+    "microsecond",
+})  # fmt: skip
+"""What Spark truncates dates to."""
+
+_FIELDS = frozenset({"dow", "dayofweek", "epoch", "dow_iso", "dayofweek_iso", "yearofweek", "isoyear"})
+_TO_TEXT = frozenset({"text", "string", "varchar"})
+_READ_ALIKE = frozenset({"string", "boolean", "bigint"})
+_LAST_BYTE = 255
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A way in which Sail is not Spark.
+
+    Attributes:
+        names: The functions; ``cast`` and operators are called so.
+        applies: Whether a call is one of those.
+        what: What is called, for people.
+        why: What is different.
+        instead: What both engines answer alike.
+    """
+
+    names: frozenset[str]
+    applies: Callable[[Asked], bool]
+    what: str
+    why: str
+    instead: str
+
+
+def _types_within(kind: DataType | None) -> Iterator[DataType]:
+    match kind:
+        case None:
+            return
+        case Array():
+            yield from _types_within(kind.element)
+        case Map():
+            yield from _types_within(kind.key)
+            yield from _types_within(kind.value)
+        case Struct():
+            for field in kind.fields:
+                yield from _types_within(field.type)
+        case _:
+            yield kind
+
+
+def _is_floating_text(asked: Asked) -> bool:
+    """Whether one of what is given is a floating-point number, in a place where a text belongs."""
+    places = range(len(asked.texts)) if asked.name != "cast" else (0,) if asked.to in _TO_TEXT else ()
+    return any(asked.type(place) in _FLOATING for place in places)
+
+
+def _is_number(asked: Asked) -> bool:
+    kind = asked.type(0)
+    return kind is not None and kind.is_number
+
+
+def _has_a_point(asked: Asked) -> bool:
+    kind = asked.type(0)
+    return kind is not None and kind.is_number and not kind.is_whole_number
+
+
+def _is_nested(asked: Asked) -> bool:
+    kind = asked.type(0)
+    return kind is not None and kind.is_nested
+
+
+def _has_within(asked: Asked, wanted: Callable[[DataType], bool]) -> bool:
+    return any(map(wanted, _types_within(asked.type(0))))
+
+
+def _makes_decimal(asked: Asked) -> bool:
+    """Whether a quotient or remainder is a decimal: one side is, and none is a floating-point number or a text."""
+    sides = [asked.type(0), asked.type(1)]
+    return any(isinstance(side, Decimal) for side in sides) and all(side is not None and _is_exact(side) for side in sides)
+
+
+def _is_exact(kind: DataType) -> bool:
+    return isinstance(kind, Decimal) or kind.is_whole_number
+
+
+def _mixes_text_and_number(asked: Asked) -> bool:
+    sides = [asked.type(0), asked.type(1)]
+    return Plain("string") in sides and any(side is not None and side.is_whole_number for side in sides)
+
+
+def _is_unknown_unit(asked: Asked) -> bool:
+    unit = asked.literal(0)
+    return unit is not None and unit.lower() not in _UNITS
+
+
+def _is_beyond_a_byte(asked: Asked) -> bool:
+    code = asked.literal(0)
+    return code is None or not code.isdigit() or int(code) > _LAST_BYTE
+
+
+def _may_miss(asked: Asked) -> bool:
+    place = asked.literal(0)
+    return place is None or not place.isdigit() or not 1 <= int(place) < len(asked.texts)
+
+
+def _has_nulls(asked: Asked) -> bool:
+    kind = asked.type(0)
+    return not isinstance(kind, Array) or kind.nullable
+
+
+def _reads_otherwise(asked: Asked) -> bool:
+    """Whether a schema of ``from_json`` has types that are read otherwise; a schema that is no literal may."""
+    schema = asked.literal(1)
+    if schema is None:
+        return True
+    kind = asked.type_of(f"from_json(CAST(NULL AS STRING), '{schema}')")
+    return any(str(one) not in _READ_ALIKE for one in _types_within(kind))
+
+
+def _field_of(asked: Asked) -> bool:
+    return asked.texts[0].strip("'\"").lower() in _FIELDS
+
+
+def _one(names: str, applies: Callable[[Asked], bool], what: str, why: str, instead: str) -> Difference:
+    return Difference(frozenset(names.split()), applies, what, why, instead)
+
+
+KNOWN: Final[tuple[Difference, ...]] = (
+    _one("rint", _has_a_point, "rint() of a number with a point",
+         "Sail rounds halves away from zero, Spark to the even neighbour", "bround(CAST(x AS DOUBLE))"),
+    _one("bround", lambda asked: isinstance(asked.type(0), Decimal), "bround() of a decimal",
+         "Sail takes it for a double, or refuses it", "bround(CAST(x AS DOUBLE), 1)"),
+    _one("cast || " + " ".join(_TEXTS), _is_floating_text, "a floating-point number as text",
+         "Sail writes large and small ones otherwise: 10000000000.0 where Spark writes 1.0E10",
+         "CAST(CAST(x AS DECIMAL(38, 6)) AS STRING)"),
+    _one("cast", lambda asked: asked.to in _TO_TEXT and _is_nested(asked), "an array, map or struct as text",
+         "Sail writes NULL in it where Spark writes null", "to_json(x)"),
+    _one("cast", lambda asked: asked.to == "binary" and _is_number(asked), "a number as bytes",
+         "Sail orders its bytes the other way round; Spark refuses it", "unhex(hex(x))"),
+    _one("/", _makes_decimal, "a quotient of decimals",
+         "Sail cuts digits off where Spark rounds, and has fewer of them", "CAST(x AS DOUBLE) / y"),
+    _one("% mod pmod", _makes_decimal, "a remainder of decimals", "Sail gives other digits", "CAST(x AS DOUBLE) % y"),
+    _one("+ - *", _mixes_text_and_number, "a calculation with a text", "Sail refuses it", "CAST(x AS INT) + 1"),
+    _one("-", lambda asked: asked.type(0) == Plain("date") == asked.type(1), "the difference of two dates",
+         "Sail gives a number of days, Spark an interval", "datediff(x, y)"),
+    _one("char chr", _is_beyond_a_byte, "char() of a number that may be more than 255",
+         "Spark takes its last byte, Sail the whole number", "decode(unhex(lpad(hex(x & 255), 2, '0')), 'ISO-8859-1')"),
+    _one("weekday", lambda _: True, "weekday()", "Sail gives -1 for Sundays", "(dayofweek(x) + 5) % 7"),
+    _one("extract date_part datepart", _field_of, "a field of a date",
+         "Sail counts days of the week otherwise, knows EPOCH, which Spark does not, and not YEAROFWEEK",
+         "dayofweek(x), (dayofweek(x) + 5) % 7 + 1, unix_timestamp(x), or year(date_trunc('week', x) + INTERVAL 3 DAYS)"),
+    _one("to_timestamp", _is_number, "to_timestamp() of a number",
+         "Sail counts microseconds, Spark seconds", "CAST(x AS TIMESTAMP)"),
+    _one("array_contains", _has_nulls, "array_contains() of an array that may have nulls",
+         "where nothing is found beside a null, Spark gives null and Sail false", "array_position(x, 1) > 0"),
+    _one("nullif", lambda asked: isinstance(asked.type(0), Struct), "nullif() of structs",
+         "Sail's null still has its fields", "CASE WHEN x <> y THEN x END"),
+    _one("get_json_object", lambda _: True, "get_json_object()",
+         "Sail gives numbers and objects as they stand in the text, Spark as it writes them: 1.50 is 1.5 there",
+         "from_json(x, 'n STRING').n"),
+    _one("from_json", _reads_otherwise, "from_json() with other fields than texts, whole numbers (BIGINT) and truth values",
+         "Sail wraps whole numbers that are too large, and leaves out NaN and times with a zone",
+         "CAST(from_json(x, 'n STRING').n AS DOUBLE)"),
+    _one("to_json to_csv", lambda asked: _has_within(asked, lambda kind: kind in _FLOATING or kind.is_timestamp),
+         "a time or floating-point number as text", "Sail writes them otherwise: with microseconds, without an exponent",
+         "to_json(named_struct('t', CAST(t AS STRING)))"),
+    _one("elt", _may_miss, "elt() with a place that may not be there", "Spark fails, Sail gives null",
+         "element_at(array('a', 'b'), x)"),
+    _one("like_any", lambda _: True, "LIKE ANY and LIKE ALL", "Sail does not know them", "x LIKE 'a%' OR x LIKE 'b%'"),
+    _one("zip_with", lambda _: True, "zip_with()", "Sail does not know it", "transform(arrays_zip(x, y), p -> p.x * p.y)"),
+    _one("transform_values transform_keys map_zip_with", lambda _: True, "a function over a map's entries",
+         "Sail does not know it",
+         "map_from_arrays(map_keys(m), transform(map_values(m), v -> v + 1))"),
+    _one("typeof", lambda asked: isinstance(asked.type(0), Decimal), "typeof() of a decimal",
+         "Sail makes calculated decimals wider", "CAST(x AS DECIMAL(20, 2)), which needs no question"),
+    _one("date_trunc", _is_unknown_unit, "date_trunc() with an unknown unit", "Spark gives null, Sail fails",
+         "date_trunc('day', x)"),
+)  # fmt: skip

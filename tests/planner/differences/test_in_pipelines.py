@@ -1,0 +1,75 @@
+"""A pipeline that Sail would compute otherwise is refused before it reads anything, and goes on where that is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import dagster_operators as do
+from dagster_operators.errors import SchemaError
+from dagster_operators.planner.differences.in_pipelines import refuse_in_pipeline
+from dagster_operators.planner.differences.refusing import ACCEPTED
+from tests.engines import SAIL
+
+pytestmark = pytest.mark.usefixtures("sail")
+
+ROWS = do.MemorySource([[("a", 2.5, [1])]], schema="k string, x double, xs array<int>")
+
+OTHERS = do.MemorySource([], schema="q string, z double")
+
+
+def pipeline(folder: Path, build: Callable[[do.Stream], do.Stream], checks: dict[str, str] | None = None) -> do.Pipeline:
+    made = do.Pipeline("p", root=str(folder), engine=SAIL)
+    build(made.source("rows", ROWS)).to_table("t", checks=checks)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("build", "operator"),
+    [
+        (lambda rows: rows.select("rint(x) AS y"), "select"),
+        (lambda rows: rows.with_columns(y="transform(xs, n -> concat('no. ', n * x))"), "with_columns"),
+        (lambda rows: rows.filter("NOT array_contains(xs, 2)"), "filter"),
+        (lambda rows: rows.key_by("k").aggregate(y="sum(rint(x))"), "aggregate_k"),
+        (lambda rows: rows.key_by("k").top(1, by="weekday(current_date())"), "top_per_key"),
+        (lambda rows: rows.lookup(OTHERS, on={"k": "q"}, columns=["rint(z) AS y"]), "lookup"),
+    ],
+    ids=["select", "lambda", "filter", "aggregate", "order", "lookup"],
+)  # fmt: skip
+def test_every_expression_is_looked_at(build: Callable[[do.Stream], do.Stream], operator: str, tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="is something else on Sail than on Spark") as told:
+        pipeline(tmp_path, build).run_epoch()
+    assert told.value.operator == operator
+    assert not (tmp_path / "tables").exists()
+
+
+def test_a_check_is_looked_at(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="rint") as told:
+        pipeline(tmp_path, lambda rows: rows, {"whole": "rint(x) = x"}).run_epoch()
+    assert told.value.table == "t"
+
+
+def test_the_error_tells_what_to_write_and_how_to_go_on(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError) as told:
+        pipeline(tmp_path, lambda rows: rows.select("rint(x) AS y")).run_epoch()
+    assert told.value.function == "rint"
+    assert "write bround(CAST(x AS DOUBLE)), which both answer alike" in told.value.remedy
+    assert f"SparkEngine(remote='sail', config={{'{ACCEPTED}': 'rint'}})" in told.value.remedy
+
+
+def test_what_is_accepted_is_computed_as_sail_does(tmp_path: Path) -> None:
+    session = SAIL.session()
+    session.conf.set(ACCEPTED, "elt, Rint")
+    try:
+        made = pipeline(tmp_path, lambda rows: rows.select("rint(x) AS y"))
+        made.run_epoch()
+        assert made.read("t").collect() == [(3.0,)]
+    finally:
+        session.conf.unset(ACCEPTED)
+
+
+def test_spark_is_the_measure_and_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("dagster_operators.planner.differences.in_pipelines.reads_like_spark", lambda _: True)
+    refuse_in_pipeline(SAIL.session(), pipeline(tmp_path, lambda rows: rows.select("rint(x) AS y")).dataflow, {}, {})

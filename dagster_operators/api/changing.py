@@ -73,7 +73,7 @@ class Changing:
             PipelineError: There is no such change, or it does not allow that.
             PipelineBusyError: A run is at work.
         """
-        from dagster_operators.plans.verdict import Choice
+        from dagster_operators.plans.verdict import Choice, Level
 
         if choice not in get_args(Choice):
             raise PipelineError(
@@ -81,7 +81,9 @@ class Changing:
             )
         with self._taken() as epochs:
             epochs.coordinator.settle()
-            open_ones = [verdict for verdict in epochs.comparison().verdicts if verdict.choices]
+            open_ones = [
+                verdict for verdict in epochs.comparison().verdicts if verdict.choices or verdict.level is Level.DECISION
+            ]
             return [epochs.answer(verdict, choice) for verdict in self._verdicts(open_ones, subject, choice)]
 
     def withdraw(self, subject: str) -> list[Decide]:
@@ -119,8 +121,9 @@ class Changing:
         if not allowed:
             choices = ", ".join(map(repr, found[0].choices))
             raise PipelineError(
-                f"{choice!r} is no way out here: {found[0].problem}", pipeline=self.name, remedy=f"decide {choices or 'nothing'}"
-            )
+                f"{choice!r} is no way out here: {found[0].problem}", pipeline=self.name,
+                remedy=f"decide {choices}" if choices else "compute the tables behind it anew: rebuild(...); or change it back",
+            )  # fmt: skip
         return allowed
 
     def drop(self, name: str) -> list[str]:

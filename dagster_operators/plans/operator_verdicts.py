@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.reach import Reach
 from dagster_operators.graph.values import shown
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.plans.compared import ComparedPlans, listed
@@ -16,6 +17,8 @@ from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 _RESTART: Mapping[Choice, str] = {"restart": "begin without state"}
 _KEEP_STATE: Mapping[Choice, str] = {"keep": "go on with that state", **_RESTART}
 _KEEP_ANY: Mapping[Choice, str] = {"keep": "go on with the state there is, whatever it was made of", **_RESTART}
+_TAKING_BACK = frozenset({"to_changes"})
+"""Kinds of operators that take rows back out of their state."""
 
 
 class OperatorVerdicts:
@@ -76,12 +79,12 @@ class OperatorVerdicts:
         if text := self._stored.elsewhere.get(name):
             home = {table.name for table in self._new.plan.tables if table.stream == StreamRef(name) and self._was_updating(name)}
             emptied = tuple(sorted({*self._images(name), *(home & set(self._stored.tables))}))
-            yield Verdict(Level.DECISION, subject, text, _RESTART, empties=emptied, was=former)
+            yield self._asked(name, text, _RESTART, empties=emptied, was=former)
             return
         if former not in self._old.running:
             yield from self._resumed(name, former, self._stored.pauses.operators.get(name))
         elif problem := self._compared.changed_input(name, former) or self._mixed(name, former):
-            yield Verdict(Level.DECISION, subject, problem, _KEEP_ANY, empties=self._images(name), was=former)
+            yield self._asked(name, problem, _KEEP_ANY, empties=self._images(name), was=former)
         elif name != former and (name not in self._new.plan.automatic or former not in self._old.plan.automatic):
             yield Verdict(Level.KEPT, subject, f"it was {former!r}, and goes on with its state")
 
@@ -112,7 +115,22 @@ class OperatorVerdicts:
         if pause:
             parts += filter(None, (pause.changed, "its settings were others then" if pause.means_another else ""))
         choices = _RESTART if pause and pause.means_another else _KEEP_STATE
-        return Verdict(Level.DECISION, f"operator {name}", ", ".join(parts), choices, empties=self._images(name), was=was)
+        return self._asked(name, ", ".join(parts), choices, empties=self._images(name), was=was)
+
+    def _asked(self, name: str, text: str, choices: Mapping[Choice, str], *, empties: tuple[str, ...], was: str) -> Verdict:
+        """A question about an operator's state.
+
+        One that rows are taken back from cannot begin anew before others that go on: what those have of it would never go.
+        """
+        plan = self._new.plan
+        reach = Reach.of(plan.nodes, [pair for loop in plan.loops for pair in loop.feedback])
+        behind = reach.behind([name]) - {name}
+        going_on = sorted(one for one in behind if self._compared.former.get(one) in self._stored.stateful)
+        takes_back = any(self._new.nodes[one].operator.kind in _TAKING_BACK for one in (name, *going_on))
+        if "restart" in choices and going_on and takes_back:
+            text += f"; without its state it would not take back what {listed(going_on)} had of it"
+            choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
+        return Verdict(Level.DECISION, f"operator {name}", text, choices, empties=empties, was=was)
 
     def _mixed(self, name: str, former: str) -> str:
         """Whether it computes what another operator computed, and leads where this one led."""
@@ -136,7 +154,7 @@ class OperatorVerdicts:
                 yield Verdict(Level.HARMLESS, subject, told)
             elif self._goes_on(name, change.name) and self._compared.means_another(name, change.name):
                 text = f"what its state depends on changed: {told}"
-                yield Verdict(Level.DECISION, subject, text, _RESTART, empties=self._images(name), was=change.name)
+                yield self._asked(name, text, _RESTART, empties=self._images(name), was=change.name)
             else:
                 yield Verdict(Level.FROM_HERE_ON, subject, told)
 

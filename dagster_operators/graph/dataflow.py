@@ -11,7 +11,7 @@ from typing import Any
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.graph.alternatives import PREFERRED, CostModel
 from dagster_operators.graph.operator import LogicalOperator, StreamType
-from dagster_operators.graph.ports import MAIN, StreamRef
+from dagster_operators.graph.ports import MAIN, StreamRef, check_taken_back
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.graph.scope import OUTSIDE, Scope, check_scope
 
@@ -175,12 +175,12 @@ class Dataflow:
             for port, stream, kind in zip(operator.inputs(types), inputs, types, strict=True):
                 port.check(operator.label, self.name_of(stream), kind.changes)
             outputs = operator.outputs(types)
+            check_taken_back(operator.sql(), [kind.changes for kind in types])
         except OperatorsError as error:
             raise error.at(pipeline=self.name, operator=operator.name) from None
         for kind in outputs.values():
             self._check_columns(operator.name, kind)
-        node = Node(operator, tuple(inputs), outputs, scope)
-        self.nodes[operator.name] = node
+        self.nodes[operator.name] = node = Node(operator, tuple(inputs), outputs, scope)
         self._taken.add(operator.name)
         self.automatic |= self._made_up & {operator.name}
         return node

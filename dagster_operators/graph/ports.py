@@ -6,12 +6,14 @@ ports, and are streams like any other.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import ChangeKind, Changes
 from dagster_operators.graph.exchange import FORWARD, Exchange
+from dagster_operators.graph.expressions import is_repeatable
 
 MAIN: Final = "main"
 """The output port that every operator has."""
@@ -89,6 +91,27 @@ class InputPort:
         if given is ChangeKind.APPEND:
             return "give it the output of an aggregate, top or deduplicate(keep='last') without a window"
         return "put it before the operator whose rows change, or use that operator in windows, whose rows stay as they are"
+
+
+def check_taken_back(expressions: Iterable[str], kinds: Iterable[Changes]) -> None:
+    """Refuse expressions that may make of a row that is taken back another row than they made of it when it came.
+
+    Args:
+        expressions: Spark SQL.
+        kinds: What the rows mean that they are computed over.
+
+    Raises:
+        SchemaError: With the expression.
+
+    >>> check_taken_back(["rand() < 0.5"], [Changes.APPEND])
+    """
+    if any(changes.kind is ChangeKind.RETRACT for changes in kinds):
+        for expression in expressions:
+            if not is_repeatable(expression):
+                raise SchemaError(
+                    "a row that is taken back must be what it was when it came, and this may have another value then",
+                    expression=expression, remedy="leave the function out, or call it behind latest(key)",
+                )  # fmt: skip
 
 
 ANY: Final = frozenset(ChangeKind)

@@ -19,8 +19,10 @@ from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.functions.table import TableFunction, table_named
+from dagster_operators.graph.changes import CHANGE, ChangeKind
 from dagster_operators.graph.expressions import parse_alias
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.physical import Stateless
 from dagster_operators.operators.relational.projection import from_columns
@@ -88,6 +90,13 @@ class FlatMap(LogicalOperator):
         return names or (function.columns if function else ())
 
     @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        """Of changes too, if the rows that are made of one are the same again when it is taken back."""
+        remedy = "a table function of your own goes before the operator whose rows change; unnest and Spark's own take changes"
+        kinds = {ChangeKind.APPEND} if self.function is not None else {ChangeKind.APPEND, ChangeKind.RETRACT}
+        return (InputPort("input", frozenset(kinds), remedy=remedy if self.function is not None else ""),)
+
+    @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         self.require(stream, columns_of_row(self.parsed[0]), f"{self.call!r}")
@@ -126,4 +135,6 @@ class GenerateRows(Stateless):
                 raise SchemaError(f"{generator.strip()}() has no outer form", operator=flat.name, remedy="leave outer out")
             call = f"{generator.strip()}_outer({rest}"
         names = ", ".join(map(quoted, flat.made))
-        return frame.selectExpr("*", f"{call} AS ({names})")
+        columns = [quoted(name) for name in frame.columns if name != CHANGE]
+        marks = [CHANGE] if CHANGE in frame.columns else []
+        return frame.selectExpr(*columns, f"{call} AS ({names})", *marks)

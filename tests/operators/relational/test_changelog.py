@@ -142,3 +142,31 @@ def test_the_key_must_be_there() -> None:
         stream().as_changes().latest("k")
     with pytest.raises(SchemaError, match="of what key"):
         stream().as_changes().latest()
+
+
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_the_elements_of_rows_that_change(tmp_path: Path, engine: str) -> None:
+    rows = [[{"id": 1, "xs": [1, 2]}, {"id": 2, "xs": [2]}], [{"id": 1, "xs": [2, 3]}]]
+    kinds = ["insert", "update_after"]
+    batches = [[{**row, "_change": kind} for row in batch] for kind, batch in zip(kinds, rows, strict=True)]
+    batches[1].append({"id": 1, "xs": [1, 2], "_change": "update_before"})
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=ENGINES[engine])
+    source = do.MemorySource(batches, schema="id long, xs array<long>, _change string")
+    elements = pipeline.source("rows", source).as_changes().unnest("xs AS x").drop("xs")
+    elements.key_by("x").aggregate(n="count(*)").to_table("current")
+    pipeline.run_epoch()
+    assert current(pipeline) == [(1, 1), (2, 2)]
+    pipeline.run_epoch()
+    assert current(pipeline) == [(2, 2), (3, 1)]
+
+
+def test_what_would_be_another_value_when_it_is_taken_back_is_refused() -> None:
+    changes = stream().as_changes()
+    for refused in (
+        lambda: changes.filter("rand() < 0.5"),
+        lambda: changes.with_columns(at="current_timestamp()"),
+        lambda: changes.key_by("id").aggregate(n="count_if(rand() < 0.5)"),
+    ):
+        with pytest.raises(SchemaError, match="must be what it was when it came"):
+            refused()
+    changes.latest("id", "v", "op").with_columns(at="current_timestamp()")

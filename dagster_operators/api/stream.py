@@ -16,12 +16,13 @@ from dagster_operators.api.output_stream import OutputStream
 from dagster_operators.api.row_stream import RowStream
 from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.changes import CHANGE
 from dagster_operators.graph.expressions import require_texts
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.joins.lookup import Lookup
-from dagster_operators.operators.relational.changelog import AsChanges, Latest
+from dagster_operators.operators.relational.changelog import DELTA_CHANGE, AsChanges, Latest
 from dagster_operators.operators.relational.projection import WithColumns, as_pairs, named
-from dagster_operators.operators.relational.source import Described
+from dagster_operators.operators.relational.source import Described, Source
 from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.operators.relational.union import Union
 from dagster_operators.operators.windows.session import Session
@@ -154,12 +155,13 @@ class Stream(RowStream, FrontierStream, OutputStream):
         chosen = None if columns is None else tuple(columns)
         return self._add(Lookup, name, chain=chain, connector=table, on=pairs, columns=chosen, how=how)
 
-    def as_changes(self, change: str = "_change", *, name: str | None = None, chain: bool = True) -> Stream:
+    def as_changes(self, change: str | None = None, *, name: str | None = None, chain: bool = True) -> Stream:
         """Read the rows as changes: rows that are added, and rows that are taken back.
 
         Args:
-            change: Spark SQL for what a row does: ``insert``, ``update_before``, ``update_after`` or ``delete``. A plain column
-                is taken out of the rows.
+            change: Spark SQL for what a row does: ``insert``, ``update_before``, ``update_after`` or ``delete``, or as Delta's
+                change data feed says it. A plain column is taken out of the rows. By default the column ``_change_type`` of a
+                DeltaSource with ``changes=True``, with the columns of the commit; else ``_change``.
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
 
@@ -172,7 +174,14 @@ class Stream(RowStream, FrontierStream, OutputStream):
         >>> changes.filter("v > 0").select("id", "v").latest("id").columns
         ('id', 'v')
         """
-        return self._add(AsChanges, name, chain=chain, change=change)
+        return self._add(AsChanges, name, chain=chain, change=change or self._change_column)
+
+    @property
+    def _change_column(self) -> str:
+        """The column that says what a row does."""
+        operator = self._dataflow.nodes[self._ref.operator].operator
+        feed = isinstance(operator, Source) and operator.connector.config().get("changes") is True
+        return DELTA_CHANGE if feed or DELTA_CHANGE in (self.columns or ()) else CHANGE
 
     def to_changes(
         self,

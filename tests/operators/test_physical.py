@@ -97,6 +97,7 @@ def everything() -> do.Pipeline:
         keyed.apply(Counting()),
         rows.unary_frontier(do.frontier.Exchange("k"), "by_frontier", handed_on),
         rows.as_changes("k").latest("v"),
+        rows.as_changes("k").key_by("v").top(2, by="t"),
         rows.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
         again,
     ]

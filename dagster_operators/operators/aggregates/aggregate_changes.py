@@ -15,9 +15,10 @@ from typing_extensions import override
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes
 from dagster_operators.operators.aggregates.aggregation import Aggregation
-from dagster_operators.operators.aggregates.weighted_partials import WEIGHT, WeightedPartials
+from dagster_operators.operators.aggregates.weighted_partials import WeightedPartials
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
+from dagster_operators.operators.relational.weighted_rows import WEIGHT
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:

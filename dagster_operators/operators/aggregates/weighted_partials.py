@@ -17,20 +17,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.changes import ADDS, CHANGE
 from dagster_operators.operators.aggregates import partial_results as partial
 from dagster_operators.operators.aggregates.aggregate_calls import Call
 from dagster_operators.operators.aggregates.aggregates import Decomposition
 from dagster_operators.operators.aggregates.partial_results import PartialKind, Types, decimals_in, one_zero_one_nan
+from dagster_operators.operators.relational.weighted_rows import ADDED, WEIGHT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-WEIGHT: Final = "__rows"
-"""The column of state rows that says how many rows there are: a sum of +1 and -1."""
-
-ADDED: Final = f"{CHANGE} IN ({', '.join(map(repr, ADDS))})"
-"""SQL for whether a change brings a row."""
 
 _ADDED: Final = "__added"
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")

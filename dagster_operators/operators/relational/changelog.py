@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.changes import ADDS, CHANGE, DELETED, REMOVES, ChangeKind, Changes
+from dagster_operators.graph.changes import (
+    ADDS,
+    CHANGE,
+    DELETED,
+    REMOVES,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    ChangeKind,
+    Changes,
+)
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
@@ -21,6 +30,11 @@ from dagster_operators.types.names import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+DELTA_CHANGE: Final = "_change_type"
+"""The column in which Delta's change data feed says what a row does."""
+
+_OF_COMMIT: Final = ("_commit_version", "_commit_timestamp")
+_OF_DELTA: Final = {"update_preimage": UPDATE_BEFORE, "update_postimage": UPDATE_AFTER}
 _NET = "__do_net"
 _ROWS = "__do_rows"
 
@@ -30,8 +44,8 @@ class AsChanges(LogicalOperator):
     """Reads rows as changes: each says itself whether it is added or taken back.
 
     Attributes:
-        change: Spark SQL for what a row does: insert, update_before, update_after or delete. A plain column is taken out of
-            the rows.
+        change: Spark SQL for what a row does: insert, update_before, update_after or delete, or as Delta's change data feed says
+            it. A plain column is taken out of the rows; with ``_change_type`` of that feed the columns of the commit, too.
     """
 
     kind: ClassVar[str] = "as_changes"
@@ -50,8 +64,8 @@ class AsChanges(LogicalOperator):
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         self.require(stream, columns_of_row(self.change), "the change")
-        gone = bare_column(stream, self.change)
-        columns = None if stream.columns is None else [column for column in stream.columns if column != gone]
+        gone = told_by(stream, self.change)
+        columns = None if stream.columns is None else [column for column in stream.columns if column not in gone]
         return replace(stream.with_columns(columns), changes=Changes.RETRACT)
 
     @override
@@ -73,11 +87,21 @@ class ReadChanges(Stateless):
     @override
     def rows(self, frame: DataFrame) -> DataFrame:
         change = self.logical.change
-        gone = bare_column(StreamType(tuple(frame.columns)), change)
+        gone = told_by(StreamType(tuple(frame.columns)), change)
         known = ", ".join(f"'{kind}'" for kind in (*ADDS, *REMOVES))
         told = f"concat('a change is called ', coalesce(CAST(({change}) AS STRING), 'null'))"
-        checked = f"CASE WHEN ({change}) IN ({known}) THEN CAST(({change}) AS STRING) ELSE raise_error({told}) END"
-        return frame.selectExpr(*(quoted(name) for name in frame.columns if name != gone), f"{checked} AS {CHANGE}")
+        of_delta = " ".join(f"WHEN '{theirs}' THEN '{ours}'" for theirs, ours in _OF_DELTA.items())
+        other = f"CASE CAST(({change}) AS STRING) {of_delta} ELSE raise_error({told}) END"
+        checked = f"CASE WHEN ({change}) IN ({known}) THEN CAST(({change}) AS STRING) ELSE {other} END"
+        return frame.selectExpr(*(quoted(name) for name in frame.columns if name not in gone), f"{checked} AS {CHANGE}")
+
+
+def told_by(stream: StreamType, change: str) -> frozenset[str]:
+    """The columns that say what a row does, and are none of it: with Delta's also those of the commit."""
+    column = bare_column(stream, change)
+    if column is None:
+        return frozenset()
+    return frozenset({column, *_OF_COMMIT}) if column == DELTA_CHANGE else frozenset({column})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,12 @@ from typing_extensions import override
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.alternatives import Alternative
-from dagster_operators.graph.changes import Changes
+from dagster_operators.graph.changes import ChangeKind, Changes
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.row_expressions import columns_of_row
+from dagster_operators.operators.relational.first_of_changes import FirstRowsOfChanges
 from dagster_operators.operators.relational.first_rows import FirstRows, alternatives
 from dagster_operators.operators.relational.projection import from_columns
 from dagster_operators.operators.relational.ranking import OrderItem, parse_order
@@ -55,7 +56,7 @@ class TopPerKey(LogicalOperator):
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
-        return (InputPort("input", exchange=by_keys(self.keys)),)
+        return (InputPort("input", frozenset({ChangeKind.APPEND, ChangeKind.RETRACT}), by_keys(self.keys)),)
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
@@ -75,9 +76,11 @@ class TopPerKey(LogicalOperator):
         return {**same_columns(inputs[0]), self.rank: ordered_by(self.order, inputs[0])}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> tuple[Alternative, ...]:
-        """The new rows' keys, or first rows, and then the merge with the current rows of these keys."""
+    def lower(self, inputs: Sequence[StreamType]) -> tuple[Alternative, ...] | FirstRowsOfChanges:
+        """The new rows' keys, or first rows, and then the merge with the current rows of these keys; of changes all rows."""
         first = FirstRows(keys=self.keys, order=self.order, n=self.n, event_time=self.event_time, rank=self.rank)
+        if inputs[0].changes.kind is ChangeKind.RETRACT:
+            return FirstRowsOfChanges(self.name, first)
         return alternatives(self.name, first)
 
 

@@ -111,8 +111,8 @@ def stream() -> do.Stream:
 
 def test_operators_that_need_rows_that_stay_refuse_changes() -> None:
     changes = stream().as_changes()
-    with pytest.raises(PipelineError, match=r"top_per_key takes append streams, and 'as_changes' is retracting") as refused:
-        changes.key_by("id").top(1, by="v")
+    with pytest.raises(PipelineError, match=r"deduplicate takes append streams, and 'as_changes' is retracting") as refused:
+        changes.key_by("id").deduplicate()
     assert "put it before" in refused.value.remedy
     with pytest.raises(PipelineError, match=r"latest takes retracting streams, and 'rows' is append") as refused:
         stream().latest("id")

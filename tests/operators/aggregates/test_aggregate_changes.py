@@ -182,10 +182,10 @@ def test_the_state_forgets_what_cancels_out(sail: Any) -> None:
 
 def test_functions_of_the_users_own_are_refused(tmp_path: Path) -> None:
     @do.udaf("long")
-    def product(values: Any) -> int:
+    def product_of(values: Any) -> int:
         return math.prod(values)
 
     pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
     rows = pipeline.source("rows", do.MemorySource([[]], schema=SCHEMA)).as_changes()
     with pytest.raises(SchemaError, match="cannot take rows back"):
-        rows.key_by("k").aggregate(p="product(v)")
+        rows.key_by("k").aggregate(p="product_of(v)")

@@ -119,7 +119,7 @@ SAMPLES = [
                 "double",
                 "op",
                 alone=True,
-                python="double.py",
+                file="double.py",
                 inputs=(EventInput("n", "rows/v", 5),),
                 outputs=("out",),
                 types=(("out", "bigint"),),

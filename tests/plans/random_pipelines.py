@@ -135,7 +135,7 @@ def told(one: do.Stream) -> do.Stream:
         "echo",
         "op",
         alone=True,
-        python="echo.py",
+        file="echo.py",
         inputs=(EventInput("row", "rows/row"),),
         outputs=("out",),
         types=(("out", kind),),

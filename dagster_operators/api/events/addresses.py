@@ -22,13 +22,25 @@ def connected(
         nodes: The ids of all nodes, also of those that something is wrong with.
         noted: Collects what is wrong.
     """
-    made = [EventOperator(one.node, one.id, one.alone, one.python, outputs=one.outputs) for one in written]
+    made = [EventOperator(one.node, one.id, one.alone, one.file, outputs=one.outputs) for one in written]
     known = {operator.address(output) for operator in made for output in operator.outputs}
     known |= {address for source in sources for address, _ in source.addresses()}
     lost = set(nodes) - {one.node for one in written} - {source.node for source in sources}
     finder = _Finder(known, {one.node for one in written}, lost, noted)
     found = tuple(
-        EventOperator(one.node, one.id, one.alone, one.python, finder.inputs(one), one.outputs, one.types, one.env, one.state)
+        EventOperator(
+            one.node,
+            one.id,
+            one.alone,
+            one.file,
+            finder.inputs(one),
+            one.outputs,
+            one.types,
+            one.env,
+            one.state,
+            one.language,
+            one.time_limit,
+        )
         for one in written
     )
     _check_circles({operator.path: operator for operator in found}, {f"{one.node}/{one.id}": one for one in written}, noted)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Final, TypeAlias
 
 from dagster_operators.api.events.noted import Noted
 from dagster_operators.api.events.python_files import PythonFiles
 from dagster_operators.api.events.value_types import value_type
 from dagster_operators.api.queries.located import Located
-from dagster_operators.errors import OperatorsError
+from dagster_operators.errors import OperatorsError, PipelineError
+from dagster_operators.time.watermark import parse_duration
 
 KINDS: Final = ("operator", "operators", "source", "path", "ros2", "module")
 """The keys that say what a node is."""
@@ -23,11 +25,13 @@ _TOLD: Final = (
 )  # fmt: skip
 """Keys of an operator that change nothing here: what is told to people, or done anyway."""
 
-_OPERATOR: Final = ("id", "python", "inputs", "outputs", "output_types", "env", "state")
+_OPERATOR: Final = ("id", "python", "shared-library", "inputs", "outputs", "output_types", "env", "state", "time_limit")
+_STATES: Final = {"python": ("plain", "pickle"), "library": ("replay", "none")}
+"""How the state of an operator can be kept, what it is by default first."""
+
 _REFUSED: Final = {
     "build": ("nothing is built here", "build it before the dataflow is run, and leave 'build' out"),
     "wasm": ("operators in WebAssembly are not run here, nor by dora", "write it in Python"),
-    "shared-library": ("operators in shared libraries are not run here yet", "write it in Python"),
     "send_stdout_as": ("what an operator prints is no output here", "send it: send_output(...)"),
     "send_logs_as": ("what an operator logs is no output here", "send it: send_output(...)"),
 }
@@ -61,13 +65,15 @@ class WrittenOperator:
     node: str
     id: str
     alone: bool
-    python: str
+    file: str
     at: Located
     inputs: list[WrittenInput] = field(default_factory=list)
     outputs: tuple[str, ...] = ()
     types: tuple[tuple[str, str], ...] = ()
     env: Env = ()
     state: str = "plain"
+    language: str = "python"
+    time_limit: int = 600_000_000
 
 
 class NodeReader:
@@ -140,17 +146,20 @@ class NodeReader:
                 self._noted.wrong(given.data[key], f"{what}: {problem}", remedy)
         self._noted.unknown_keys(what, given, (*_OPERATOR, *_TOLD, *_REFUSED), told=_OPERATOR)
         own = self._text_of(given, "id", own, what)
-        state = self._text_of(given, "state", "plain", what)
-        if state not in ("plain", "pickle"):
-            self._noted.wrong(given.data["state"], f"{what}: its state cannot be saved as {state!r}", "write plain or pickle")
+        language = "library" if "shared-library" in given.data else "python"
+        state = self._text_of(given, "state", _STATES[language][0], what)
+        if state not in _STATES[language]:
+            told = " or ".join(_STATES[language])
+            self._noted.wrong(given.data["state"], f"{what}: its state cannot be saved as {state!r}", f"write {told}")
         inputs, outputs, types = self._inputs(given, what), self._outputs(given, what), self._types(given, what)
         for output, _ in types:
             if output not in outputs:
                 self._noted.wrong(
                     given.data["output_types"], f"{what} has no output {output!r} for its type", "declare it in outputs:"
                 )
-        python = self._python(given, what) or ""
-        return WrittenOperator(node, own, alone, python, given, inputs, outputs, types, (*env, *self.env(given)), state)
+        file = (self._python(given, what) if language == "python" else self._shared_library(given, what)) or ""
+        own_env, limit = (*env, *self.env(given)), self._time_limit(given, what)
+        return WrittenOperator(node, own, alone, file, given, inputs, outputs, types, own_env, state, language, limit)
 
     def _python(self, given: Located, what: str) -> str | None:
         found = given.data.get("python")
@@ -168,6 +177,38 @@ class NodeReader:
             self._noted.wrong(found, f"{what}: its Python file is at a URL", "download it, and give its path")
             return None
         return self._loaded(found, what)
+
+    def _shared_library(self, given: Located, what: str) -> str | None:
+        found = given.data["shared-library"]
+        if "python" in given.data:
+            self._noted.wrong(given.data["python"], f"{what} has two sources", "take one of them out")
+        if find_spec("cffi") is None:
+            self._noted.wrong(
+                found, f"{what}: libraries need cffi, which is not installed", "pip install 'dagster_operators[native]'"
+            )
+            return None
+        if not isinstance(found.data, str):
+            self._noted.wrong(found, f"{what}: its library is no text", "write shared-library: target/release/name")
+            return None
+        try:
+            return self._files.add_library(found.data)
+        except PipelineError as error:
+            self._noted.wrong(found, f"{what}: {error.problem}", error.remedy)
+            return None
+
+    def _time_limit(self, given: Located, what: str) -> int:
+        found = given.data.get("time_limit")
+        if found is None:
+            return 600_000_000
+        try:
+            limit = parse_duration(found.text)
+        except ValueError as error:
+            limit = 0
+            self._noted.wrong(found, f"{what}: its time_limit: {error}", "write '10 seconds', say")
+        else:
+            if limit <= 0:
+                self._noted.wrong(found, f"{what}: its time_limit is {found.text!r}", "write '10 seconds', say")
+        return limit
 
     def _loaded(self, found: Located, what: str) -> str | None:
         try:

@@ -7,6 +7,13 @@ from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.operators.events.native_operator import packed
+
+LARGEST: Final = 32 * 2**20
+"""How many bytes of a library a plan may hold."""
 
 
 class PythonFiles:
@@ -36,6 +43,31 @@ class PythonFiles:
         path = self._folder / name
         key = _key(path, self._folder)
         self._add(path, key, path.parent)
+        return key
+
+    def add_library(self, name: str) -> str:
+        """Add a shared library, by the name that dora gives it (``target/release/name``) or that of its file.
+
+        Returns:
+            The file's path.
+
+        Raises:
+            PipelineError: There is none, or it is too large for a plan.
+        """
+        given = self._folder / name
+        names = (given.name, f"lib{given.name}.so", f"{given.name}.so", f"lib{given.name}.dylib", f"lib{given.name}.dll")
+        path = next((given.with_name(one) for one in names if given.with_name(one).is_file()), None)
+        if path is None:
+            raise PipelineError(
+                f"there is no library {name!r}", remedy=f"build it: {names[1]} is looked for beside {names[0]}, too"
+            )
+        text = packed(path.read_bytes())
+        if len(text) > LARGEST:
+            raise PipelineError(
+                f"the library {name!r} has {len(text) >> 20} MiB, compressed", remedy="build it for release, and strip it"
+            )
+        key = _key(path, self._folder)
+        self.texts[key] = text
         return key
 
     def defines(self, key: str, name: str) -> bool:

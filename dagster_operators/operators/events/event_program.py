@@ -13,11 +13,13 @@ from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.events.event_loop import EventLoop
 from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_rows import OutputRows, SourceMessages
+from dagster_operators.operators.events.native_operator import NativeOperator
 from dagster_operators.operators.events.python_operator import PythonOperator
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
     from dagster_operators.operators.events.event_operators import EventOperators
+    from dagster_operators.operators.events.wiring import EventOperator
     from dagster_operators.operators.worker_program import EndReason, ProgramContext, ProgramOutput
     from dagster_operators.time.frontier import Frontier
 
@@ -40,6 +42,7 @@ class EventProgram:
         self._own = logical
         self._sources = [SourceMessages(one, time) for one in logical.sources]
         self._out: ProgramOutput | None = None
+        self._running: dict[str, PythonOperator | NativeOperator] = {}
 
     def open(self, ctx: ProgramContext) -> None:
         """Make the operators, as they were at the end of the epoch before."""
@@ -47,7 +50,7 @@ class EventProgram:
         files = dict(own.files)
         self._saved = self._read([LOOP, *(operator.path for operator in own.operators)])
         where = {"operator": own.name, "epoch": ctx.epoch}
-        self._running = {one.path: PythonOperator(one, files, own.descriptor, where) for one in own.operators}
+        self._running = {one.path: self._made(one, files, where) for one in own.operators}
         for path, running in self._running.items():
             running.open(self._saved[path])
         known = self._saved[LOOP]
@@ -98,7 +101,14 @@ class EventProgram:
             self._ctx.state[SAVED].put(pa.table({"path": list(changed), "saved": pa.array(changed.values(), pa.binary())}))
 
     def close(self) -> None:
-        """Nothing: operators in this process go with it."""
+        """End the processes of operators that have one."""
+        for running in self._running.values():
+            running.close()
+
+    def _made(self, one: EventOperator, files: Mapping[str, str], where: Mapping[str, Any]) -> PythonOperator | NativeOperator:
+        if one.language == "library":
+            return NativeOperator(one, files[one.file], where)
+        return PythonOperator(one, files, self._own.descriptor, where)
 
     def _read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
         found = self._ctx.state[SAVED].get(pa.table({"path": pa.array(paths, pa.string())}))

@@ -67,9 +67,12 @@ class SourceMessages:
 
 
 def _value(values: pa.Array, number: int) -> pa.Array:
-    """The value of the message that is one row: of a column of lists the list, else an array of one."""
+    """The value of the message that is one row: of a column of lists the list, of binary data the bytes, else an array of one."""
     if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
         return values[number].values if values[number].is_valid else values.values.slice(0, 0)
+    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+        data = values[number].as_buffer() or pa.py_buffer(b"")
+        return pa.Array.from_buffers(pa.uint8(), data.size, [None, data])
     return values.slice(number, 1)
 
 

@@ -45,14 +45,14 @@ class PythonOperator:
             OperatorFailedError: The file cannot be loaded, or has no class ``Operator``.
         """
         with self._telling("loading it"), self._environment():
-            folder = posixpath.dirname(self._own.python)
+            folder = posixpath.dirname(self._own.file)
             module = SourceModules(self._files, folder, f"{self._where.get('pipeline', '')}_{self._own.path}").load(
-                self._own.python
+                self._own.file
             )
             made = getattr(module, "Operator", None)
             if made is None:
                 raise OperatorFailedError(
-                    f"{self._own.python} has no class Operator", **self._where, remedy="give the operator's class that name"
+                    f"{self._own.file} has no class Operator", **self._where, remedy="give the operator's class that name"
                 )
             self._instance = made()
             self._instance.dataflow_descriptor = json.loads(self._descriptor)
@@ -86,6 +86,9 @@ class PythonOperator:
             else:
                 kept = {name: value for name, value in vars(self._instance).items() if name != DESCRIPTOR}
             return pickle.dumps(kept) if self._own.state == "pickle" else save(kept, **self._where)
+
+    def close(self) -> None:
+        """Nothing: it goes with this process."""
 
     def _restore(self, saved: bytes) -> None:
         kept = pickle.loads(saved) if self._own.state == "pickle" else load(saved)  # noqa: S301 - its file asks for it

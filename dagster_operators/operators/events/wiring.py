@@ -70,24 +70,28 @@ class EventOperator(_Settings):
         node: The node that it is in.
         id: Its id there.
         alone: Whether it is its node's only operator, by the key ``operator``.
-        python: The Python file that it is in.
+        file: The file that it is in.
         inputs: Its inputs.
         outputs: The ids of its outputs.
         types: Pairs of an output and the Spark type of the values in its messages, for outputs that have a declared type.
         env: Pairs of a variable of the environment and its value, while the operator runs.
-        state: How its state is saved: ``plain`` or ``pickle``.
+        state: How its state is kept: ``plain`` or ``pickle`` in Python, ``replay`` or ``none`` of a library.
+        language: ``python``, or ``library`` for a shared library.
+        time_limit: How many microseconds it has for an event.
     """
 
     kind: ClassVar[str] = "event_operator"
     node: str
     id: str
     alone: bool
-    python: str
+    file: str
     inputs: tuple[EventInput, ...] = ()
     outputs: tuple[str, ...] = ()
     types: tuple[tuple[str, str], ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     state: str = "plain"
+    language: str = "python"
+    time_limit: int = 600_000_000
 
     @property
     def path(self) -> str:

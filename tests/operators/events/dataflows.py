@@ -31,7 +31,7 @@ def operator(node, inputs, outputs, types=None, **more):
     """An operator whose file has its name."""
     given = tuple(one if isinstance(one, EventInput) else EventInput(*one) for one in inputs)
     named = tuple((types or {}).items())
-    return EventOperator(node, "op", alone=True, python=f"{node}.py", inputs=given, outputs=tuple(outputs), types=named, **more)
+    return EventOperator(node, "op", alone=True, file=f"{node}.py", inputs=given, outputs=tuple(outputs), types=named, **more)
 
 
 def dataflow(operators, files, sources=None):

@@ -1,0 +1,190 @@
+"""Operators in shared libraries: small ones in C, built by the machine's compiler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import dagster_operators as do
+from dagster_operators.errors import OperatorFailedError, QueryError
+from dagster_operators.operators.events.dora_module import DoraStatus
+from dagster_operators.operators.events.message import Message, input_event, other_event
+from dagster_operators.operators.events.native_operator import NativeOperator, packed
+from dagster_operators.operators.events.wiring import EventOperator
+from tests.engines import SAIL
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SOURCES = Path(__file__).parent / "native"
+
+pytest.importorskip("cffi")
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """Builds a library of some of the sources."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs a C compiler")
+    folder = tmp_path_factory.mktemp("native")
+
+    def build(*names, options=()):
+        path = folder / f"lib{'_'.join((*names, *options)).replace('-', '')}.so"
+        if not path.exists():
+            sources = [str(SOURCES / f"{name}.c") for name in names]
+            subprocess.run([compiler, "-shared", "-fPIC", "-o", str(path), *options, *sources], check=True)
+        return path
+
+    return build
+
+
+class Told:
+    """An operator at work, and what it sent."""
+
+    def __init__(self, path, saved=None, state="replay", seconds=30):
+        own = EventOperator("node", "op", alone=False, file="x", state=state, language="library", time_limit=seconds * 1_000_000)
+        self.operator, self.sent = NativeOperator(own, packed(path.read_bytes()), {"operator": "events"}), []
+        try:
+            self.operator.open(saved)
+        except OperatorFailedError:
+            self.operator.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.operator.close()
+
+    def message(self, value, name="in"):
+        return self.event(
+            input_event(name, Message(0, value if isinstance(value, pa.Array) else pa.array(list(value), pa.uint8())))
+        )
+
+    def event(self, event):
+        return self.operator.on_event(event, lambda output, data: self.sent.append((output, bytes(data.to_pylist()).decode())))
+
+
+@pytest.fixture
+def counter(compiled):
+    return compiled("counter", "operator_api")
+
+
+def test_it_is_told_of_events_and_sends(counter):
+    with Told(counter) as told:
+        assert told.message(b"x") is DoraStatus.CONTINUE
+        told.message(pa.nulls(0), "tick")
+        assert told.message(b"s") is DoraStatus.STOP
+        told.event(other_event("INPUT_CLOSED", "in"))
+        told.event(other_event("STOP", "ALL_INPUTS_CLOSED"))
+    assert told.sent == [("told", text) for text in ("in 1", "tick 2", "in 3", "closed 3", "stop 3")]
+
+
+def test_it_is_told_again_what_it_was_told_and_sends_nothing_again(counter):
+    with Told(counter) as told:
+        told.message(b"x")
+        told.message(b"y")
+        saved = told.operator.save()
+    with Told(counter, saved) as again:
+        again.message(b"z")
+        assert again.operator.save() != saved
+    assert again.sent == [("told", "in 3")]
+
+
+def test_without_state_it_begins_anew(counter):
+    with Told(counter, state="none") as told:
+        told.message(b"x")
+        saved = told.operator.save()
+    with Told(counter, saved, state="none") as again:
+        again.message(b"z")
+    assert again.sent == [("told", "in 1")]
+
+
+@pytest.mark.parametrize(
+    ("data", "seconds", "problem", "ended"),
+    [
+        (b"a", 30, "the process of its library died at INPUT 'in'", "SIGABRT"),
+        (b"h", 1, "the process of its library did not return in time at INPUT 'in'", "SIGKILL"),
+        (b"e", 30, "dora_on_event returned the error 'no such thing'", None),
+    ],
+    ids=["abort", "hang", "error"],
+)
+def test_what_goes_wrong_names_the_operator(counter, data, seconds, problem, ended):
+    with Told(counter, seconds=seconds) as told, pytest.raises(OperatorFailedError, match=problem) as caught:
+        told.message(data)
+    assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("node", "op")
+    assert caught.value.where.get("ended_by") == ended
+
+
+def test_another_layout_is_refused(compiled):
+    with pytest.raises(OperatorFailedError, match=r"structures of another layout|died when it was loaded"):
+        Told(compiled("counter", "operator_api", options=("-DOTHER_LAYOUT",)))
+
+
+def test_a_library_without_the_helpers_is_refused(compiled):
+    with pytest.raises(OperatorFailedError, match=r"not linked with dora's operator API|cannot be loaded"):
+        Told(compiled("counter"))
+
+
+def test_a_library_that_is_no_operator_is_refused(compiled):
+    with pytest.raises(OperatorFailedError, match="is no operator of dora"):
+        Told(compiled("operator_api"))
+
+
+def test_a_file_that_is_no_library_is_refused(tmp_path):
+    path = tmp_path / "libtext.so"
+    path.write_text("text")
+    with pytest.raises(OperatorFailedError, match="the library cannot be loaded"):
+        Told(path)
+
+
+DATAFLOW = """
+nodes:
+  - id: rows
+    source: rows
+    outputs: {data: data}
+  - id: native
+    operator:
+      shared-library: counter
+      inputs: {in: rows/data}
+      outputs: [told]
+      output_types: {told: uint8}
+"""
+
+
+def dataflow(folder, batches):
+    sources = do.Sources()
+    rows = [[{"t": START + timedelta(seconds=number), "data": text.encode()} for number, text in batch] for batch in batches]
+    sources.add("rows", do.MemorySource(rows, schema="t timestamp, data binary"), event_time="t", finished=True)
+    return do.Pipeline.from_yaml(folder / "dataflow.yml", root=str(folder / "root"), sources=sources, engine=SAIL)
+
+
+@pytest.mark.slow
+def test_a_dataflow_whose_library_aborts_is_as_it_was_and_goes_on_once_that_is_corrected(compiled, counter, tmp_path, sail):
+    (tmp_path / "dataflow.yml").write_text(DATAFLOW)
+    shutil.copy(counter, tmp_path / "libcounter.so")
+    pipeline = dataflow(tmp_path, [[(1, "x"), (2, "y")], [(3, "a")]])
+    pipeline.run_epoch()
+    with pytest.raises(OperatorFailedError, match="died at INPUT 'in'") as caught:
+        pipeline.run_epoch()
+    assert (caught.value.where["node"], caught.value.where["ended_by"]) == ("native", "SIGABRT")
+    assert told(pipeline) == ["in 1", "in 2"]
+    shutil.copy(compiled("counter", "operator_api", options=("-DCORRECTED",)), tmp_path / "libcounter.so")
+    pipeline = dataflow(tmp_path, [[(1, "x"), (2, "y")], [(3, "a")]])
+    pipeline.run_until_caught_up()
+    assert told(pipeline) == ["in 1", "in 2", "in 3", "closed 3", "stop 3"]
+
+
+def told(pipeline):
+    return [bytes(row.value).decode() for row in pipeline.read("native/told").collect()]
+
+
+def test_a_library_that_is_not_there_is_told_with_its_place(tmp_path):
+    (tmp_path / "dataflow.yml").write_text(DATAFLOW)
+    with pytest.raises(QueryError, match=r"dataflow.yml:8:23: the operator 'native': there is no library 'counter'"):
+        dataflow(tmp_path, [])

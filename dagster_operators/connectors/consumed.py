@@ -1,11 +1,13 @@
 """What a source has given in all epochs: from the ledger, and up to some epoch from a file that spares reading all of it.
 
-The file is one of files that a source has read, as a table, with what the position was then and up to where in the ledger that
-is. It is no part of the truth: a position's digest says whether it fits, and without it, or if it does not, all is read.
+The file is one of files that a source has read, as Parquet behind a checksum, with what the position was then and up to where in
+the ledger that is. It is no part of the truth: a position's digest says whether it fits, and without it, or if it does not, all
+is read.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _FOLDER: Final = "seen"
 _DIGEST: Final = b"digest"
 _MARK: Final = b"mark"
+_CHECKSUM: Final = 32
+"""So many bytes of SHA-256 come first: one flipped bit in a path would be a file that is read again."""
 
 
 class ReadFiles(Mapping[str, SourceFile]):
@@ -98,8 +102,9 @@ class Consumed:
         import pyarrow.parquet as pq
 
         try:
-            content = self.root.read(self._file)
-            rows = pq.read_table(io.BytesIO(content)) if content else None
+            content = self.root.read(self._file) or b""
+            checksum, written = content[:_CHECKSUM], content[_CHECKSUM:]
+            rows = pq.read_table(io.BytesIO(written)) if hashlib.sha256(written).digest() == checksum else None
         except (OperatorsError, pa.ArrowException, OSError):
             return None
         about = (rows.schema.metadata or {}) if rows is not None else {}
@@ -118,13 +123,13 @@ class Consumed:
         stream = io.BytesIO()
         pq.write_table(rows.replace_schema_metadata(about), stream, compression="zstd")
         try:
-            self.root.write(self._file, stream.getvalue())
+            self.root.write(self._file, hashlib.sha256(stream.getvalue()).digest() + stream.getvalue())
         except OperatorsError:
             return
 
     @property
     def _file(self) -> str:
-        return f"{_FOLDER}/{self.source}.parquet"
+        return f"{_FOLDER}/{self.source}.files"
 
 
 def _table(files: Mapping[str, SourceFile]) -> pa.Table:

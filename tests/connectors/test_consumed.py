@@ -69,7 +69,7 @@ def test_a_new_process_reads_what_came_since(ledger: Ledger) -> None:
         ledger.add(number)
         ledger.seen_by_new_process()
         assert ledger.read <= 4
-    assert [path.name for path in (Path(ledger.root.uri) / "seen").iterdir()] == ["rows.parquet"]
+    assert [path.name for path in (Path(ledger.root.uri) / "seen").iterdir()] == ["rows.files"]
 
 
 @pytest.mark.parametrize("harm", ["torn", "empty", "gone", "another table", "another history"])
@@ -77,7 +77,7 @@ def test_what_does_not_fit_is_not_used(ledger: Ledger, harm: str) -> None:
     for number in range(6):
         ledger.add(number, number)
     ledger.seen_by_new_process()
-    file = Path(ledger.root.uri) / "seen/rows.parquet"
+    file = Path(ledger.root.uri) / "seen/rows.files"
     if harm == "torn":
         file.write_bytes(file.read_bytes()[:-20])
     elif harm == "empty":
@@ -94,6 +94,17 @@ def test_what_does_not_fit_is_not_used(ledger: Ledger, harm: str) -> None:
         ledger.add(99)
     ledger.seen_by_new_process()
     assert ledger.read >= len(ledger.slices)
+
+
+def test_a_flipped_bit_anywhere_is_seen(ledger: Ledger) -> None:
+    for number in range(6):
+        ledger.add(number, number)
+    ledger.seen_by_new_process()
+    file = Path(ledger.root.uri) / "seen/rows.files"
+    whole = file.read_bytes()
+    for place in range(0, len(whole), 7):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        ledger.seen_by_new_process()
 
 
 @settings(max_examples=40, deadline=None)

@@ -8,11 +8,12 @@ from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.scope import OUTSIDE
 from dagster_operators.operators.relational.to_changes import ToChanges
 
 
 def with_changes(dataflow: Dataflow, operator: LogicalOperator, streams: Sequence[StreamRef]) -> list[StreamRef]:
-    """The streams that an operator reads, updating ones as changes where it takes these.
+    """The streams that an operator reads, updating ones as changes where it takes these; in loops they stay what they are.
 
     Such a conversion is an operator like others, ``<stream>_changes``, with state; several readers of a stream share it.
 
@@ -24,7 +25,10 @@ def with_changes(dataflow: Dataflow, operator: LogicalOperator, streams: Sequenc
     ports = operator.inputs([dataflow.type_of(stream) for stream in streams])
     return [
         _changes_of(dataflow, stream)
-        if dataflow.type_of(stream).updating and ChangeKind.UPSERT not in port.accepts and ChangeKind.RETRACT in port.accepts
+        if dataflow.type_of(stream).updating
+        and ChangeKind.UPSERT not in port.accepts
+        and ChangeKind.RETRACT in port.accepts
+        and dataflow.nodes[stream.operator].scope == OUTSIDE
         else stream
         for port, stream in zip(ports, streams, strict=True)
     ]

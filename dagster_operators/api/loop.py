@@ -49,17 +49,19 @@ class Loop:
         self._check_outside(stream)
         return stream._add(Enter, name, chain=True, scope=self.name)  # noqa: SLF001
 
-    def variable(self, name: str, schema: str) -> Stream:
+    def variable(self, name: str, schema: str, *, retracting: bool = False) -> Stream:
         """The rows that go round: none in the first round, then those that were fed in the round before.
 
         Args:
             name: The operator's name.
             schema: The columns, as Spark DDL.
+            retracting: Whether they are changes, as :meth:`~dagster_operators.Stream.as_changes` reads them. What entered goes
+                round once more when it is taken back, so only operators that work on each change alone may be on the way.
 
         Raises:
             SchemaError: The text is no schema.
         """
-        node = self._dataflow.add(LoopVariable(name=name, scope=self.name, schema=schema))
+        node = self._dataflow.add(LoopVariable(name=name, scope=self.name, schema=schema, retracting=retracting))
         return Stream(self._dataflow, StreamRef(node.name))
 
     def feed(self, variable: Stream, rows: Stream) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.graph.alternatives import PREFERRED, CostModel
+from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.ports import MAIN, StreamRef, check_taken_back
 from dagster_operators.graph.row_expressions import columns_of_row
@@ -18,6 +19,13 @@ from dagster_operators.graph.scope import OUTSIDE, Scope, check_scope
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _LONGEST_NAME = 200
 """Names are part of files' names, which have at most 255 bytes."""
+
+_WAYS_ROUND: Mapping[ChangeKind, str] = {
+    ChangeKind.APPEND: """make insertions of the rows: as_changes("'insert'"); or declare the variable without retracting=True""",
+    ChangeKind.UPSERT: "put the operator whose rows change before loop.enter(...), or behind loop.leave(...)",
+    ChangeKind.RETRACT: "declare the variable for changes: loop.variable(..., retracting=True)",
+}
+"""What to do about a stream of some kind that cannot go round to a variable of another one."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +186,7 @@ class Dataflow:
             check_taken_back(operator.sql(), [kind.changes for kind in types])
         except OperatorsError as error:
             raise error.at(pipeline=self.name, operator=operator.name) from None
+        self._check_changes_in_loop(operator, scope, (*types, *outputs.values()))
         for kind in outputs.values():
             self._check_columns(operator.name, kind)
         self.nodes[operator.name] = node = Node(operator, tuple(inputs), outputs, scope)
@@ -203,6 +212,14 @@ class Dataflow:
                 loop=scope, remedy="put it behind loop.leave(...)",
             )  # fmt: skip
         return scope
+
+    def _check_changes_in_loop(self, operator: LogicalOperator, scope: str, types: Sequence[StreamType]) -> None:
+        """Refuse an operator in a loop that takes or gives changes by what came in other rounds."""
+        if scope and not operator.linear and operator.leads_to is None and any(kind.retracting for kind in types):
+            raise PipelineError(
+                f"in a loop, changes pass operators that work on each of them alone, and {operator.label} does not",
+                pipeline=self.name, operator=operator.name, loop=scope, remedy="put it behind loop.leave(...)",
+            )  # fmt: skip
 
     def _place(self, stream: StreamRef) -> str:
         scope = self.nodes[stream.operator].scope
@@ -236,7 +253,10 @@ class Dataflow:
             )  # fmt: skip
         kind, columns = self.type_of(stream), node.type.columns or ()
         if kind.changes != node.type.changes:
-            raise PipelineError(f"{self.name_of(stream)!r} is {kind.changes}, and only rows that stay can go round", **where)
+            raise PipelineError(
+                f"{self.name_of(stream)!r} is {kind.changes}, the loop variable {node.type.changes}", **where,
+                remedy=_WAYS_ROUND[kind.changes.kind],
+            )  # fmt: skip
         if kind.columns is not None and kind.columns != columns:
             raise SchemaError(
                 f"{self.name_of(stream)!r} has the columns {', '.join(kind.columns)}, the loop variable {', '.join(columns)}",

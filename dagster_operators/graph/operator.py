@@ -54,6 +54,11 @@ class StreamType:
         return self.changes.kind is ChangeKind.UPSERT
 
     @property
+    def retracting(self) -> bool:
+        """Whether each row is an addition or a removal."""
+        return self.changes.kind is ChangeKind.RETRACT
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """The columns beside ``columns`` in which the rows say what they mean."""
         return MARKS[self.changes.kind]
@@ -102,6 +107,11 @@ class LogicalOperator(ABC):
         super().__init_subclass__(**more)
         if "kind" in vars(cls) and "label" not in vars(cls):
             cls.label = cls.kind
+
+    @property
+    def linear(self) -> bool:
+        """Whether what it gives for several changes is what it gives for each of them, in whatever order they come."""
+        return self.row_wise
 
     @property
     def leads_to(self) -> str | None:

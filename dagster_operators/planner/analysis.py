@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import OperatorsError, SchemaError
-from dagster_operators.graph.changes import DELETED
+from dagster_operators.graph.changes import CHANGE, DELETED
 from dagster_operators.graph.dataflow import Dataflow, Node, Table
 from dagster_operators.graph.expressions import without_comments
 from dagster_operators.graph.ports import MAIN
@@ -58,7 +58,7 @@ def check_feedback(dataflow: Dataflow, variable: str, declared: DataFrame, rows:
     Raises:
         SchemaError: It has others.
     """
-    wanted, found = _columns(declared), _columns(rows)
+    wanted, found = _columns(declared.drop(CHANGE)), _columns(rows.drop(CHANGE))
     if wanted != found:
         raise SchemaError(
             f"what goes round is {found}, and the loop variable was declared as {wanted}",

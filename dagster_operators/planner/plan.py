@@ -163,7 +163,7 @@ def _declared(session: SparkSession, dataflow: Dataflow, operator: str) -> list[
     """The rows of a loop variable, none of them: its columns are declared, since what it reads comes after it."""
     logical = dataflow.nodes[operator].operator
     rows: list[tuple[Any, ...]] = []
-    return [session.createDataFrame(rows, logical.schema)] if isinstance(logical, LoopVariable) else []
+    return [session.createDataFrame(rows, logical.columns)] if isinstance(logical, LoopVariable) else []
 
 
 def without_marks(schema_json: str) -> str:

@@ -283,12 +283,14 @@ class Enter(_message.Message):
     def __init__(self, scope: _Optional[str] = ...) -> None: ...
 
 class LoopVariable(_message.Message):
-    __slots__ = ("scope", "schema")
+    __slots__ = ("scope", "schema", "retracting")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    RETRACTING_FIELD_NUMBER: _ClassVar[int]
     scope: str
     schema: str
-    def __init__(self, scope: _Optional[str] = ..., schema: _Optional[str] = ...) -> None: ...
+    retracting: bool
+    def __init__(self, scope: _Optional[str] = ..., schema: _Optional[str] = ..., retracting: _Optional[bool] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("scope",)

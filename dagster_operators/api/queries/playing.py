@@ -71,24 +71,27 @@ def needed(queries: Iterable[Query], played: Mapping[Query, Any]) -> list[Query]
     return sorted(found, key=lambda query: query._number)  # noqa: SLF001
 
 
-def declared_variable(loop: str, name: str, schema: str, place: Mapping[str, Any] | None = None) -> Query:
+def declared_variable(
+    loop: str, name: str, schema: str, place: Mapping[str, Any] | None = None, *, retracting: bool = False
+) -> Query:
     """A query for the variable of a loop, which is declared when the query is played."""
-    return Query(Call("variable", variable, (loop, name, schema), place=place or {}), "stream")
+    keywords = {"retracting": True} if retracting else {}
+    return Query(Call("variable", variable, (loop, name, schema), keywords, place=place or {}), "stream")
 
 
-def variable(pipeline: PipelineGraph, loop: str, name: str, schema: str) -> Stream:
+def variable(pipeline: PipelineGraph, loop: str, name: str, schema: str, *, retracting: bool = False) -> Stream:
     """The variable of a loop that the pipeline has.
 
     Raises:
         PipelineError: There is no such loop, or the name is taken.
         SchemaError: The text is no schema.
     """
-    return loop_named(pipeline.dataflow, loop).variable(name, schema)
+    return loop_named(pipeline.dataflow, loop).variable(name, schema, retracting=retracting)
 
 
 def _made(pipeline: PipelineGraph, call: Call, played: Mapping[Query, Any]) -> Any:
     if call.function is variable:
-        return variable(pipeline, *call.arguments)
+        return variable(pipeline, *call.arguments, **call.keywords)
     arguments, keywords = (_filled(value, played) for value in (call.arguments, dict(call.keywords)))
     given = call.function(*arguments, **keywords)
     return given[0] if isinstance(given, tuple) else given

@@ -16,7 +16,7 @@ from dagster_operators.api.queries.query import Call, Query, named
 from dagster_operators.catalog.catalog import near
 from dagster_operators.errors import OperatorsError, PipelineError
 
-_STREAM = ("from", "steps", "variable", "loop")
+_STREAM = ("from", "steps", "variable", "loop", "retracting")
 
 
 class StepReader:
@@ -104,11 +104,16 @@ class StepReader:
         return name in self._sources or any(query._call.keywords.get("name") == name for query in self.queries)  # noqa: SLF001
 
     def _variable(self, name: str, given: Located) -> Query | None:
-        self._check_keys(given, ("variable", "loop"))
+        self._check_keys(given, ("variable", "loop", "retracting"))
         if not _has(given, "loop"):
             self._told(_wrong(given, "a loop variable is in no loop", "write {variable: columns, loop: name}"))
             return None
-        made = declared_variable(given.data["loop"].text, name, given.data["variable"].text, given.place)
+        retracting = given.data.get("retracting")
+        if retracting is not None and not isinstance(retracting.data, bool):
+            self._told(_wrong(retracting, "whether the rows of a variable are changes is true or false", "write true or false"))
+            return None
+        wanted = retracting is not None and retracting.data
+        made = declared_variable(given.data["loop"].text, name, given.data["variable"].text, given.place, retracting=wanted)
         self.queries.append(made)
         return made
 

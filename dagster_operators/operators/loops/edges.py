@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import override
 
+from dagster_operators.graph.changes import CHANGE, ChangeKind, Changes
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.scope import OUTSIDE
 from dagster_operators.operators.physical import Analysed, Analysis, HandOn, RelationalOperator, Rows, StageContext
 from dagster_operators.types.ddl import parse_ddl
+from dagster_operators.types.names import quoted
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_GO_ROUND: Final = frozenset({ChangeKind.APPEND, ChangeKind.RETRACT})
+"""The kinds of rows in loops. The current row of a key has no place there: which of two rounds' rows would it be?"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +45,11 @@ class Enter(LogicalOperator):
     @override
     def config(self) -> dict[str, Any]:
         return {"loop": self.scope}
+
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        remedy = "let what it is made of enter, and put the operator whose rows change behind the loops"
+        return (InputPort("input", _GO_ROUND, remedy=remedy),)
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
@@ -74,12 +85,19 @@ class LoopVariable(LogicalOperator):
     Attributes:
         scope: The loop.
         schema: Their columns, as Spark DDL; the stream that is fed back must have them.
+        retracting: Whether they are changes, each an addition or a removal.
     """
 
     kind: ClassVar[str] = "loop_variable"
     rows_by_name: ClassVar[bool] = True
     scope: str
     schema: str
+    retracting: bool = False
+
+    @property
+    def columns(self) -> str:
+        """The columns and, of changes, what says what each does, as Spark DDL."""
+        return f"{self.schema}, {CHANGE} string" if self.retracting else self.schema
 
     @property
     @override
@@ -88,11 +106,12 @@ class LoopVariable(LogicalOperator):
 
     @override
     def config(self) -> dict[str, Any]:
-        return {"loop": self.scope, "schema": self.schema}
+        return {"loop": self.scope, "schema": self.schema, **({"retracting": True} if self.retracting else {})}
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        return StreamType(tuple(field.name for field in parse_ddl(self.schema)))
+        changes = Changes.RETRACT if self.retracting else Changes.APPEND
+        return StreamType(tuple(field.name for field in parse_ddl(self.schema)), changes=changes)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
@@ -120,7 +139,9 @@ class FedBackRows(RelationalOperator):
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
-        return context.fed_back(self.name)
+        rows = context.fed_back(self.name)
+        columns = Schema.from_json(analysed.output).names
+        return rows.select(*map(quoted, columns)) if rows is not None and CHANGE in columns else rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +166,7 @@ class Leave(LogicalOperator):
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
-        return (InputPort("input", remedy="let changes go out as rows, or aggregate behind the loop"),)
+        return (InputPort("input", _GO_ROUND, remedy="put the operator whose rows change behind the loop"),)
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:

@@ -54,6 +54,11 @@ class FlatMap(LogicalOperator):
     def sql(self) -> tuple[str, ...]:
         return (self.parsed[0],)
 
+    @property
+    @override
+    def linear(self) -> bool:
+        return True
+
     @override
     def config(self) -> dict[str, Any]:
         return {"call": self.call, **({"outer": True} if self.outer else {})}

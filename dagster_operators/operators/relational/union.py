@@ -27,6 +27,11 @@ class Union(LogicalOperator):
 
     kind: ClassVar[str] = "union"
 
+    @property
+    @override
+    def linear(self) -> bool:
+        return True
+
     @override
     def config(self) -> dict[str, Any]:
         return {}

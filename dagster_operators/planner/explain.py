@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.graph.scope import loops_around
 from dagster_operators.operators.relational.source import Source
@@ -57,6 +58,9 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator
         node = physical.nodes[name]
         part = "" if name == node.logical else f"part of {node.logical}: "
         yield f"  {name}: {part}{_operator(dataflow.nodes[node.logical])}"
+        changes = dataflow.nodes[node.logical].type.changes
+        if changes.kind is not ChangeKind.APPEND:
+            yield f"    rows: {changes}"
         if node.choice is not None:
             yield f"    takes: {node.choice}"
         table = physical.own_table(name)

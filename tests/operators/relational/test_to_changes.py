@@ -120,7 +120,10 @@ def test_an_aggregate_of_an_aggregate(tmp_path: Path, engine: str) -> None:
         pipeline.run_epoch()
         results.append(found(pipeline, "nested"))
     assert results == [[(1, 1, 2.0), (2, 1, 1.0)], [(1, 2, 2.0)], [(2, 1, 2.0)]]
-    assert "counts_changes: to_changes" in pipeline.explain()
+    explained = pipeline.explain()
+    assert "  counts_changes: to_changes" in explained
+    assert "    rows: retracting" in explained
+    assert "    rows: updating, one row per v" in explained
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -140,3 +143,20 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         totals.to_changes().to_changes()
     with pytest.raises(OperatorsError, match='unknown is "repair" or "fail"'):
         totals.to_changes(unknown="ignore")  # type: ignore[arg-type]
+
+
+@pytest.mark.sail
+def test_a_table_of_the_changes_of_an_updating_stream(tmp_path: Path) -> None:
+    batches = [[row(1, 1.0, 1), row(2, 1.0, 1)], [row(1, 2.0, 2)], [row(2, 1.0, 1)]]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = pipeline.source("rows", do.MemorySource(batches, schema=SCHEMA)).to_changes("id", order_by="at")
+    counts = rows.key_by("v").aggregate(n="count(*)", name="counts")
+    counts.to_table("counts")
+    counts.to_changes().to_table("log")
+    pipeline.run_until_caught_up()
+    log = found(pipeline, "log")
+    assert log == [(1.0, 1, "update_after"), (1.0, 2, "insert"), (1.0, 2, "update_before"), (2.0, 1, "insert")]
+    sums: dict[tuple[Any, ...], int] = {}
+    for *values, change in log:
+        sums[tuple(values)] = sums.get(tuple(values), 0) + (1 if change in ("insert", "update_after") else -1)
+    assert sorted(key for key, times in sums.items() if times) == found(pipeline, "counts")

@@ -241,7 +241,7 @@ class FileSource(Connector):
         found = self._location.find()
         self._seen.move_to(start, consumed)
         names = names_of(start, self._former_name, self.base[1])
-        seen, new = self._seen.without(names), []
+        seen, new = self._seen.among([file.path for file in found], names), []
         for file in found:
             before = seen.get(without_name(file.path, names))
             if before is None:

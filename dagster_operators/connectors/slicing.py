@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dagster_operators.connectors.consumed import Consumed
+from dagster_operators.connectors.consumed import Consumed, ReadFiles
 from dagster_operators.connectors.moved_files import without_name
 from dagster_operators.errors import LedgerError, PipelineError
 from dagster_operators.graph.slice import JSON
@@ -124,6 +124,12 @@ class SeenFiles:
         """The files by their path without the first of these names that it begins with."""
         known = ChainMap(self.files, self.before) if self.before else self.files  # type: ignore[arg-type]  # nobody writes to it
         return {without_name(path, names): file for path, file in known.items()} if names else known
+
+    def among(self, paths: Collection[str], names: Collection[str]) -> Mapping[str, SourceFile]:
+        """Those of some paths that were read, by their path without the first of these names that it begins with."""
+        if names or not isinstance(self.before, ReadFiles):
+            return self.without(names)
+        return {**self.before.some(paths), **self.files}
 
     def position_after(self, files: Sequence[SourceFile]) -> JSON:
         """The position after a further slice, which is remembered in case it gets committed."""

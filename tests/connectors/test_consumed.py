@@ -54,6 +54,11 @@ class Ledger:
         seen.move_to(self.position, self.consumed)
         expected = {file.path: file for files in self.slices for file in files}
         assert dict(seen.without(())) == expected
+        asked = [*list(expected)[::2], "never.csv"]
+        assert {path: file for path, file in seen.among(asked, ()).items() if path in asked} == {
+            path: expected[path] for path in asked if path in expected
+        }
+        assert seen.among(asked, ["0.csv"]).keys() == seen.without(["0.csv"]).keys()
         assert seen.position_after([])["files"] == len(expected)
         return seen
 

@@ -1,0 +1,275 @@
+"""Random histories of one storage root: epochs, transitions, repairs and cleaning, each of which may die or be told a lie.
+
+Beside the root goes what it must hold, worked out by hand. Whatever is done and however it ends, the root then holds what it did
+before or what it should after, never anything else; and in the end every epoch that can be read is as it was.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from dagster_operators.errors import OperatorsError, StorageError
+from dagster_operators.runtime.resetting import Resetting
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.failpoints import watch
+from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.rollback import roll_back
+from tests.transactions.flow import TABLES, Flow, leftovers, read_numbers
+
+CLEAN: Final = "tables/clean"
+KINDS: Final = ("epoch", "epoch", "epoch", "rollback", "rollback", "reset", "clean", "fold", "foreign", "ours", "theirs")
+"""What may be done; some of it more often."""
+
+
+class DiedError(BaseException):
+    """A process that is killed: nothing behind this is done by it."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What an epoch holds: the numbers, their sum as the table has it, all that the state adds up to, and where the source is."""
+
+    numbers: tuple[int, ...] = ()
+    sums: tuple[int, ...] = ()
+    state: int = 0
+    position: int = 0
+
+    def after_epoch(self) -> Content:
+        new = [10 * (self.position + 1) + step for step in range(3)]
+        numbers = tuple(sorted((*self.numbers, *new)))
+        return Content(numbers, (sum(self.sums) + sum(new),), self.state + sum(new), self.position + 1)
+
+
+@dataclass(frozen=True)
+class Model:
+    """What must be in the root.
+
+    Attributes:
+        epochs: The content of each epoch, from the first; None of those that cannot be read any more.
+        foreign: The numbers that somebody else has written to the table and nobody has settled.
+        accepted: Those that were settled as theirs, and are in the next epoch.
+        shown: What the last epoch holds since a table was put back to what it was with those.
+    """
+
+    epochs: tuple[Content | None, ...] = ()
+    foreign: tuple[int, ...] = ()
+    accepted: tuple[int, ...] = ()
+    shown: Content | None = None
+
+    @property
+    def last(self) -> Content:
+        if self.shown is not None:
+            return self.shown
+        return (self.epochs[-1] if self.epochs else None) or Content()
+
+    @property
+    def now(self) -> Content:
+        """What the next epoch builds on."""
+        return replace(self.last, numbers=tuple(sorted((*self.last.numbers, *self.accepted))))
+
+    def then(self, content: Content) -> Model:
+        return Model((*self.epochs, content))
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something done to the root.
+
+    Attributes:
+        kind: What.
+        place: Which epoch it is about, as a part of those that there are.
+        fault: The failpoint at which the process dies, counted from 1; with a minus sign, after which the effect is told to have
+            failed; 0 for none.
+    """
+
+    kind: str
+    place: float = 0.0
+    fault: int = 0
+
+
+@dataclass
+class History:
+    """A root, and what must be in it."""
+
+    root: Path
+    model: Model = field(default_factory=Model)
+    steps: int = 0
+
+    def run(self, steps: list[Step]) -> None:
+        """Do all steps, then bring it to an end."""
+        for step in steps:
+            self.step(step)
+        if self.model.foreign:
+            self.step(Step("ours"))
+        for _ in range(2):
+            self.step(Step("epoch"))
+        with self.opened() as run:
+            run.open(owner())
+            run.settle()
+            assert leftovers(run) == [], "files of no epoch are left"
+            for number, content in enumerate(self.model.epochs, start=1):
+                if content is not None:
+                    assert self.content(run, number) == content, f"epoch {number} cannot be read as it was"
+
+    def step(self, step: Step) -> None:
+        """Do one step, and look what came of it."""
+        self.steps += 1
+        before, epoch = self.model, self._epoch(step)
+        after = _AFTER[step.kind](before, epoch)
+        if step.kind == "foreign":
+            self._write_foreign()
+            self.model = after or before
+            return
+        told: BaseException | None = None
+        with self.opened() as run, _faulty(step.fault):
+            try:
+                _DONE[step.kind](run, epoch)
+            except (DiedError, OperatorsError) as error:
+                told = error
+        found = self.found()
+        ended = after is not None and found == after.last and self._last() == len(after.epochs)
+        if told is None:
+            assert after is not None, f"{step} was not refused"
+            assert ended, f"{step}: {found} instead of {after.last}"
+        else:
+            refused = after is None or before.foreign or step.fault or not before.epochs
+            assert refused, f"{step} failed: {told!r}"
+        if after is not None and ended and (told is None or len(after.epochs) > len(before.epochs) or self._settled(step)):
+            self.model = after
+        else:
+            assert (found, self._last()) == (before.last, len(before.epochs)), f"{step}: {found} instead of {before.last}"
+
+    def _settled(self, step: Step) -> bool:
+        """Whether a repair or cleaning that failed had taken place."""
+        with self.opened() as run:
+            if step.kind == "clean":
+                return run.view().horizon > 1 + sum(content is None for content in self.model.epochs)
+            return step.kind in ("ours", "theirs") and not run.wrong_tables()
+
+    def _epoch(self, step: Step) -> int:
+        """The epoch that a step is about."""
+        return 1 + int(step.place * len(self.model.epochs)) if self.model.epochs else 0
+
+    def found(self) -> Content:
+        """What is there, once what was decided is carried out."""
+        with self.opened() as run:
+            if not self.model.foreign:
+                run.open(owner())
+                run.settle()
+            return self.content(run) if run.last_complete() else Content()
+
+    def _last(self) -> int:
+        with self.opened() as run:
+            return run.view().last_epoch
+
+    def content(self, run: Coordinator, epoch: int | None = None) -> Content:
+        complete = run.versions(epoch)
+        clean, sums, state = (read_numbers(run, table, complete.versions[table]) for table in TABLES)
+        return Content(tuple(clean), tuple(sums), sum(state), int(complete.offsets.get("numbers") or 0))  # type: ignore[call-overload]
+
+    @contextmanager
+    def opened(self) -> Iterator[Coordinator]:
+        """What a process of its own sees."""
+        run = Coordinator("numbers", str(self.root), is_run_alive=lambda _: False)
+        try:
+            yield run
+        finally:
+            run._lease.pause()
+
+    def _write_foreign(self) -> None:
+        if self.model.epochs:
+            write_deltalake(self.root / CLEAN, pa.table({"n": pa.array([7], pa.int64())}), mode="append")
+
+
+@contextmanager
+def _faulty(fault: int) -> Iterator[None]:
+    left = abs(fault)
+
+    def reached(name: str) -> None:
+        nonlocal left
+        if fault >= 0 or name.startswith("after:"):
+            left -= 1
+            if left == 0:
+                raise DiedError if fault > 0 else StorageError(f"the answer was lost at {name}")
+
+    with watch(reached):
+        yield
+
+
+def owner() -> Owner:
+    """A run that nobody finds alive any more once it is over."""
+    return Owner("dagster", uuid.uuid4().hex, "host", "boot", 1, 1.0)
+
+
+def _run_epoch(run: Coordinator, _epoch: int) -> None:
+    Flow(run).epoch(owner())
+
+
+def _own(run: Coordinator) -> Coordinator:
+    run.open(owner())
+    return run
+
+
+def _fold(run: Coordinator, _epoch: int) -> None:
+    run._ledger.fold()
+
+
+_DONE: dict[str, Callable[[Coordinator, int], Any]] = {
+    "epoch": _run_epoch,
+    "rollback": lambda run, epoch: roll_back(_own(run), epoch),
+    "reset": lambda run, epoch: Resetting(_own(run)).reset(["numbers"], epoch, "keep"),
+    "clean": lambda run, epoch: _own(run).clean(epoch),
+    "fold": _fold,
+    "ours": lambda run, _: _own(run).repair(CLEAN, "ours"),
+    "theirs": lambda run, _: _own(run).repair(CLEAN, "theirs"),
+}
+
+
+def _rolled_back(model: Model, epoch: int) -> Model | None:
+    content = model.epochs[epoch - 1] if epoch else None
+    return None if content is None or epoch == len(model.epochs) or model.foreign else model.then(content)
+
+
+def _reset(model: Model, epoch: int) -> Model | None:
+    content = model.epochs[epoch - 1] if epoch else None
+    if content is None or model.foreign or content.position == model.last.position:
+        return None
+    return model.then(replace(model.now, position=content.position))
+
+
+def _cleaned(model: Model, epoch: int) -> Model | None:
+    if not epoch or model.epochs[epoch - 1] is None:
+        return None
+    return replace(model, epochs=(*[None] * (epoch - 1), *model.epochs[epoch - 1 :]))
+
+
+def _accepted(model: Model, _epoch: int) -> Model | None:
+    return replace(model, foreign=(), accepted=(*model.accepted, *model.foreign))
+
+
+def _put_back(model: Model, _epoch: int) -> Model:
+    return replace(model, foreign=(), accepted=(), shown=model.now) if model.foreign else model
+
+
+def _wrote(model: Model, _epoch: int) -> Model:
+    return replace(model, foreign=(*model.foreign, 7)) if model.epochs else model
+
+
+_AFTER: dict[str, Callable[[Model, int], Model | None]] = {
+    "epoch": lambda model, _: None if model.foreign else model.then(model.now.after_epoch()),
+    "rollback": _rolled_back,
+    "reset": _reset,
+    "clean": _cleaned,
+    "fold": lambda model, _: model,
+    "foreign": _wrote,
+    "ours": _put_back,
+    "theirs": _accepted,
+}

@@ -1,6 +1,7 @@
 """What Dagster loads: the flights job over the folder ``data`` (or the one that ``FLIGHTS_DATA`` names).
 
-And the Nexmark job over the folder that ``NEXMARK_DATA`` names, if it does: whoever does not ask for it need not wait for it.
+And the Nexmark job over the folder that ``NEXMARK_DATA`` names, if it does, and the dataflow of event operators over that of
+``DELAYS_DATA``: whoever does not ask for them need not wait for them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ if nexmark := os.environ.get("NEXMARK_DATA"):
     from jobs.nexmark.job import build as build_nexmark
 
     pipelines.append(build_nexmark(Path(nexmark)))
+if delays := os.environ.get("DELAYS_DATA"):
+    from jobs.delays.job import build as build_delays
+
+    pipelines.append(build_delays(Path(delays)))
 defs = dg.Definitions.merge(
     do.build_definitions(*pipelines, schedule="*/10 * * * *", sensor=True),
     dg.Definitions(executor=dg.in_process_executor),  # also of what is launched from the asset graph: one Spark session for it

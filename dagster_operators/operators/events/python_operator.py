@@ -15,6 +15,7 @@ from dagster_operators.errors import OperatorFailedError, OperatorsError
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.saved_attributes import load, save
 from dagster_operators.operators.events.source_modules import SourceModules
+from dagster_operators.operators.events.time_limit import TimeLimit
 from dagster_operators.operators.events.wiring import EventOperator
 
 DESCRIPTOR: Final = "dataflow_descriptor"
@@ -37,6 +38,7 @@ class PythonOperator:
         self._descriptor = descriptor
         self._where = {**where, "node": own.node, "event_operator": own.id}
         self._instance: Any = None
+        self._limit = TimeLimit(own.time_limit / 1e6)
 
     def open(self, saved: bytes | None) -> None:
         """Make the instance, and give it back what was saved of it.
@@ -65,7 +67,7 @@ class PythonOperator:
         Raises:
             OperatorFailedError: It raised, or returned no status.
         """
-        with self._telling(f"on_event, at {event['type']} {event['id']!r},"), self._environment():
+        with self._telling(f"on_event, at {event['type']} {event['id']!r},"), self._environment(), self._limit:
             found = self._instance.on_event(event, send)
         status = getattr(found, "value", None)
         if type(status) is not int or status not in (0, 1, 2):
@@ -88,7 +90,8 @@ class PythonOperator:
             return pickle.dumps(kept) if self._own.state == "pickle" else save(kept, **self._where)
 
     def close(self) -> None:
-        """Nothing: it goes with this process."""
+        """End what watches over its time."""
+        self._limit.close()
 
     def _restore(self, saved: bytes) -> None:
         kept = pickle.loads(saved) if self._own.state == "pickle" else load(saved)  # noqa: S301 - its file asks for it

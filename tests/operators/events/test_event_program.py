@@ -263,6 +263,20 @@ def test_an_error_names_the_node_and_the_operator(name):
         assert (caught.value.where["file"], caught.value.where["line"]) == ("bad.py", 3)
 
 
+@pytest.mark.parametrize(
+    "line", ["while True: pass", "while True:\n            try: time.sleep(0.01)\n            except BaseException: pass"],
+    ids=["loop", "stubborn"],
+)  # fmt: skip
+def test_an_operator_that_never_returns_is_an_error(line):
+    text = f"import time\nclass Operator:\n    def on_event(self, event, send_output):\n        {line}\n"
+    if "except" in line:
+        text = text.replace("while True", "end = time.monotonic() + 1\n        while time.monotonic() < end")
+    driven = Driven(dataflow([operator("slow", [("n", "numbers/n")], [], time_limit=300_000)], {"slow": text}))
+    with pytest.raises(OperatorFailedError, match=r"did not return within 0\.3 seconds") as caught:
+        driven.epoch(rows(1))
+    assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("slow", "op")
+
+
 def test_messages_of_two_types_are_refused():
     text = FORWARD.replace('dora_event["value"]', '[1] if dora_event["value"][0].as_py() == 1 else ["a"]')
     driven = Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"])], {"one": text}))

@@ -21,6 +21,7 @@ from tests.engines import SAIL
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SOURCES = Path(__file__).parent / "native"
+API = Path(__file__).parents[3] / "jobs" / "delays"
 
 pytest.importorskip("cffi")
 
@@ -36,8 +37,8 @@ def compiled(tmp_path_factory):
     def build(*names, options=()):
         path = folder / f"lib{'_'.join((*names, *options)).replace('-', '')}.so"
         if not path.exists():
-            sources = [str(SOURCES / f"{name}.c") for name in names]
-            subprocess.run([compiler, "-shared", "-fPIC", "-o", str(path), *options, *sources], check=True)
+            sources = [str((API if name == "operator_api" else SOURCES) / f"{name}.c") for name in names]
+            subprocess.run([compiler, "-shared", "-fPIC", f"-I{API}", "-o", str(path), *options, *sources], check=True)
         return path
 
     return build

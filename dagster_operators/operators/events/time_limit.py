@@ -1,0 +1,88 @@
+"""A limit for how long Python of the user's may run: a thread that watches, and interrupts it."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from dagster_operators.errors import OperatorFailedError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_LOOKS: Final = 0.2
+"""Seconds between two looks."""
+
+
+class _TimeIsOver(BaseException):
+    """Is raised in the thread whose time is over."""
+
+
+class TimeLimit:
+    """Interrupts what runs within it once it has taken too long, by an exception at its next step in Python.
+
+    What waits in native code (a read, a sleep) is interrupted when that returns.
+
+    Args:
+        seconds: How long it may take.
+
+    >>> limit = TimeLimit(0.3)
+    >>> with limit:
+    ...     while True:
+    ...         pass
+    Traceback (most recent call last):
+    dagster_operators.errors.OperatorFailedError: it did not return within 0.3 seconds. To do: ...
+    >>> limit.close()
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._deadline: float | None = None
+        self._thread = 0
+        self._fired = False
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        """Begin to count."""
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._watch, daemon=True)
+            self._watcher.start()
+        with self._lock:
+            self._thread, self._fired, self._deadline = threading.get_ident(), False, time.monotonic() + self._seconds
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """End to count.
+
+        Raises:
+            OperatorFailedError: The time was over.
+        """
+        with self._lock:
+            self._deadline = None
+            if self._fired:
+                _interrupt(self._thread, None)  # it may not have come through yet
+        if self._fired or kind is _TimeIsOver:
+            raise OperatorFailedError(
+                f"it did not return within {self._seconds:g} seconds",
+                remedy="correct the operator, or give it more time: time_limit: 1 hour, in its YAML",
+            ) from None
+
+    def close(self) -> None:
+        """End the thread."""
+        self._over.set()
+
+    def _watch(self) -> None:
+        while not self._over.wait(min(_LOOKS, self._seconds)):
+            with self._lock:
+                if self._deadline is not None and time.monotonic() > self._deadline:
+                    self._fired = True
+                    _interrupt(self._thread, _TimeIsOver)
+
+
+def _interrupt(thread: int, kind: Any) -> None:
+    """Raise an exception in a thread at its next step; with None, take back what is not raised yet."""
+    given = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), given)

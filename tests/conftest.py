@@ -58,6 +58,7 @@ SLOW = (
     "tests/runtime/workers/test_process_program.py::test_an_operator_that_aborts_is_an_error_and_once_mended_the_run_goes_on[spark]",
     "tests/transactions/test_crash",
     "tests/transactions/test_every_interleaving.py::test_effects_that_take_place_and_are_reported_as_failed[two runs, once]",
+    "tests/transactions/test_every_interleaving.py::test_stages_side_by_side_of_a_run_that_another_takes_over_from[in threads-1]",
     "tests/transactions/test_every_interleaving.py::test_two_runs_and_two_crashes",
 )
 """What is slow, by how its name begins."""

@@ -327,6 +327,7 @@ def rates_known(capability, info):
     return logic
 
 
+@pytest.mark.filterwarnings("ignore:.*is gone when the epoch ends")  # one epoch has all rates
 def test_rows_are_broadcast_to_every_subtask(engine, tmp_path):
     pipeline = do.Pipeline("p", root=str(tmp_path), engine=engine, parallelism=3)
     words = pipeline.source(

@@ -10,7 +10,7 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.frontier.definition import Columns, Definition, State
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
-from dagster_operators.operators.frontier.pacts import Exchange, Pact, Pipeline
+from dagster_operators.operators.frontier.pacts import Broadcast, Exchange, Pact, Pipeline
 from dagster_operators.operators.frontier.scope_body import ENTER, FEEDBACK, LEAVE, ScopeBody, ScopeNode, Source
 from dagster_operators.time.product import Product
 from dagster_operators.time.scopes import Enter, Leave
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Scope:
     """A part of a pipeline in which rows can go around: one operator to the outside, as many as one likes within.
 
-    All of it runs in the subtasks that the rows enter; they do not move to others on their way. Rows within have no column for
-    their time.
+    All of it runs in the subtasks that the rows enter. If an operator within asks for other rows to meet than those that entered
+    together, that is one subtask, in which all do. Rows within have no column for their time.
 
     Args:
         name: The scope's name, which its state is addressed by.
@@ -60,6 +60,7 @@ class Scope:
         self._handles: list[LoopHandle] = []
         self._leaves: list[tuple[Sequence[Source], Columns]] = []
         self._built = False
+        self._asked: list[tuple[Pact, Sequence[Source]]] = []
         self.nodes: list[ScopeNode] = []
 
     def enter(self, stream: Stream | ScopedStream, pact: Pact | None = None) -> ScopedStream:
@@ -67,7 +68,8 @@ class Scope:
 
         Args:
             stream: The stream.
-            pact: Which of its rows meet; the same for all streams that enter.
+            pact: Which of its rows meet. The first stream that enters says which keys a subtask has: further ones enter by the
+                same, or by ``Broadcast()``, with all their rows in every subtask.
 
         Raises:
             PipelineError: It is of another scope than the one that this is in.
@@ -75,7 +77,8 @@ class Scope:
         if self.parent is not None:
             self.parent.check(stream)
             assert isinstance(stream, ScopedStream)  # noqa: S101 - which check has seen to
-            self.root.within(pact or Pipeline())
+            self.root._asked.append((pact or Pipeline(), stream.sources))  # noqa: SLF001 - of its own class
+            stream.key_by(*(pact or Pipeline()).by)
             sources = self._way(stream, Enter())
             self._entered.append(sources[0])
             return ScopedStream(self, sources, stream.schema)
@@ -160,7 +163,7 @@ class Scope:
             entries=len(self._entries), iterative=self.iterative, limit=self._limit, likes=self._likes(),
         )  # fmt: skip
         body.reachability()  # which refuses loops that do not advance time
-        given = [exchanged(stream, pact) for stream, pact in self._entries]
+        given = self._settled([exchanged(stream, pact) for stream, pact in self._entries])
         schema = tuple(schema for _, schema in self._leaves)
         definition = Definition("scope", [pact for _, pact in given], self.name, body, schema=schema)  # type: ignore[arg-type]
         first, *others = [stream for stream, _ in given]
@@ -194,7 +197,7 @@ class Scope:
             raise PipelineError(
                 f"{name!r} cannot be the name of an operator in a scope", operator=self.name, remedy="use another"
             )
-        definition.pacts = tuple(map(self.root.within, definition.pacts))
+        self.root._asked += zip(definition.pacts, (stream.sources for stream in streams), strict=True)  # noqa: SLF001 - as above
         self.root.nodes.append(ScopeNode(full, definition, [stream.sources for stream in streams], self.depth))
         return ScopedStream(self, [(full, 0)], definition.schemas[0] or streams[0].schema, definition)
 
@@ -224,15 +227,31 @@ class Scope:
             for handle in inner
         }
 
-    def within(self, pact: Pact) -> Pact:
-        """Rows stay in the subtask that they entered: an operator may ask for no more than that."""
-        keys = self._entries[0][1].by if self._entries else ()
-        if keys and pact.by not in ((), keys):
-            raise PipelineError(
-                f"rows that entered {self.name!r} by {', '.join(keys)} cannot be exchanged by {', '.join(pact.by)} within",
-                operator=self.name, remedy="let them enter by that, or without an exchange; or use pipeline.loop",
-            )  # fmt: skip
-        return Exchange(*keys) if keys else pact
+    def _settled(self, given: Sequence[tuple[Stream, Pact]]) -> Sequence[tuple[Stream, Pact]]:
+        """How streams enter: by the keys asked for, unless something within asks for rows to meet that do not enter together."""
+        keys = given[0][1].by
+        if keys and any(self._moves(pact, sources, keys) for pact, sources in self._asked):
+            return [(stream, Pipeline()) for stream, _ in given]
+        for node in self.nodes if keys else ():
+            node.definition.pacts = (Exchange(*keys),) * len(node.inputs)
+        return given
+
+    def _moves(self, pact: Pact, sources: Sequence[Source], keys: Sequence[str]) -> bool:
+        """Whether a pact within asks for rows of other subtasks, for streams that enter by keys."""
+        if isinstance(pact, Broadcast):
+            return not all(self._is_everywhere(source) for source in sources)
+        return pact.by not in ((), tuple(keys))
+
+    def _is_everywhere(self, source: Source, passed: frozenset[Source] = frozenset()) -> bool:
+        """Whether all rows of a source are made of those that entered every subtask."""
+        name, number = source
+        if name == ENTER:
+            return isinstance(self._entries[number][1], Broadcast)
+        if name == FEEDBACK:
+            before = self._handles[number].sources
+        else:
+            before = [one for node in self.nodes if node.name == name for sources in node.inputs for one in sources]
+        return source in passed or all(self._is_everywhere(one, passed | {source}) for one in before)
 
 
 class LoopHandle:

@@ -293,10 +293,10 @@ def test_what_is_not_complete_is_not_built():
         other.loop_variable()
 
 
-def test_rows_do_not_move_within():
+def test_exchanges_within_are_by_columns():
     rows, one, _ = two_scopes()
     inside = one.enter(rows, BY_K)
-    with pytest.raises(PipelineError, match=r"by k cannot be exchanged by v within.*pipeline.loop"):
-        frontier.exchange(inside, frontier.Exchange("v"))
+    with pytest.raises(PipelineError, match=r"is no column.*before rows enter"):
+        frontier.Scope("inner", one).enter(inside, frontier.Exchange("v % 2 AS parity"))
     with pytest.raises(PipelineError, match=r"is no column.*before rows enter"):
         frontier.exchange(inside, frontier.Exchange("v % 2 AS parity"))

@@ -35,7 +35,7 @@ def source(
     """Rows that a closure puts out.
 
     The source is finished when its capability is dropped. It puts rows out in the order of time: at no time that is before one
-    that rows came with already. A time is complete when rows of a later one have come, or the source is finished.
+    that rows came with already. A time is complete when the capability has moved on behind it, or the source is finished.
 
     Args:
         pipeline: The pipeline.
@@ -149,6 +149,11 @@ class FrontierSource(ClosureSource):
     def has_news(self, position: Any) -> bool:
         """Whether the capability was not dropped yet, and the moment has come that the logic asked to be called at."""
         return position is None or (position["time"] is not None and is_called(position))
+
+    def reached(self, position: Any) -> int | None:
+        """The capability's time: nothing comes before it."""
+        found: int | None = position["time"]
+        return found
 
 
 class _InOrder:

@@ -49,6 +49,7 @@ class SliceChoice:
         news: Whether the slice is worth an epoch; False when only ``idle`` is to be told.
         idle: Nothing is to be expected for now, so the source's watermark goes along with the others'.
         final: Nothing will come after the slice, ever.
+        reached: The time before which nothing will come after the slice, if the source says so.
     """
 
     slice: SourceSlice
@@ -56,6 +57,7 @@ class SliceChoice:
     news: bool = True
     idle: bool = False
     final: bool = False
+    reached: int | None = None
 
 
 class Connector(ABC):

@@ -175,7 +175,8 @@ class OperatorSource(Connector):
         listed: Any = choice.slice.items if choice else []
         items = [item for item in listed if item[0].rpartition("/")[2] in spool.files] if choice else None
         piece = SourceSlice(start, position if news else start, items)
-        return SliceChoice(piece, more=end == "graceful" and news, news=news, idle=context.is_idle, final=final)
+        reached = None if final else self.operator.reached(context.position)
+        return SliceChoice(piece, more=end == "graceful" and news, news=news, idle=context.is_idle, final=final, reached=reached)
 
     def _tidy(self, root: Root, read: Collection[str]) -> None:
         """Delete what the last complete epoch read, and scraps of a day ago.

@@ -82,6 +82,13 @@ class SourceOperator:
         """
         return False
 
+    def reached(self, position: JSON) -> int | None:  # noqa: ARG002
+        """The time before which no rows will come after a position, in microseconds since 1970, if that is known.
+
+        By default None: the rows that came tell how far the source has come.
+        """
+        return None
+
     def identity(self) -> Mapping[str, Any]:
         """What gives positions their meaning: if it changes, a position is not used again unless somebody decides so.
 

@@ -56,6 +56,7 @@ class Choosing:
         offsets: dict[str, SourceSlice] = {}
         finished: set[str] = set()
         idle: set[str] = set()
+        reached: dict[str, int] = {}
         news = bool(last and unfinished(self._dataflow, carried(last.metrics, plan.origins)))
         sources, lookups = self._planning.plan().sources, self._planning.plan().lookups
         cuts = one_cut(self._planning, (*sources, *lookups), positions)
@@ -76,6 +77,8 @@ class Choosing:
             )
             if choice is not None and choice.idle:
                 idle.add(name)
+            if choice is not None and choice.reached is not None and source.event_time:
+                reached[name] = choice.reached
             is_over = choice.final if choice is not None else connector is not None and connector.is_over(start)
             if is_over or (source.finished and not (choice and choice.more)):
                 finished.add(name)
@@ -83,7 +86,7 @@ class Choosing:
         if not news:
             return None
         read = {**offsets, **pinned(self._planning, cuts)}
-        return Slices(read, frozenset(finished), frozenset(idle), watermarks=times, timed=frozenset(times))
+        return Slices(read, frozenset(finished), frozenset(idle), watermarks={**times, **reached}, timed=frozenset(times))
 
     def _times(self, cuts: Mapping[str, Connector]) -> Iterator[tuple[str, int]]:
         """The watermarks that sources have from whoever made their rows, of those whose event time is theirs."""

@@ -20,7 +20,6 @@ from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.aggregates.aggregate_changes import AggregateChanges
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
 from dagster_operators.operators.aggregates.aggregation import Aggregation
-from dagster_operators.operators.aggregates.weighted_partials import check_removals
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.types.names import quoted
@@ -42,8 +41,6 @@ class KeyedAggregate(Aggregation):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         self.check(inputs[0])
-        if inputs[0].changes.kind is ChangeKind.RETRACT:
-            check_removals(self.parts)
         return StreamType((*self.keys, *dict(self.aggregates)), changes=Changes.upsert(self.keys))
 
     @override

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import SchemaError
 from dagster_operators.operators.aggregates import partial_results as partial
 from dagster_operators.operators.aggregates.aggregate_calls import Call
 from dagster_operators.operators.aggregates.aggregates import Decomposition
@@ -53,6 +52,9 @@ _ONCE: Final = frozenset(
     }
 )  # fmt: skip
 """Those in which it makes no difference how often a value is there."""
+
+_KNOWN: Final = frozenset({*_COUNTS, *_SUMS, *_WEIGHTED, *_ONCE})
+_COPY: Final = "__copy"
 
 
 @dataclass(frozen=True)
@@ -170,9 +172,26 @@ class WeightedPartials:
         checked = f"CASE WHEN {WEIGHT} < 0 THEN CAST({told} AS BIGINT) ELSE {WEIGHT} END AS {WEIGHT}"
         merged = self.merge(rows, keys)
         found = merged.selectExpr(*(f"`{name}`" for name in merged.columns if name != WEIGHT), checked)
+        found = self._copied(found) if self._needs_copies else found
         restored = (F.expr(sql).alias(name) for name, sql in self.restored.items())
         grouped = found.groupBy(*keys).agg(F.expr(self.sums[WEIGHT].again).alias(WEIGHT), *restored)
         return grouped.filter(f"{WEIGHT} >= 0")  # so that no engine leaves the check out
+
+    @property
+    def _needs_copies(self) -> bool:
+        """Whether a function takes rows one by one: the user's own know nothing of weights."""
+        return any(kind not in _KNOWN for kind, _ in self.parts.slots.values())
+
+    def _copied(self, rows: DataFrame) -> DataFrame:
+        """State rows as often as they are there, each with the weight 1; what adds up is with the first of them."""
+        copies = rows.selectExpr("*", f"explode(sequence(1L, greatest({WEIGHT}, 1L))) AS {_COPY}")
+        others = (f"`{name}`" for name in rows.columns if name not in self.sums)
+        summed = (
+            f"CASE WHEN {_COPY} = 1 THEN {name} ELSE CAST(0 AS {part.type}) END AS {name}"
+            for name, part in self.sums.items()
+            if name != WEIGHT
+        )
+        return copies.selectExpr(*others, *summed, f"least({WEIGHT}, 1L) AS {WEIGHT}")
 
     @property
     def _anything(self) -> str:
@@ -186,6 +205,8 @@ class WeightedPartials:
 
     def _kept(self, kind: PartialKind, call: Call) -> list[str]:
         """The SQL of the values that a call needs to know again."""
+        if kind not in _KNOWN:  # what a FILTER leaves out is none of its rows, whose arguments may well be null
+            return [*(f"({text})" for text in call.arguments), call.kept("true")]
         kind.update(call, self._types)  # refuses types that nothing can be kept of
         known = call.arguments[:1] if kind is partial.SKETCH else call.arguments
         return [call.kept(one_zero_one_nan(f"({text})", self._types.get(text))) for text in known]
@@ -195,6 +216,9 @@ class WeightedPartials:
             return self._from_sums(slot, kind, call)
         names = {text: name for name, text in self.values.items()}
         columns = [names[text] for text in self._kept(kind, call)]
+        if kind not in _KNOWN:
+            counts = f"{WEIGHT} > 0 AND {columns[-1]}"
+            return kind.update(replace(call, arguments=tuple(columns[:-1]), condition=counts), {})
         types = {column: self._types[text] for column, text in zip(columns, call.arguments, strict=False) if text in self._types}
         if kind in _WEIGHTED:
             return _WEIGHTED[kind](columns[0], types)
@@ -211,16 +235,6 @@ class WeightedPartials:
         if decimals_in(found):
             return f"named_struct('sum', {total}, 'like', CAST(NULL AS {found}))"
         return f"CAST({total} AS DOUBLE)"
-
-
-def check_removals(parts: Decomposition) -> None:
-    """Raise SchemaError for the first function that cannot take rows back."""
-    for kind, call in parts.slots.values():
-        if kind not in {*_COUNTS, *_SUMS, *_WEIGHTED, *_ONCE}:
-            raise SchemaError(
-                f"{call.function}() is a function of the user's own, which cannot take rows back",
-                remedy="put it before the operator whose rows change, or write it with built-in aggregates",
-            )
 
 
 def _times_weight(value: str, types: Types) -> str:

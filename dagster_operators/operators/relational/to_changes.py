@@ -207,7 +207,8 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         on = " AND ".join(f"{quoted(key)} <=> {named[key]}" for key in self.keys) or "true"
         same = " AND ".join(_same(quoted(name), old_name, kinds[name]) for name, old_name in named.items())
         there = f"coalesce(NOT {_OLD_GONE}, false)"
-        nothing = f"({there} AND NOT {GONE} AND {same})" + (f" OR coalesce({PLACE} < {_OLD_PLACE}, false)" if ordered else "")
+        stale = f" OR coalesce({PLACE} < {_OLD_PLACE}, {PLACE} IS NULL AND {_OLD_PLACE} IS NOT NULL)" if ordered else ""
+        nothing = f"({there} AND NOT {GONE} AND {same}){stale}"
         taken = f"CASE WHEN {nothing} OR NOT {there} THEN NULL WHEN {GONE} THEN '{DELETE}' ELSE '{UPDATE_BEFORE}' END"
         given = f"CASE WHEN {nothing} OR {GONE} THEN NULL WHEN {there} THEN '{UPDATE_AFTER}' ELSE '{INSERT}' END"
         if self.logical.unknown == "fail":

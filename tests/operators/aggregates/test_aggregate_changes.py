@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dagster_operators as do
-from dagster_operators.errors import OperatorsError, SchemaError
+from dagster_operators.errors import OperatorsError
 from dagster_operators.operators.aggregates.aggregates import decompose
 from dagster_operators.operators.aggregates.weighted_partials import WeightedPartials
 from tests.engines import ENGINES, SAIL
@@ -180,12 +180,27 @@ def test_the_state_forgets_what_cancels_out(sail: Any) -> None:
     assert {one.k for one in weighted.fold(state.union(state), ["k"]).collect()} == {"b", "c"}
 
 
-def test_functions_of_the_users_own_are_refused(tmp_path: Path) -> None:
-    @do.udaf("long")
-    def product_of(values: Any) -> int:
-        return math.prod(values)
+@do.udaf("long")
+def product_of(values: Any) -> int:
+    """Null counts as 1."""
+    return math.prod(value for value in values.to_pylist() if value is not None)
 
+
+@pytest.mark.sail
+def test_functions_of_the_users_own(tmp_path: Path) -> None:
+    batches = [
+        changes("insert", row("a", 3), row("a", 3), row("a", 2), row("b", None), row("a", -1)),
+        changes("delete", row("a", 3), row("a", -1)),
+    ]
     pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
-    rows = pipeline.source("rows", do.MemorySource([[]], schema=SCHEMA)).as_changes()
-    with pytest.raises(SchemaError, match="cannot take rows back"):
-        rows.key_by("k").aggregate(p="product_of(v)")
+    rows = pipeline.source("rows", do.MemorySource(batches, schema=SCHEMA)).as_changes()
+    own = {"product": "product_of(v)", "large": "product_of(v) FILTER (WHERE v > 2)"}
+    rows.key_by("k").aggregate(own, n="count(*)", total="sum(v)", mean="avg(f)", most="max(v)").to_table("products")
+    results = []
+    for _ in batches:
+        pipeline.run_epoch()
+        results.append(table(pipeline, "products"))
+    assert results == [
+        [["a", -18, 9, 4, 7, None, 3], ["b", 1, 1, 1, None, None, None]],
+        [["a", 6, 3, 2, 5, None, 3], ["b", 1, 1, 1, None, None, None]],
+    ]

@@ -50,7 +50,8 @@ def test_the_changes_that_rows_make(tmp_path: Path, engine: str) -> None:
         [row(1, 1.0, 1), row(1, 2.0, 2), row(2, nan, 1), row(None, 5.0, 1), row(7, 7.0, 1), row(7, None, 2, gone=True)],
         [row(4, nan, 1), row(None, 6.0, 2), row(9, None, 1, gone=True)],
         [row(1, 9.0, 1), row(2, None, 3, gone=True), row(None, 6.0, 2), row(4, nan, 1)],
-        [row(2, 4.0, 1), row(2, 5.0, 9)],
+        [row(2, 4.0, 1), row(2, 5.0, 9), {**row(1, 3.0, 0), "at": None}],
+        [row(1, 2.0, 2)],
     ]
     pipeline = built(tmp_path, batches, ENGINES[engine])
     tables = []
@@ -61,6 +62,7 @@ def test_the_changes_that_rows_make(tmp_path: Path, engine: str) -> None:
         [(1, 2.0), (2, "nan"), (None, 5.0)],
         [(1, 2.0), (2, "nan"), (4, "nan"), (None, 6.0)],
         [(1, 2.0), (4, "nan"), (None, 6.0)],
+        [(1, 2.0), (2, 5.0), (4, "nan"), (None, 6.0)],
         [(1, 2.0), (2, 5.0), (4, "nan"), (None, 6.0)],
     ]
     assert found(pipeline, "log") == sorted(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.api.frontier_builder import OperatorBuilder
 from dagster_operators.api.frontier_capture import barrier, capture, limit_rate, replay
 from dagster_operators.api.frontier_iterate import iterate
+from dagster_operators.api.frontier_iterator import IteratorSourceInput, iterator_source
 from dagster_operators.api.frontier_library import (
     branch,
     branch_when,
@@ -68,6 +69,7 @@ __all__ = [
     "FrontierInterest",
     "FrontierNotificator",
     "InputCapability",
+    "IteratorSourceInput",
     "LoopHandle",
     "MutableAntichain",
     "Notificator",
@@ -105,6 +107,7 @@ __all__ = [
     "inspect_core",
     "inspect_time",
     "iterate",
+    "iterator_source",
     "limit_rate",
     "map",
     "map_in_place",

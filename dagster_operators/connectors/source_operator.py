@@ -82,6 +82,13 @@ class SourceOperator:
         """
         return False
 
+    def waits_until(self, position: JSON) -> int | None:  # noqa: ARG002
+        """The time that the operator it waits for has to come to before another turn from this position.
+
+        By default None: as far as this source has come.
+        """
+        return None
+
     def reached(self, position: JSON) -> int | None:  # noqa: ARG002
         """The time before which no rows will come after a position, in microseconds since 1970, if that is known.
 

@@ -111,9 +111,9 @@ class Choosing:
     def _is_ahead(self, name: str, last: Complete | None) -> bool:
         """Whether a source has gone further than the stream that it waits for."""
         connector = self._planning.connector(name)
-        waits_for = connector.operator.waits_for if isinstance(connector, OperatorSource) else None
-        if waits_for is None:
+        if not isinstance(connector, OperatorSource) or connector.operator.waits_for is None:
             return False
+        waits_for = connector.operator.waits_for
         operator, _, port = waits_for.partition(".")
         if operator not in self._dataflow.nodes:
             raise PipelineError(
@@ -123,7 +123,9 @@ class Choosing:
         if last is None or name not in last.watermarks:
             return False
         frontiers = Frontiers(self._dataflow, at_beginning(last.watermarks), held_in(last.held))
-        return frontiers.of(StreamRef(operator, port or MAIN)).less_than(last.watermarks[name])
+        left: Any = last.offsets.get(name)
+        least = connector.operator.waits_until(left["position"]) if isinstance(left, dict) else None
+        return frontiers.of(StreamRef(operator, port or MAIN)).less_than(last.watermarks[name] if least is None else least)
 
     def _offer(
         self, name: str, origin: str, start: Any, schemas: Mapping[str, str], connector: Connector | None

@@ -254,6 +254,27 @@ def test_a_probe_tells_of_one_stream_of_its_pipeline():
         frontier.probe_with(rows_of()[1], frontier.ProbeHandle(pipeline))
 
 
+def pairs(target, state):
+    """Two rows at the next of the times 0 and 10, to be followed when the time is complete."""
+    at = state.get("next", 0)
+    state["next"] = at + 10
+    rows = [{"k": target, "v": v} for v in (at, at + 1)]
+    return frontier.IteratorSourceInput([(at, rows)], target=at + 1, lower_bound=at + 5) if at < 20 else None
+
+
+def test_an_input_function_is_asked_when_the_probe_has_come_to_its_target(sail, tmp_path):
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    handle = frontier.ProbeHandle(pipeline)
+    numbers = frontier.iterator_source(pipeline, "numbers", pairs, handle, schema=SCHEMA)
+    frontier.probe_with(frontier.limit_rate(numbers, 1, name="slow"), handle).to_table("slow")
+    told = [(result.epoch, result.rows["slow"]) for result in pipeline.run_until_caught_up()]
+    asked = [complete.offsets["numbers"]["position"]["state"].get("own") for complete in pipeline.history()]
+    assert told == [(1, 1), (2, 1), (3, 1), (4, 1), (5, 0)]
+    assert asked == [{"next": 10}, {"next": 10}, {"next": 20}, {"next": 20}, {"next": 30}]
+    assert sorted((row.k, row.v) for row in pipeline.read("slow").collect()) == [(0, 0), (0, 1), (1, 10), (1, 11)]
+    assert handle.done()
+
+
 def at_its_own_pace(capability, info):
     """A row, and the next one an hour later."""
 

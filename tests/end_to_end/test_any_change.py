@@ -75,6 +75,16 @@ KINDS: Mapping[str, Callable[[Any, Part], Any]] = {
     "join": lambda s, p: s.key_by("k").window(do.Tumbling(hours(p))).join(other(s).window(do.Tumbling(hours(p))), **named(p)),
     "interval_join": lambda s, p: s.key_by("k").interval_join(other(s), lower="0 s", upper=hours(p), **named(p)),
     "arrow": lambda s, p: s.key_by("k").apply(Counting(), **named(p)),
+    "hopping": lambda s, p: s.key_by("k").window(do.Sliding("4 hours", hours(p))).aggregate(n="count(*)", **named(p)),
+    "offset": lambda s, p: (
+        s.key_by("k").window(do.Tumbling("4 hours", offset="1 hour" if p.wide else "0 s")).aggregate(n="count(*)", **named(p))
+    ),
+    "semi_join": lambda s, p: (
+        s.key_by("k").window(do.Tumbling(hours(p))).join(other(s).window(do.Tumbling(hours(p))), how="semi", **named(p))
+    ),
+    "of_windows": lambda s, p: (
+        s.key_by("k").window(do.Tumbling(hours(p))).aggregate(n="count(*)").key_by("k").aggregate(most="max(n)", **named(p))
+    ),
 }
 
 
@@ -265,7 +275,11 @@ def test_any_of_many_changes_is_right_or_refused(data: st.DataObject) -> None:
     event(f"{name}: {outcome}")
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+MORE = {"hopping", "offset", "semi_join", "of_windows"}
+"""Kinds whose parts are like those of others, and are drawn with them."""
+
+
+@pytest.mark.parametrize("kind", [pytest.param(one, marks=pytest.mark.slow if one in MORE else ()) for one in sorted(KINDS)])
 @pytest.mark.parametrize("named", [True, False])
 def test_what_must_not_be_refused(kind: str, tmp_path: Path, *, named: bool) -> None:
     """Two parts of a kind whose lines are swapped, with and without names, and a third in front."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 import dagster_operators as do
 from dagster_operators.errors import ChangedPipelineError
@@ -80,3 +82,37 @@ def test_other_changes_need_the_table_to_be_computed_anew(tmp_path: Path, column
     later = pipeline(tmp_path, 3, **columns)
     later.run_until_caught_up()
     assert sorted(row.v for row in later.read("newest").collect()) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", ["files", "a Delta table"])
+def test_a_source_that_gains_a_column(tmp_path: Path, kind: str) -> None:
+    """Without a declared schema it is read with the columns that it began with, until the program says otherwise."""
+    path = str(tmp_path / "in")
+
+    def arrive(number: int, **columns: str) -> None:
+        row = pa.table({"v": [number], **{name: [value] for name, value in columns.items()}})
+        if kind == "files":
+            (tmp_path / "in").mkdir(exist_ok=True)
+            pq.write_table(row, tmp_path / f"in/{number}.parquet")
+        else:
+            write_deltalake(path, row, mode="append", schema_mode="merge")
+
+    def read(connector: Any, name: str = "rows") -> dict[int, Any]:
+        made = do.Pipeline("gains", root=str(tmp_path / "root"), engine=SAIL)
+        made.source(name, connector).filter("v > 0").to_table("t")
+        if name != "rows":
+            made.decide(f"source {name}", "restart")
+        made.run_until_caught_up()
+        return {row.v: row.asDict().get("w", "no such column") for row in made.read("t").collect()}
+
+    inferred: Any = do.FileSource(path) if kind == "files" else do.DeltaSource(path)
+    arrive(1)
+    read(inferred)
+    arrive(2, w="b")
+    assert read(inferred) == dict.fromkeys((1, 2), "no such column")
+    arrive(3, w="c")
+    if kind == "files":
+        found = read(do.FileSource(path, schema="v long, w string"))
+    else:
+        found = read(do.DeltaSource(path, starting_version=2), "all_columns")
+    assert found == {1: None, 2: None, 3: "c"}

@@ -6,10 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 import dagster_operators as do
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import ForeignWriteError, PipelineError
 from dagster_operators.plans.verdict import Level
 from dagster_operators.transactions.owner import Owner
 from tests.end_to_end.test_changed_pipelines import Changed, clean, command, leaders, refused, rows, states, totals
@@ -141,5 +143,33 @@ def test_what_the_command_decided_is_known_to_the_program(changed: Changed) -> N
     command("decide", changed.root, "operator", "per_key", "restart")
     assert "decided: restart, takes effect with the next epoch" in command("diff", changed.root)
     pipeline = changed.pipeline(summed)
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "totals") == Counter({("a", 1): 1})
+
+
+def test_a_table_that_waits_to_be_emptied_and_that_somebody_writes(changed: Changed) -> None:
+    """Neither is the foreign row thrown away in silence, nor does it keep the table from being emptied once that is settled."""
+    pipeline = changed.pipeline(summed)
+    pipeline.decide("operator per_key", "restart")
+    row = pa.table({"k": ["z"], "n": pa.array([99], pa.int64())})
+    write_deltalake(f"{changed.root}/tables/totals", row, mode="append", configuration={"delta.appendOnly": "false"})
+    with pytest.raises(ForeignWriteError, match="written by someone else"):
+        pipeline.run_epoch()
+    pipeline.repair("totals", keep="ours")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "totals") == Counter({("a", 1): 1})
+
+
+def test_what_was_asked_last_cannot_be_read(changed: Changed) -> None:
+    """As a power cut leaves it: nobody decides by it, and the next refused run writes it anew."""
+    pipeline = changed.pipeline(summed)
+    refused(pipeline)
+    asked = Path(changed.root) / "plans/asked.json"
+    asked.write_bytes(asked.read_bytes()[:40])
+    decide = ["decide", changed.root, "operator", "per_key", "restart"]
+    for arguments in (["diff", changed.root], decide):
+        assert "what the last refused run asked cannot be read" in command(*arguments, code=1)
+    refused(pipeline)
+    command(*decide)
     pipeline.run_until_caught_up()
     assert rows(pipeline, "totals") == Counter({("a", 1): 1})

@@ -114,6 +114,15 @@ class Antichain(MinimalTimes):
 
     __slots__ = ()
 
+    @classmethod
+    def from_elem(cls, element: Time) -> Self:
+        """One with a single time.
+
+        >>> Antichain.from_elem(3)
+        Antichain([3])
+        """
+        return cls([element])
+
     def insert(self, element: Time) -> bool:
         """Add a time unless one of the others is it or before it, and drop those that it is before; whether it was added.
 

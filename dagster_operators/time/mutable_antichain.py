@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from dagster_operators.time.change_batch import ChangeBatch
 from dagster_operators.time.frontier import Frontier
@@ -60,6 +60,27 @@ class MutableAntichain:
         if len(self._under) > 2 * len(self._counts) + _SLACK:
             self._build_anew()
         return self._changes.drain()
+
+    update_iter = update
+
+    @classmethod
+    def from_elem(cls, time: Time) -> Self:
+        """One in which a single time is counted once.
+
+        >>> MutableAntichain.from_elem(1).update_iter([(1, -1), (2, 7)])
+        [(1, -1), (2, 1)]
+        """
+        return cls([time])
+
+    def clear(self) -> None:
+        """Forget all times.
+
+        >>> times = MutableAntichain([1])
+        >>> times.clear(), times.is_empty(), times.update([(5, 1)])
+        (None, True, [(5, 1)])
+        """
+        self._counts, self._least, self._under = {}, {}, {}
+        self._changes.clear()
 
     def frontier(self) -> Frontier:
         """The least of the times with a positive count.

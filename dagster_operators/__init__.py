@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dagster_operators.functions.library import load_udf
     from dagster_operators.functions.scalar import udf
     from dagster_operators.functions.table import udtf
-    from dagster_operators.graph.dataflow import Check
+    from dagster_operators.graph.outputs import Check
     from dagster_operators.graph.state_tables import GlobalState, KeyedState, ListState, TimeState
     from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
     from dagster_operators.operators.arrow.operator_context import Collector, OperatorContext
@@ -51,7 +51,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "ArrowOperator": "operators.arrow.arrow_operator",
-    "Check": "graph.dataflow",
+    "Check": "graph.outputs",
     "Collector": "operators.arrow.operator_context",
     "DeltaSource": "connectors.delta_source",
     "EpochResult": "runtime.results",

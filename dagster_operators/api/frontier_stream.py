@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 from dagster_operators.api.base_stream import BaseStream
 from dagster_operators.connectors.no_rows import NoRows
 from dagster_operators.errors import PipelineError
-from dagster_operators.graph.dataflow import SinkOutput
 from dagster_operators.graph.expressions import is_repeatable
+from dagster_operators.graph.outputs import SinkOutput
 from dagster_operators.operators.frontier.definition import Definition, State
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
 from dagster_operators.operators.frontier.pacts import Exchange, Pact

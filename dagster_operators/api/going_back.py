@@ -13,7 +13,8 @@ from dagster_operators.runtime.results import EpochResult, result_of
 from dagster_operators.time.watermark import MIN_WATERMARK, format_timestamp, to_micros
 
 if TYPE_CHECKING:
-    from dagster_operators.graph.dataflow import Dataflow, Table
+    from dagster_operators.graph.dataflow import Dataflow
+    from dagster_operators.graph.outputs import Table
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.runtime.resetting import Place, Tables
 

@@ -8,9 +8,9 @@ from typing import Self
 from dagster_operators.api.base_stream import BaseStream
 from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.graph.changes import ChangeKind
-from dagster_operators.graph.dataflow import Check, SinkOutput, Table
 from dagster_operators.graph.expressions import require_mapping, require_texts
 from dagster_operators.graph.operator import StreamType
+from dagster_operators.graph.outputs import Check, SinkOutput, Table, asset_path
 from dagster_operators.graph.ports import MAIN, InputPort, StreamRef
 from dagster_operators.graph.sink_target import SinkTarget
 
@@ -123,6 +123,8 @@ class OutputStream(BaseStream):
         checks: Mapping[str, str | Check] | None = None,
         owners: Sequence[str] = (),
         tags: Mapping[str, str] | None = None,
+        columns: Mapping[str, str] | None = None,
+        asset_key: str | Sequence[str] | None = None,
         backfill: bool = False,
     ) -> Self:
         """Write the stream to a Delta table of the pipeline, which becomes a Dagster asset.
@@ -136,6 +138,8 @@ class OutputStream(BaseStream):
                 blocks: if it fails, nothing is committed. ``Check(expression, blocking=False)`` only reports.
             owners: Dagster owners, for example ``"team:data"``.
             tags: Dagster tags of the asset.
+            columns: What columns are, by name: shown in Dagster, and kept as the columns' comments in Delta.
+            asset_key: The asset's whole key, as ``"mart/clean"``, instead of the pipeline's and the table's name.
             backfill: Whether the table, where it is added to a pipeline that has run, gets the rows of before, too: then it is
                 computed as :meth:`Pipeline.rebuild` does before the next epoch begins. No part of the pipeline's plan.
 
@@ -157,14 +161,23 @@ class OutputStream(BaseStream):
         """
         where = {"pipeline": self._dataflow.name, "table": table}
         require_mapping(checks, **where)
+        require_texts("description", list((columns or {}).values()), **where)
         require_texts("condition", [check for check in (checks or {}).values() if not isinstance(check, Check)], **where)
         wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}
-        self._dataflow.add_table(Table(table, self._ref, description, wanted, dict(tags or {}), tuple(owners)))
+        said, key = dict(columns or {}), asset_path(asset_key, **where)
+        self._dataflow.add_table(Table(table, self._ref, description, wanted, dict(tags or {}), tuple(owners), said, key))
         if backfill:
             self._dataflow.backfilled.add(table)
         return self
 
-    def to_sink(self, sink: SinkTarget, *, name: str | None = None, description: str = "") -> Self:
+    def to_sink(
+        self,
+        sink: SinkTarget,
+        *,
+        name: str | None = None,
+        description: str = "",
+        asset_key: str | Sequence[str] | None = None,
+    ) -> Self:
         """Hand the stream's rows, epoch by epoch, to something outside the storage root, in the same commit as the tables.
 
         Args:
@@ -172,6 +185,7 @@ class OutputStream(BaseStream):
             name: What the sink remembers the pipeline's epochs under: keep it when the pipeline changes. By default the
                 name of the stream.
             description: What the rows are for.
+            asset_key: The key of the asset that the sink is in Dagster, instead of the pipeline's and the sink's name.
 
         Returns:
             The stream, for operators that read it too.
@@ -195,5 +209,6 @@ class OutputStream(BaseStream):
             sink.check(self._type)
         except OperatorsError as error:
             raise error.at(pipeline=self._dataflow.name, sink=named) from None
-        self._dataflow.add_sink(SinkOutput(named, self._ref, sink, sink.config(), description))
+        key = asset_path(asset_key, pipeline=self._dataflow.name, sink=named)
+        self._dataflow.add_sink(SinkOutput(named, self._ref, sink, sink.config(), description, key))
         return self

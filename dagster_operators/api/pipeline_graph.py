@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,8 @@ from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.connectors.source_operator import SourceOperator
 from dagster_operators.errors import PipelineError, located
 from dagster_operators.graph.all_or_nothing import all_or_nothing
-from dagster_operators.graph.dataflow import Dataflow, Table
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.outputs import Table, asset_path
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.renaming import renamed
 from dagster_operators.graph.scope import Scope
@@ -86,6 +87,7 @@ class PipelineGraph:
         lateness: str | timedelta = "0 seconds",
         finished: bool = False,
         renamed_from: str | None = None,
+        asset_key: str | Sequence[str] | None = None,
     ) -> Stream:
         """Declare where rows come from.
 
@@ -98,6 +100,7 @@ class PipelineGraph:
             lateness: How much later than the newest row a row may come and still be counted in its window.
             finished: No more rows will come than there are now: once they are read, every window closes.
             renamed_from: What the source was called before: it goes on from where that was. May stay.
+            asset_key: The key of the asset that the source is in Dagster, whoever makes it.
 
         Raises:
             PipelineError: The name is taken, or what is given is no source.
@@ -119,7 +122,8 @@ class PipelineGraph:
                 remedy="leave event_time= out; windows are for rows that stay",
             )  # fmt: skip
         late = self._lateness(name, lateness, event_time)
-        operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished)
+        key = asset_path(asset_key, pipeline=self.name, source=name)
+        operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished, asset_key=key)
         node = self.dataflow.add(operator)
         if renamed_from is not None:
             renamed(self.dataflow, name, renamed_from)

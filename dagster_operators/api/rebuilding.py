@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from functools import cached_property
 
-    from dagster_operators.graph.dataflow import Dataflow, Table
+    from dagster_operators.graph.dataflow import Dataflow
+    from dagster_operators.graph.outputs import Table
     from dagster_operators.graph.restricted import Part
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.transactions.owner import Owner

@@ -18,6 +18,7 @@ from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.changes import CHANGE
 from dagster_operators.graph.expressions import require_texts
+from dagster_operators.graph.outputs import asset_path
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.changelog import DELTA_CHANGE, AsChanges, Latest
@@ -111,6 +112,7 @@ class Stream(RowStream, FrontierStream, OutputStream):
         how: Literal["left", "inner"] = "left",
         name: str | None = None,
         chain: bool = True,
+        asset_key: str | Sequence[str] | None = None,
     ) -> Stream:
         """Join each row with the row of a static or slowly changing table that has the same key.
 
@@ -123,6 +125,7 @@ class Stream(RowStream, FrontierStream, OutputStream):
             how: ``"left"`` keeps rows without a match, ``"inner"`` leaves them out.
             name: The operator's name.
             chain: Whether it may share a stage with the operator before it.
+            asset_key: The key of the asset that the table is in Dagster, whoever makes it.
 
         Raises:
             PipelineError: This is no table, or there is no key.
@@ -153,7 +156,8 @@ class Stream(RowStream, FrontierStream, OutputStream):
         else:
             pairs = tuple((column, column) for column in ([on] if isinstance(on, str) else on))
         chosen = None if columns is None else tuple(columns)
-        return self._add(Lookup, name, chain=chain, connector=table, on=pairs, columns=chosen, how=how)
+        key = asset_path(asset_key, pipeline=self._dataflow.name, operator=name or Lookup.kind)
+        return self._add(Lookup, name, chain=chain, connector=table, on=pairs, columns=chosen, how=how, asset_key=key)
 
     def as_changes(self, change: str | None = None, *, name: str | None = None, chain: bool = True) -> Stream:
         """Read the rows as changes: rows that are added, and rows that are taken back.

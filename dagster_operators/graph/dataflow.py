@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.graph.alternatives import PREFERRED, CostModel
 from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.operator import LogicalOperator, StreamType
+from dagster_operators.graph.outputs import SinkOutput, Table
 from dagster_operators.graph.ports import MAIN, StreamRef, check_taken_back
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.graph.scope import OUTSIDE, Scope, check_scope
@@ -26,50 +27,6 @@ _WAYS_ROUND: Mapping[ChangeKind, str] = {
     ChangeKind.RETRACT: "declare the variable for changes: loop.variable(..., retracting=True)",
 }
 """What to do about a stream of some kind that cannot go round to a variable of another one."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """A condition that every row of a table must meet, tried on the staged rows before the commit.
-
-    Attributes:
-        expression: Spark SQL; a row passes when it is true (null fails).
-        blocking: Whether a failure stops the epoch (nothing is committed) or is only reported.
-    """
-
-    expression: str
-    blocking: bool = True
-
-
-@dataclass(frozen=True)
-class Table:
-    """A stream's place in Delta: what becomes a Dagster asset."""
-
-    name: str
-    stream: StreamRef
-    description: str = ""
-    checks: Mapping[str, Check] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
-    owners: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class SinkOutput:
-    """A stream's place outside the storage root, which takes part in the commit.
-
-    Attributes:
-        name: The sink's name, unique in the pipeline; what it has taken is remembered under it.
-        stream: Whose rows it takes.
-        sink: The :class:`~dagster_operators.connectors.sink.Sink`.
-        config: Its settings as JSON, without secrets.
-        description: What the rows are for.
-    """
-
-    name: str
-    stream: StreamRef
-    sink: Any
-    config: Mapping[str, Any] = field(default_factory=dict)
-    description: str = ""
 
 
 @dataclass(frozen=True)
@@ -338,6 +295,10 @@ class Dataflow:
                 operator.require(kind, columns_of_row(check.expression), f"the check {name!r}")
             except OperatorsError as error:
                 raise error.at(pipeline=self.name, table=table.name) from None
+        try:
+            operator.require(kind, tuple(table.columns), "the description of columns")
+        except OperatorsError as error:
+            raise error.at(pipeline=self.name, table=table.name) from None
         self.tables[table.name] = self._table_at[table.stream] = table
         self._tables_taken.add(table.name.lower())
 

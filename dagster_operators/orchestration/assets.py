@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
@@ -12,6 +12,7 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.orchestration.checks import check_specs
 from dagster_operators.orchestration.keys import inputs, op_name
 from dagster_operators.orchestration.ops import begin_op, commit_op, stage_op
+from dagster_operators.orchestration.sinks import SinkAsset
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.orchestration.tables import TableAsset
 from dagster_operators.planner.stages import cut_stages
@@ -22,13 +23,15 @@ from dagster_operators.time.watermark import format_duration
 def pipeline_assets(steps: PipelineSteps) -> dg.AssetsDefinition:
     """The tables of a pipeline as one graph-backed definition: an epoch is all or nothing, so its assets are not run singly."""
     upstream = {f"source_{name}": key for name, key in _distinct_inputs(steps).items()}
-    tables = {_output(table): table for table in steps.tables.values()}
+    assets: dict[str, TableAsset | SinkAsset] = {f"table_{table.name}": table for table in steps.tables.values()}
+    assets |= {f"sink_{sink.name}": sink for sink in steps.sinks.values()}
     specs = {table.key: _spec(steps, table) for table in steps.tables.values()}
+    specs |= {sink.key: _sink_spec(steps, sink) for sink in steps.sinks.values()}
     definition = dg.AssetsDefinition.from_graph(
-        _graph(steps, tuple(upstream), tables),
+        _graph(steps, tuple(upstream), tuple(assets)),
         keys_by_input_name=upstream,
-        keys_by_output_name={name: table.key for name, table in tables.items()},
-        internal_asset_deps={name: set(table.upstream) for name, table in tables.items()},
+        keys_by_output_name={name: asset.key for name, asset in assets.items()},
+        internal_asset_deps={name: set(asset.upstream) for name, asset in assets.items()},
         check_specs=list(check_specs(steps.tables.values())),
         can_subset=False,
     )
@@ -54,14 +57,10 @@ def _distinct_inputs(steps: PipelineSteps) -> dict[str, dg.AssetKey]:
     return {name: key for key, name in {key: name for name, key in steps.keys.inputs.items()}.items()}
 
 
-def _output(table: TableAsset) -> str:
-    return f"table_{table.name}"
-
-
-def _graph(steps: PipelineSteps, upstream: tuple[str, ...], tables: Mapping[str, TableAsset]) -> dg.GraphDefinition:
+def _graph(steps: PipelineSteps, upstream: tuple[str, ...], assets: tuple[str, ...]) -> dg.GraphDefinition:
     stages = cut_stages(steps.pipeline.dataflow)
     checks = [spec.get_python_identifier() for spec in check_specs(steps.tables.values())]
-    outputs = [*tables, *checks]
+    outputs = [*assets, *checks]
     begin = begin_op(steps, upstream).alias("begin")
     ops = {stage.name: stage_op(steps, stage).alias(op_name(stage.name)) for stage in stages}
     commit = commit_op(steps, outputs).alias("commit")
@@ -104,6 +103,23 @@ def _spec(steps: PipelineSteps, table: TableAsset) -> dg.AssetSpec:
         },
     )
     return steps.keys.names.spec(steps.pipeline, table.name, "table", spec)
+
+
+def _sink_spec(steps: PipelineSteps, sink: SinkAsset) -> dg.AssetSpec:
+    options = steps.options
+    spec = dg.AssetSpec(
+        sink.key,
+        deps=sink.upstream,
+        description=sink.description or f"Rows that the pipeline {steps.name} hands to the sink {sink.name}",
+        kinds={sink.kind},
+        group_name=options.group_name or steps.name,
+        owners=options.owners,
+        tags=options.tags,
+        code_version=sink.code_version,
+        automation_condition=options.automation_condition,
+        metadata={"sink": dg.MetadataValue.json(dict(sink.config))},
+    )
+    return steps.keys.names.spec(steps.pipeline, sink.name, "sink", spec)
 
 
 def _operators(steps: PipelineSteps, table: TableAsset) -> dict[str, str]:

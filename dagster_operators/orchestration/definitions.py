@@ -74,8 +74,8 @@ def build_definitions(
         owners: Of the tables that have none of their own.
         tags: Of every table's asset.
         key_prefix: What every asset's key begins with, before the pipeline's name.
-        asset_keys: The whole keys of some tables, sources or lookups, by ``name`` or ``pipeline.name``. A source or lookup that
-            is given a key is that asset, whoever makes it, in this code location or another.
+        asset_keys: The whole keys of some tables, sinks, sources or lookups, by ``name`` or ``pipeline.name``. A source or
+            lookup that is given a key is that asset, whoever makes it, in this code location or another.
         translator: Has the last word on keys and on what is told of an asset.
         wait_seconds: How long a run waits for another one of its pipeline, or for the lease of one that died, before it fails.
         preview_rows: How many rows a materialisation shows; 0 shows none. By table, or by ``pipeline.table``, as a mapping, where
@@ -151,8 +151,8 @@ def _check(pipelines: Sequence[Pipeline]) -> None:
 
 
 def _check_names(deployed: Sequence[PipelineSteps], names: AssetNames) -> None:
-    known = [name for steps in deployed for name in (*steps.tables, *steps.keys.inputs)]
-    known += [f"{steps.name}.{name}" for steps in deployed for name in (*steps.tables, *steps.keys.inputs)]
+    named = [(steps.name, name) for steps in deployed for name in (*steps.tables, *steps.keys.inputs, *steps.sinks)]
+    known = [*(name for _, name in named), *(f"{pipeline}.{name}" for pipeline, name in named)]
     for name in names.given:
         if name not in known:
             raise PipelineError(f"asset_keys has a key for {name!r}, which is not there", remedy=f"there are: {', '.join(known)}")

@@ -11,7 +11,7 @@ from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.pipeline_source import PipelineSource
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.joins.lookup import Lookup
-from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.relational.source import ConnectorOperator, Source
 from dagster_operators.orchestration.translator import AssetNames
 from dagster_operators.planner.lineage import Upstream
 from dagster_operators.planner.stages import cut_stages
@@ -66,6 +66,12 @@ def inputs(pipeline: Pipeline) -> Iterator[tuple[str, InputKind, Connector]]:
                 yield name, "source" if isinstance(node.operator, Source) else "lookup", node.operator.connector
 
 
+def _own_key(pipeline: Pipeline, name: str) -> tuple[str, ...]:
+    """The key that a source or lookup was given where it was declared."""
+    operator = pipeline.dataflow.nodes[name].operator
+    return operator.asset_key if isinstance(operator, ConnectorOperator) else ()
+
+
 class AssetKeys:
     """The asset keys of one pipeline: ``[pipeline, table]`` and ``[pipeline, source]``, unless the deployment has other names.
 
@@ -76,6 +82,7 @@ class AssetKeys:
 
     Attributes:
         tables: The key of each table.
+        sinks: The key of each sink.
         inputs: The key of each source and lookup.
         theirs: The sources and lookups that are somebody else's assets.
 
@@ -98,28 +105,42 @@ class AssetKeys:
             for name, kind, connector in inputs(pipeline)
         }
         self.theirs = frozenset(
-            name for name, (_, key) in found.items() if key is not None or self.names.known(pipeline.name, name)
+            name
+            for name, (_, key) in found.items()
+            if key is not None or self.names.known(pipeline.name, name) or _own_key(pipeline, name)
         )
         self.inputs: Mapping[str, dg.AssetKey] = {name: key or self._own(name, kind) for name, (kind, key) in found.items()}
-        if len({*self.tables.values()}) < len(self.tables):
-            raise PipelineError("two tables have the same asset key", pipeline=pipeline.name, remedy="give each a key of its own")
+        self.sinks: Mapping[str, dg.AssetKey] = {
+            name: self.names.key(pipeline, name, "sink", self._free(name, "sink"), own=sink.asset_key)
+            for name, sink in pipeline.dataflow.sinks.items()
+        }
+        if len({*self.tables.values(), *self.sinks.values()}) < len(self.tables) + len(self.sinks):
+            raise PipelineError(
+                "two tables or sinks have the same asset key", pipeline=pipeline.name, remedy="give each a key of its own"
+            )
 
     def _tables_of(self, pipeline: Pipeline) -> Iterator[tuple[str, dg.AssetKey]]:
         for name in (*pipeline.tables, *rejects_tables(pipeline)):
-            yield name, self.names.key(pipeline, name, "table")
+            table = pipeline.tables.get(name)
+            yield name, self.names.key(pipeline, name, "table", own=table.asset_key if table else ())
 
     def _elsewhere(self, name: str, kind: InputKind, connector: Connector) -> dg.AssetKey | None:
         """Of a table of a pipeline that is deployed somewhere else, if that pipeline's name is known."""
         if not isinstance(connector, PipelineSource) or connector.pipeline_name is None:
             return None
-        return self.names.key(self._pipeline, name, kind, connector.table, of=connector.pipeline_name)
+        own = _own_key(self._pipeline, name)
+        return self.names.key(self._pipeline, name, kind, connector.table, of=connector.pipeline_name, own=own)
 
     def _own(self, name: str, kind: InputKind) -> dg.AssetKey:
-        """Of the source itself; a table's name is the table's."""
+        """Of the source itself."""
+        return self.names.key(self._pipeline, name, kind, self._free(name, kind), own=_own_key(self._pipeline, name))
+
+    def _free(self, name: str, kind: str) -> str:
+        """What is no table is called; a table's name is the table's."""
         called = name
         while called in self.tables:
             called = f"{called}_{kind}"
-        return self.names.key(self._pipeline, name, kind, called)
+        return called
 
     def of(self, upstream: Upstream) -> dg.AssetKey:
         """The asset of something a table is made from."""

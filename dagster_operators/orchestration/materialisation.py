@@ -14,9 +14,10 @@ from dagster_operators.orchestration.preview import preview
 from dagster_operators.orchestration.tables import TableAsset
 from dagster_operators.runtime.held import told
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp
-from dagster_operators.types.schema import Schema
+from dagster_operators.types.schema import Schema, with_comments
 
 if TYPE_CHECKING:
+    from dagster_operators.orchestration.steps import PipelineSteps
     from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.records import Complete
 
@@ -28,16 +29,16 @@ _DATA_VERSION: Final = "dagster/data_version"
 
 @dataclass(frozen=True)
 class Materialisation:
-    """A table as of a completed epoch, ready to be told to Dagster in either form."""
+    """A table or sink as of a completed epoch, ready to be told to Dagster in either form."""
 
-    table: TableAsset
+    key: dg.AssetKey
     epoch: int
     metadata: Mapping[str, Any]
 
     def as_result(self, checks: list[dg.AssetCheckResult]) -> dg.MaterializeResult[None]:
         """For the op whose output the asset is."""
         return dg.MaterializeResult(
-            asset_key=self.table.key,
+            asset_key=self.key,
             metadata=self.metadata,
             data_version=dg.DataVersion(f"epoch-{self.epoch}"),
             tags={EPOCH: str(self.epoch)},
@@ -47,16 +48,16 @@ class Materialisation:
     def as_event(self) -> dg.AssetMaterialization:
         """For any other op."""
         tags = {EPOCH: str(self.epoch), _DATA_VERSION: f"epoch-{self.epoch}"}
-        return dg.AssetMaterialization(self.table.key, metadata=self.metadata, tags=tags)
+        return dg.AssetMaterialization(self.key, metadata=self.metadata, tags=tags)
 
 
-def materialisations(
-    tables: Mapping[str, TableAsset], coordinator: Coordinator, complete: Complete, options: Options
-) -> Iterator[Materialisation]:
-    """Every table as of a completed epoch; starts no engine."""
-    for table in tables.values():
+def materialisations(steps: PipelineSteps, coordinator: Coordinator, complete: Complete) -> Iterator[Materialisation]:
+    """Every table and sink as of a completed epoch; starts no engine."""
+    for table in steps.tables.values():
         if f"tables/{table.name}" in complete.versions:
-            yield Materialisation(table, complete.epoch, _metadata(table, coordinator, complete, options))
+            yield Materialisation(table.key, complete.epoch, _metadata(table, coordinator, complete, steps.options))
+    for sink in steps.sinks.values():
+        yield Materialisation(sink.key, complete.epoch, sink.metadata(complete))
 
 
 def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, options: Options) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, o
         "rows_in_epoch": complete.rows.get(table.name, 0),
         "dagster/row_count": sum(file.rows for file in files),
         "dagster/uri": table.uri,
-        "dagster/column_schema": column_schema(coordinator.schema(dataset, version)),
+        "dagster/column_schema": column_schema(with_comments(coordinator.schema(dataset, version), table.columns)),
         "late_rows": sum(rows for name, rows in complete.late_rows.items() if name.partition(".")[0] in table.operators),
         "seconds": round(complete.seconds.get(table.stage.name, 0.0), 3),
     }

@@ -24,13 +24,13 @@ def results(steps: PipelineSteps, epochs: Epochs, complete: Complete) -> list[dg
     checks: dict[dg.AssetKey | None, list[dg.AssetCheckResult]] = defaultdict(list)
     for check in check_results(steps.tables, complete.checks, complete.epoch):
         checks[check.asset_key].append(check)
-    made = materialisations(steps.tables, epochs.coordinator, complete, steps.options)
-    return [materialisation.as_result(checks[materialisation.table.key]) for materialisation in made]
+    made = materialisations(steps, epochs.coordinator, complete)
+    return [materialisation.as_result(checks[materialisation.key]) for materialisation in made]
 
 
 def events(steps: PipelineSteps, epochs: Epochs, complete: Complete) -> list[Event]:
     """The same as events, for any other op."""
-    made = materialisations(steps.tables, epochs.coordinator, complete, steps.options)
+    made = materialisations(steps, epochs.coordinator, complete)
     return [
         *(materialisation.as_event() for materialisation in made),
         *check_events(steps.tables, complete.checks, complete.epoch),
@@ -52,7 +52,7 @@ def unreported(context: dg.OpExecutionContext, steps: PipelineSteps, epochs: Epo
     complete = epochs.coordinator.last_complete()
     if complete is None or complete.epoch >= before:
         return
-    missing = {table.key for table in steps.tables.values() if not _is_reported(context.instance, table.key, complete.epoch)}
+    missing = {key for key in steps.asset_keys if not _is_reported(context.instance, key, complete.epoch)}
     if missing:
         context.log.info("Epoch %d was completed before this run and not reported: reporting it now.", complete.epoch)
         for event in events(steps, epochs, complete):

@@ -14,6 +14,7 @@ from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember
 from dagster_operators.orchestration.failures import as_failures, is_last_try, terminated
 from dagster_operators.orchestration.keys import PIPELINE_TAG, AssetKeys, op_name
 from dagster_operators.orchestration.options import Options
+from dagster_operators.orchestration.sinks import sink_assets
 from dagster_operators.orchestration.tables import table_assets
 from dagster_operators.runtime.engine import Engine, default_engine
 from dagster_operators.transactions.owner import Owner
@@ -44,6 +45,7 @@ class PipelineSteps:
         self.keys = keys
         self.options = options
         self.tables = table_assets(pipeline, keys)
+        self.sinks = sink_assets(pipeline, keys)
         self._epochs: tuple[Engine, Epochs] | None = None
         self._observer: Epochs | None = None
         self._instance: dg.DagsterInstance | None = None
@@ -57,6 +59,11 @@ class PipelineSteps:
     def name(self) -> str:
         """The pipeline's name."""
         return self.pipeline.name
+
+    @property
+    def asset_keys(self) -> set[dg.AssetKey]:
+        """The keys of all that an epoch makes."""
+        return {*(table.key for table in self.tables.values()), *(sink.key for sink in self.sinks.values())}
 
     @property
     def engine_key(self) -> str:
@@ -149,7 +156,7 @@ class PipelineSteps:
 
     def others_go_on(self, context: dg.OpExecutionContext) -> bool:
         """Whether the run is also of assets that are not this pipeline's: they are not to wait for news of ours."""
-        return bool(set(context.job_def.asset_layer.executable_asset_keys) - {table.key for table in self.tables.values()})
+        return bool(set(context.job_def.asset_layer.executable_asset_keys) - self.asset_keys)
 
     def observer(self, instance: dg.DagsterInstance) -> Epochs:
         """The epochs for sensors and schedules, which look and run nothing; its engine is never started."""

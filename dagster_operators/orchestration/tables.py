@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from dagster_operators.api.pipeline import Pipeline
-from dagster_operators.graph.dataflow import Check, Table
+from dagster_operators.graph.outputs import Check, Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.orchestration.keys import AssetKeys, rejects_tables, table_uri
@@ -36,6 +36,7 @@ class TableAsset:
         checks: What its rows must meet.
         owners: Dagster owners.
         tags: Dagster tags.
+        columns: What columns are, by name.
     """
 
     name: str
@@ -50,6 +51,7 @@ class TableAsset:
     checks: Mapping[str, Check]
     owners: tuple[str, ...]
     tags: Mapping[str, str]
+    columns: Mapping[str, str]
 
 
 def table_assets(pipeline: Pipeline, keys: AssetKeys) -> dict[str, TableAsset]:
@@ -86,6 +88,7 @@ def _table(
         checks=table.checks,
         owners=table.owners,
         tags=table.tags,
+        columns=table.columns,
     )
 
 
@@ -103,6 +106,7 @@ def _rejects(pipeline: Pipeline, keys: AssetKeys, stage: Stage, source: str, nam
         checks={},
         owners=(),
         tags={},
+        columns={},
     )
 
 

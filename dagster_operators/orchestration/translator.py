@@ -10,7 +10,7 @@ import dagster as dg
 
 from dagster_operators.api.pipeline import Pipeline
 
-AssetKind = Literal["table", "source", "lookup"]
+AssetKind = Literal["table", "source", "lookup", "sink"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class AssetData:
 
     Attributes:
         pipeline: The pipeline.
-        name: The name of the table, source or lookup.
+        name: The name of the table, source, lookup or sink.
         kind: Which of these it is.
         spec: What is said of the asset by default. While keys are still being given out it has nothing but its key.
     """
@@ -85,8 +85,10 @@ class AssetNames:
         """The key that something was given by name."""
         return self.given.get(f"{pipeline}.{name}") or self.given.get(name)
 
-    def key(self, pipeline: Pipeline, name: str, kind: AssetKind, called: str = "", of: str = "") -> dg.AssetKey:
-        """The key of a table, source or lookup.
+    def key(
+        self, pipeline: Pipeline, name: str, kind: AssetKind, called: str = "", *, of: str = "", own: Sequence[str] = ()
+    ) -> dg.AssetKey:
+        """The key of a table, source, lookup or sink.
 
         Args:
             pipeline: What it belongs to.
@@ -94,8 +96,10 @@ class AssetNames:
             kind: Which of these it is.
             called: What it is called instead, where that name is taken.
             of: The name of the pipeline whose table it is, of one of another pipeline.
+            own: The key that it was given where it was declared.
         """
-        default = self.known(pipeline.name, name) or dg.AssetKey([*self.prefix, of or pipeline.name, called or name])
+        usual = list(own) or [*self.prefix, of or pipeline.name, called or name]
+        default = self.known(pipeline.name, name) or dg.AssetKey(usual)
         return self.translator.get_asset_spec(AssetData(pipeline, name, kind, dg.AssetSpec(default))).key
 
     def spec(self, pipeline: Pipeline, name: str, kind: AssetKind, spec: dg.AssetSpec) -> dg.AssetSpec:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import OperatorsError, SchemaError
 from dagster_operators.graph.changes import CHANGE, DELETED
-from dagster_operators.graph.dataflow import Dataflow, Node, Table
+from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.graph.expressions import without_comments
+from dagster_operators.graph.outputs import Table
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.physical import Analysis

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from dagster_operators.graph.dataflow import Dataflow, Node, Table
+from dagster_operators.graph.dataflow import Dataflow, Node
+from dagster_operators.graph.outputs import Table
 from dagster_operators.graph.ports import StreamRef
 
 

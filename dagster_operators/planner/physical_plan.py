@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from dagster_operators.graph.alternatives import Choice
-from dagster_operators.graph.dataflow import SinkOutput, Table
 from dagster_operators.graph.exchange import Exchange
+from dagster_operators.graph.outputs import SinkOutput, Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.scope import OUTSIDE, Scope
 from dagster_operators.operators.physical import PhysicalOperator, TableOperator

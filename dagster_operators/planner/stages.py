@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from dagster_operators.errors import OperatorsError, PipelineError
-from dagster_operators.graph.dataflow import Check, Dataflow, Table
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.outputs import Check, Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.scope import OUTSIDE, loops_around
 from dagster_operators.graph.user_functions import contents_of

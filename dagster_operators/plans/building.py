@@ -10,8 +10,9 @@ from typing import Any
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import OperatorsError, PlanError
 from dagster_operators.functions.references import Reference, resolved
-from dagster_operators.graph.dataflow import Dataflow, SinkOutput
+from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import LogicalOperator
+from dagster_operators.graph.outputs import SinkOutput
 from dagster_operators.graph.scope import Scope
 from dagster_operators.graph.user_functions import find
 from dagster_operators.plans.logical_plan import LogicalPlan, PlanSink
@@ -144,4 +145,4 @@ def _add_sink(dataflow: Dataflow, planned: PlanSink, around: Surroundings) -> No
         sink.check(dataflow.type_of(planned.stream))
     except OperatorsError as error:
         raise error.at(sink=planned.name) from None
-    dataflow.add_sink(SinkOutput(planned.name, planned.stream, sink, sink.config(), planned.description))
+    dataflow.add_sink(SinkOutput(planned.name, planned.stream, sink, sink.config(), planned.description, planned.asset_key))

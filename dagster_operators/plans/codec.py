@@ -11,8 +11,8 @@ from dagster_operators.catalog.loading import catalog
 from dagster_operators.catalog.registration import Registration, loaded
 from dagster_operators.errors import OperatorsError, PlanError
 from dagster_operators.functions.references import Reference
-from dagster_operators.graph.dataflow import Check, Table
 from dagster_operators.graph.operator import LogicalOperator
+from dagster_operators.graph.outputs import Check, Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans import plan_pb2, values_pb2
 from dagster_operators.plans.logical_plan import LogicalPlan, PlanLoop, PlanNode, PlanSink
@@ -197,16 +197,21 @@ def _write_table(message: plan_pb2.Table, table: Table) -> None:
     for tag, value in table.tags.items():
         message.tags.add(name=tag, value=value)
     message.owners.extend(table.owners)
+    for column, said in table.columns.items():
+        message.columns.add(name=column, value=said)
+    message.asset_key.extend(table.asset_key)
 
 
 def _read_table(message: plan_pb2.Table) -> Table:
     checks = {check.name: Check(check.expression, check.blocking) for check in message.checks}
     tags = {tag.name: tag.value for tag in message.tags}
-    return Table(message.name, _ref(message.stream), message.description, checks, tags, tuple(message.owners))
+    columns, key = {column.name: column.value for column in message.columns}, tuple(message.asset_key)
+    return Table(message.name, _ref(message.stream), message.description, checks, tags, tuple(message.owners), columns, key)
 
 
 def _write_sink(message: plan_pb2.Sink, sink: PlanSink) -> None:
     message.name, message.description = sink.name, sink.description
+    message.asset_key.extend(sink.asset_key)
     message.stream.CopyFrom(_stream(sink.stream))
     if isinstance(sink.sink, UnknownSink):
         message.target.ParseFromString(sink.sink.data)
@@ -222,7 +227,7 @@ def _read_sink(message: plan_pb2.Sink, *, to_run: bool) -> PlanSink:
             raise error.at(sink=message.name) from None
         kind = message.target.other.kind if message.target.HasField("other") else str(message.target.WhichOneof("kind"))
         target = UnknownSink(kind, message.target.SerializeToString(deterministic=True))
-    return PlanSink(message.name, _ref(message.stream), target, message.description)
+    return PlanSink(message.name, _ref(message.stream), target, message.description, tuple(message.asset_key))
 
 
 def _stream(stream: StreamRef) -> plan_pb2.Stream:

@@ -107,17 +107,22 @@ def _settings(before: PlanNode, after: PlanNode) -> dict[str, Change]:
     return _differing(pairs)
 
 
+def _key(asset_key: tuple[str, ...]) -> dict[str, str]:
+    return {"asset_key": "/".join(asset_key)} if asset_key else {}
+
+
 def _ends(plan: LogicalPlan) -> dict[str, dict[str, Any]]:
     """What is not an operator, by what it is and its name, with what it is made of."""
     found: dict[str, dict[str, Any]] = {}
     for table in plan.tables:
         checks = {f"check {name}": (c.expression, c.blocking) for name, c in table.checks.items()}
         tags = {f"tag {name}": value for name, value in table.tags.items()}
+        columns = {f"column {name}": said for name, said in table.columns.items()}
         settings = {"stream": str(table.stream), "description": table.description, "owners": table.owners}
-        found[f"table {table.name}"] = {**settings, **checks, **tags}
+        found[f"table {table.name}"] = {**settings, **_key(table.asset_key), **columns, **checks, **tags}
     for sink in plan.sinks:
         settings = {"stream": str(sink.stream), "description": sink.description}
-        found[f"sink {sink.name}"] = {**settings, "kind": sink.sink.kind, **sink.sink.encode()}
+        found[f"sink {sink.name}"] = {**settings, **_key(sink.asset_key), "kind": sink.sink.kind, **sink.sink.encode()}
     for stream, name in plan.side_streams:
         found[f"side stream {stream}"] = {"name": name}
     for loop in plan.loops:

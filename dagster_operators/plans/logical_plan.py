@@ -12,8 +12,9 @@ from dagster_operators.catalog.loading import catalog
 from dagster_operators.errors import PlanError
 from dagster_operators.functions.captured import opaque_in
 from dagster_operators.functions.references import ObjectReference, Reference
-from dagster_operators.graph.dataflow import Dataflow, Table
+from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import LogicalOperator
+from dagster_operators.graph.outputs import Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.scope import Scope
 from dagster_operators.graph.user_functions import called_in
@@ -49,12 +50,14 @@ class PlanSink:
         stream: Whose rows it takes.
         sink: The sink, or a reference to one of the user's own.
         description: What the rows are for.
+        asset_key: The asset's whole key, if it was given one.
     """
 
     name: str
     stream: StreamRef
     sink: Any
     description: str = ""
+    asset_key: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PlanSink) and self._parts() == other._parts()
@@ -63,7 +66,7 @@ class PlanSink:
         return hash((self.name, self.stream))
 
     def _parts(self) -> tuple[Any, ...]:
-        return self.name, self.stream, self.description, canonical(self.sink)
+        return self.name, self.stream, self.description, self.asset_key, canonical(self.sink)
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,10 @@ class LogicalPlan:
             nodes,
             tuple(dataflow.side_streams.items()),
             tuple(dataflow.tables.values()),
-            tuple(PlanSink(sink.name, sink.stream, _sink_value(sink.sink), sink.description) for sink in dataflow.sinks.values()),
+            tuple(
+                PlanSink(sink.name, sink.stream, _sink_value(sink.sink), sink.description, sink.asset_key)
+                for sink in dataflow.sinks.values()
+            ),
             {name: Reference.to(function) for name, function in called.items()},
             {package: version_of(package) for package in sorted({"dagster_operators", *(node.package for node in nodes)})},
             tuple(_loop(dataflow, loop) for loop in dataflow.scopes.values()),

@@ -41,16 +41,18 @@ class InputWindow(_message.Message):
     def __init__(self) -> None: ...
 
 class Source(_message.Message):
-    __slots__ = ("connector", "event_time", "lateness", "finished")
+    __slots__ = ("connector", "event_time", "lateness", "finished", "asset_key")
     CONNECTOR_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
     LATENESS_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
+    ASSET_KEY_FIELD_NUMBER: _ClassVar[int]
     connector: _connectors_pb2.Connector
     event_time: str
     lateness: int
     finished: bool
-    def __init__(self, connector: _Optional[_Union[_connectors_pb2.Connector, _Mapping]] = ..., event_time: _Optional[str] = ..., lateness: _Optional[int] = ..., finished: _Optional[bool] = ...) -> None: ...
+    asset_key: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, connector: _Optional[_Union[_connectors_pb2.Connector, _Mapping]] = ..., event_time: _Optional[str] = ..., lateness: _Optional[int] = ..., finished: _Optional[bool] = ..., asset_key: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Filter(_message.Message):
     __slots__ = ("condition",)
@@ -265,16 +267,18 @@ class IntervalJoin(_message.Message):
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., right_keys: _Optional[_Iterable[str]] = ..., event_times: _Optional[_Iterable[str]] = ..., low: _Optional[int] = ..., high: _Optional[int] = ..., how: _Optional[str] = ..., columns: _Optional[_Union[_values_pb2.Names, _Mapping]] = ...) -> None: ...
 
 class Lookup(_message.Message):
-    __slots__ = ("connector", "on", "columns", "how")
+    __slots__ = ("connector", "on", "columns", "how", "asset_key")
     CONNECTOR_FIELD_NUMBER: _ClassVar[int]
     ON_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     HOW_FIELD_NUMBER: _ClassVar[int]
+    ASSET_KEY_FIELD_NUMBER: _ClassVar[int]
     connector: _connectors_pb2.Connector
     on: _containers.RepeatedCompositeFieldContainer[_values_pb2.Pair]
     columns: _values_pb2.Names
     how: str
-    def __init__(self, connector: _Optional[_Union[_connectors_pb2.Connector, _Mapping]] = ..., on: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., columns: _Optional[_Union[_values_pb2.Names, _Mapping]] = ..., how: _Optional[str] = ...) -> None: ...
+    asset_key: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, connector: _Optional[_Union[_connectors_pb2.Connector, _Mapping]] = ..., on: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., columns: _Optional[_Union[_values_pb2.Names, _Mapping]] = ..., how: _Optional[str] = ..., asset_key: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Enter(_message.Message):
     __slots__ = ("scope",)

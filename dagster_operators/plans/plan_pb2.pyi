@@ -97,20 +97,24 @@ class SideStream(_message.Message):
     def __init__(self, stream: _Optional[_Union[Stream, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Table(_message.Message):
-    __slots__ = ("name", "stream", "description", "checks", "tags", "owners")
+    __slots__ = ("name", "stream", "description", "checks", "tags", "owners", "columns", "asset_key")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CHECKS_FIELD_NUMBER: _ClassVar[int]
     TAGS_FIELD_NUMBER: _ClassVar[int]
     OWNERS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    ASSET_KEY_FIELD_NUMBER: _ClassVar[int]
     name: str
     stream: Stream
     description: str
     checks: _containers.RepeatedCompositeFieldContainer[Check]
     tags: _containers.RepeatedCompositeFieldContainer[_values_pb2.Pair]
     owners: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., stream: _Optional[_Union[Stream, _Mapping]] = ..., description: _Optional[str] = ..., checks: _Optional[_Iterable[_Union[Check, _Mapping]]] = ..., tags: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., owners: _Optional[_Iterable[str]] = ...) -> None: ...
+    columns: _containers.RepeatedCompositeFieldContainer[_values_pb2.Pair]
+    asset_key: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., stream: _Optional[_Union[Stream, _Mapping]] = ..., description: _Optional[str] = ..., checks: _Optional[_Iterable[_Union[Check, _Mapping]]] = ..., tags: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., owners: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., asset_key: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Check(_message.Message):
     __slots__ = ("name", "expression", "blocking")
@@ -123,16 +127,18 @@ class Check(_message.Message):
     def __init__(self, name: _Optional[str] = ..., expression: _Optional[str] = ..., blocking: _Optional[bool] = ...) -> None: ...
 
 class Sink(_message.Message):
-    __slots__ = ("name", "stream", "description", "target")
+    __slots__ = ("name", "stream", "description", "target", "asset_key")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
+    ASSET_KEY_FIELD_NUMBER: _ClassVar[int]
     name: str
     stream: Stream
     description: str
     target: _connectors_pb2.Target
-    def __init__(self, name: _Optional[str] = ..., stream: _Optional[_Union[Stream, _Mapping]] = ..., description: _Optional[str] = ..., target: _Optional[_Union[_connectors_pb2.Target, _Mapping]] = ...) -> None: ...
+    asset_key: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., stream: _Optional[_Union[Stream, _Mapping]] = ..., description: _Optional[str] = ..., target: _Optional[_Union[_connectors_pb2.Target, _Mapping]] = ..., asset_key: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Function(_message.Message):
     __slots__ = ("name", "reference")

@@ -14,6 +14,8 @@ from dagster_operators.graph.values import canonical_fields
 from dagster_operators.plans.logical_plan import LogicalPlan, PlanNode
 
 _SOURCE = "source"
+_TOLD = ("name", "chain", "asset_key")
+"""Settings that play no part in what an operator computes."""
 
 
 class PlanShape:
@@ -92,13 +94,13 @@ class PlanShape:
     def _own(self, node: PlanNode) -> str:
         if node.operator.kind == _SOURCE:
             return _hashed(_SOURCE, self._sources.get(node.name, node.name))
-        settings = {name: value for name, value in node.operator.encode().items() if name not in ("name", "chain")}
+        settings = {name: value for name, value in node.operator.encode().items() if name not in _TOLD}
         return _hashed(node.operator.kind, canonical_fields(settings))
 
     def settings(self, name: str) -> str:
         """The same without code, by which a mended mistake makes no other operator."""
         node = self.nodes[name]
-        fields = {one: _without_code(value) for one, value in node.operator.encode().items() if one not in ("name", "chain")}
+        fields = {one: _without_code(value) for one, value in node.operator.encode().items() if one not in _TOLD}
         return _hashed(node.operator.kind, canonical_fields(fields))
 
     @cached_property

@@ -11,6 +11,7 @@ from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.connectors.rejects import REJECTS_SCHEMA
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.outputs import Table
 from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.operators.batch_operator import BatchOperator, keys_of
 from dagster_operators.planner.plan import Plan, without_marks
@@ -18,6 +19,7 @@ from dagster_operators.planner.stages import Output, Stage
 from dagster_operators.runtime.identities import Binding
 from dagster_operators.runtime.stages.stage_work import connector_of
 from dagster_operators.transactions.plan import STATE_OF, DatasetRecord, PlanRecord, StageRecord
+from dagster_operators.types.schema import with_comments
 
 _REJECTS: Final = json.dumps({"type": "struct", "fields": [
     {"name": part.split()[0], "type": part.split()[1], "nullable": True, "metadata": {}} for part in REJECTS_SCHEMA.split(", ")
@@ -79,20 +81,21 @@ def _datasets(made: Plan, dataflow: Dataflow, identities: Mapping[str, str]) -> 
         for output in stage.outputs:
             if output.table is not None:
                 owner = identities.get(output.ref.operator, output.ref.operator)
-                yield output.dataset, _table(made, dataflow, output, output.table.description, owner)
+                yield output.dataset, _table(made, dataflow, output, output.table, owner)
     for name in made.sources:
         connector = connector_of(dataflow, name)
         if connector is not None and connector.on_corrupt == "reject":
             yield _rejects(dataflow, name)
 
 
-def _table(made: Plan, dataflow: Dataflow, output: Output, description: str, owner: str) -> DatasetRecord:
+def _table(made: Plan, dataflow: Dataflow, output: Output, table: Table, owner: str) -> DatasetRecord:
     rows, operator = dataflow.type_of(output.ref), output.ref.operator
     kind: Literal["append", "updating"] = "updating" if rows.updating else "append"
     meaning: dict[str, Any] = {"table": kind, "keys": list(rows.keys or ())}
     if output.ref.is_main and made.physical.own_table(operator):
         meaning |= {STATE_OF: owner, "state": _meaning(dataflow, operator)}
-    return DatasetRecord(without_marks(made.schemas[output.ref]), kind, description, json.dumps(meaning))
+    schema = with_comments(without_marks(made.schemas[output.ref]), table.columns)
+    return DatasetRecord(schema, kind, table.description, json.dumps(meaning))
 
 
 def _rejects(dataflow: Dataflow, source: str) -> tuple[str, DatasetRecord]:

@@ -28,7 +28,7 @@ from dagster_operators.transactions.effects import (
 from dagster_operators.transactions.lost import PUT_BACK, how_to_repair, lost_error
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.types.data_type import WHOLE_NUMBERS_IN_JSON
-from dagster_operators.types.schema import Schema
+from dagster_operators.types.schema import Schema, comments_of
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
@@ -120,7 +120,7 @@ class Tables:
         known, removes = self._known[effect.dataset], effect.change.removes
         if removes and known.files is None:
             known.files = self._version_at(effect.dataset, effect.base).files
-        before, schema = known.files or {}, _other_columns(known.status, effect.schema_json)
+        before, schema = known.files or {}, _other_columns(known.status, known.schema_json, effect.schema_json)
         entry = LogEntry(
             tuple(LoggedFile(file.path, file.size, _stats(file)) for file in effect.change.adds),
             tuple(LoggedFile(path, before[path].size) for path in removes),
@@ -312,9 +312,12 @@ def columns_of(schema_json: str) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, field.type.spelt_as_json) for field in Schema.from_json(schema_json))
 
 
-def _other_columns(status: TableStatus, schema_json: str) -> str:
-    """The columns that a table is to have; empty where it has them, or cannot get others."""
-    if not schema_json or not status.alterable or columns_of(schema_json) == status.columns:
+def _other_columns(status: TableStatus, known: str, schema_json: str) -> str:
+    """The columns that a table is to have, or what is to be said of them; empty where it is so, or cannot be changed."""
+    if not schema_json or not status.alterable:
+        return ""
+    told = comments_of(schema_json).items() - comments_of(known).items()
+    if columns_of(schema_json) == status.columns and not told:
         return ""
     return Schema.from_json(schema_json).with_nulls().to_json()
 

@@ -156,3 +156,32 @@ def _declared(kind: DataType) -> DataType:
             return Struct(tuple(Field(field.name, _declared(field.type)) for field in kind.fields))
         case _:
             return kind
+
+
+def with_comments(schema_json: str, said: Mapping[str, str]) -> str:
+    """A schema in JSON in which columns have these comments; unchanged without any.
+
+    >>> Schema.from_json(with_comments(Schema.from_ddl("k string, v long").to_json(), {"V": "a count"})).to_ddl()
+    "k STRING, v BIGINT COMMENT 'a count'"
+    """
+    if not said:
+        return schema_json
+    told = {name.lower(): text for name, text in said.items()}
+    fields = Schema.from_json(schema_json)
+    return Schema(
+        tuple(
+            replace(field, metadata={**field.metadata, "comment": told[field.name.lower()]})
+            if field.name.lower() in told
+            else field
+            for field in fields
+        )
+    ).to_json()
+
+
+def comments_of(schema_json: str) -> dict[str, str]:
+    """The comments of columns, by name.
+
+    >>> comments_of(Schema.from_ddl("k string, v long COMMENT 'a count'").to_json())
+    {'v': 'a count'}
+    """
+    return {field.name: field.comment for field in Schema.from_json(schema_json) if field.comment}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.catalog import loading
 from dagster_operators.errors import PlanError
-from dagster_operators.graph.dataflow import Table
+from dagster_operators.graph.outputs import Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans import operators_pb2, plan_pb2, values_pb2
 from dagster_operators.plans.codec import FORMAT, from_bytes, packed, to_bytes

@@ -12,7 +12,7 @@ from dagster_operators.catalog.registration import loaded
 from dagster_operators.errors import PipelineError
 
 _MADE_HERE: dict[str, tuple[str, frozenset[str]]] = {
-    "check": ("dagster_operators.graph.dataflow:Check", frozenset({"Check"})),
+    "check": ("dagster_operators.graph.outputs:Check", frozenset({"Check"})),
     "delta": ("dagster_operators.connectors.delta_source:DeltaSource", frozenset({"Connector", "Described"})),
     "exchange": ("dagster_operators.operators.frontier.pacts:Exchange", frozenset({"Pact"})),
     "files": ("dagster_operators.connectors.file_source:FileSource", frozenset({"Connector", "Described"})),

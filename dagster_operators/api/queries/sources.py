@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ class DeclaredSource:
         event_time: The column with the time of the event.
         lateness: How much later than the newest row a row may come.
         finished: Whether no more rows will come than there are now.
+        asset_key: The key of the asset that it is in Dagster.
     """
 
     name: str
@@ -33,12 +34,14 @@ class DeclaredSource:
     event_time: str | None = None
     lateness: str | timedelta = "0 seconds"
     finished: bool = False
+    asset_key: str | Sequence[str] | None = None
 
     def in_pipeline(self, pipeline: PipelineGraph) -> Stream:
         """Declare it there."""
         return pipeline.source(
-            self.name, self.connector, event_time=self.event_time, lateness=self.lateness, finished=self.finished
-        )
+            self.name, self.connector, event_time=self.event_time, lateness=self.lateness, finished=self.finished,
+            asset_key=self.asset_key,
+        )  # fmt: skip
 
 
 class Sources(Mapping[str, DeclaredSource]):
@@ -65,6 +68,7 @@ class Sources(Mapping[str, DeclaredSource]):
         event_time: str | None = None,
         lateness: str | timedelta = "0 seconds",
         finished: bool = False,
+        asset_key: str | Sequence[str] | None = None,
     ) -> None:
         """Declare a source, as :meth:`Pipeline.source` does.
 
@@ -73,7 +77,7 @@ class Sources(Mapping[str, DeclaredSource]):
         """
         if name in self._declared:
             raise PipelineError(f"there is a source named {name!r} already", source=name, remedy="give it another name")
-        self._declared[name] = DeclaredSource(name, connector, event_time, lateness, finished)
+        self._declared[name] = DeclaredSource(name, connector, event_time, lateness, finished, asset_key)
 
     def __getitem__(self, name: str) -> DeclaredSource:
         return self._declared[name]

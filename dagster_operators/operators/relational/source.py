@@ -54,10 +54,12 @@ class ConnectorOperator(LogicalOperator):
 
     Attributes:
         connector: What to read.
+        asset_key: The asset that it is in Dagster, if that has another key than the pipeline's and the operator's name.
     """
 
     rows_by_name: ClassVar[bool] = True
     connector: Described
+    asset_key: tuple[str, ...] = ()
 
     @override
     def left_out(self) -> tuple[str, ...]:

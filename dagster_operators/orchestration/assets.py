@@ -89,7 +89,7 @@ def _spec(steps: PipelineSteps, table: TableAsset) -> dg.AssetSpec:
         table.key,
         deps=table.upstream,
         description=table.description or None,
-        kinds={"spark", "deltalake"},
+        kinds={"sail" if steps.engine == "sail" else "spark", "deltalake"},
         group_name=options.group_name or steps.name,
         owners=table.owners or options.owners,
         tags={**options.tags, **table.tags},

@@ -35,6 +35,7 @@ def catch_up_job(steps: PipelineSteps) -> dg.JobDefinition:
 
     @dg.op(
         name=definition_name(steps, "catch_up"),
+        pool=steps.name,
         description="Runs epochs until the sources hold nothing new",
         out=dg.Out(dg.Nothing, description="Its metadata say how many epochs were run"),
         required_resource_keys={steps.engine_key},

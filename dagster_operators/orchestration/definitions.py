@@ -100,7 +100,8 @@ def build_definitions(
         frozenset(masked_columns),
     )  # fmt: skip
     names = AssetNames.of(key_prefix, asset_keys, translator)
-    deployed = [PipelineSteps(each, AssetKeys(each, pipelines, names), options) for each in pipelines]
+    engines = {each.name: _engine(each, engine) for each in pipelines}
+    deployed = [PipelineSteps(each, AssetKeys(each, pipelines, names), options, engines[each.name].name) for each in pipelines]
     _check_names(deployed, names)
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     jobs: list[Any] = []
@@ -134,7 +135,7 @@ def build_definitions(
         jobs=jobs,
         schedules=schedules,
         sensors=sensors,
-        resources={steps.engine_key: _engine(steps.pipeline, engine) for steps in deployed},
+        resources={steps.engine_key: engines[steps.name] for steps in deployed},
     )
 
 

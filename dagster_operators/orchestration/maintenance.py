@@ -42,6 +42,7 @@ def maintenance_job(steps: PipelineSteps) -> dg.JobDefinition:
 
     @dg.op(
         name=definition_name(steps, "maintenance"),
+        pool=steps.name,
         description="Deletes files that only old epochs need",
         out=dg.Out(dg.Nothing),
         retry_policy=MAINTENANCE_RETRIES,
@@ -60,6 +61,7 @@ def repair_job(steps: PipelineSteps) -> dg.JobDefinition:
 
     @dg.op(
         name=definition_name(steps, "repair"),
+        pool=steps.name,
         description="Settles tables that somebody else wrote, restored or damaged",
         out=dg.Out(dg.Nothing),
         retry_policy=MAINTENANCE_RETRIES,

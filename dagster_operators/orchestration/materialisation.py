@@ -25,6 +25,7 @@ EPOCH: Final = "epoch"
 """The tag and the metadata entry with the epoch's number."""
 
 _DATA_VERSION: Final = "dagster/data_version"
+_CODE_VERSION: Final = "dagster/code_version"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Materialisation:
 
     key: dg.AssetKey
     epoch: int
+    code_version: str
     metadata: Mapping[str, Any]
 
     def as_result(self, checks: list[dg.AssetCheckResult]) -> dg.MaterializeResult[None]:
@@ -47,7 +49,7 @@ class Materialisation:
 
     def as_event(self) -> dg.AssetMaterialization:
         """For any other op."""
-        tags = {EPOCH: str(self.epoch), _DATA_VERSION: f"epoch-{self.epoch}"}
+        tags = {EPOCH: str(self.epoch), _DATA_VERSION: f"epoch-{self.epoch}", _CODE_VERSION: self.code_version}
         return dg.AssetMaterialization(self.key, metadata=self.metadata, tags=tags)
 
 
@@ -55,9 +57,10 @@ def materialisations(steps: PipelineSteps, coordinator: Coordinator, complete: C
     """Every table and sink as of a completed epoch; starts no engine."""
     for table in steps.tables.values():
         if f"tables/{table.name}" in complete.versions:
-            yield Materialisation(table.key, complete.epoch, _metadata(table, coordinator, complete, steps.options))
+            code = table.stage.fingerprint
+            yield Materialisation(table.key, complete.epoch, code, _metadata(table, coordinator, complete, steps.options))
     for sink in steps.sinks.values():
-        yield Materialisation(sink.key, complete.epoch, sink.metadata(complete))
+        yield Materialisation(sink.key, complete.epoch, sink.code_version, sink.metadata(complete))
 
 
 def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, options: Options) -> dict[str, Any]:
@@ -79,7 +82,10 @@ def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, o
         columns = {name: [dg.TableColumnDep(key, column) for key, column in origins] for name, origins in table.lineage.items()}
         metadata["dagster/column_lineage"] = dg.TableColumnLineage(columns)
     if table.sources:
-        metadata["watermark"] = _watermark(min(complete.watermarks.get(source, MIN_WATERMARK) for source in table.sources))
+        watermark = min(complete.watermarks.get(source, MIN_WATERMARK) for source in table.sources)
+        metadata["watermark"] = _watermark(watermark)
+        if watermark not in {MIN_WATERMARK, MAX_WATERMARK}:
+            metadata["watermark_lag_seconds"] = round(complete.committed_at - watermark / 1_000_000, 3)
     holds = told(complete.held, table.operators, complete.holders)
     if holds:
         metadata["held"] = holds

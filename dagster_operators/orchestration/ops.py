@@ -43,6 +43,7 @@ def begin_op(steps: PipelineSteps, sources: Sequence[str]) -> dg.OpDefinition:
 
     @dg.op(
         name=definition_name(steps, "begin"),
+        pool=steps.name,
         description="Recovers what earlier runs left, chooses what the epoch reads and records it in the ledger",
         ins={name: dg.In(dg.Nothing) for name in sources},
         out=BEGIN_OUTS,
@@ -70,6 +71,7 @@ def stage_op(steps: PipelineSteps, stage: Stage) -> dg.OpDefinition:
 
     @dg.op(
         name=definition_name(steps, op_name(stage.name)),
+        pool=steps.name,
         description=" -> ".join(stage.operators),
         ins={"epoch": dg.In(dg.Nothing)},
         out=PREPARED,
@@ -106,6 +108,7 @@ def commit_op(steps: PipelineSteps, outputs: Sequence[str]) -> dg.OpDefinition:
 
     @dg.op(
         name=definition_name(steps, "commit"),
+        pool=steps.name,
         description="Decides the epoch, commits all tables together and reports the assets",
         ins={"epoch": dg.In(dg.Nothing)},
         out={name: dg.Out(dg.Nothing, is_required=False) for name in outputs},

@@ -14,6 +14,7 @@ from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember
 from dagster_operators.orchestration.failures import as_failures, is_last_try, terminated
 from dagster_operators.orchestration.keys import PIPELINE_TAG, AssetKeys, op_name
 from dagster_operators.orchestration.options import Options
+from dagster_operators.orchestration.progress import told_meanwhile
 from dagster_operators.orchestration.sinks import sink_assets
 from dagster_operators.orchestration.tables import table_assets
 from dagster_operators.runtime.engine import Engine, default_engine
@@ -38,10 +39,12 @@ class PipelineSteps:
         pipeline: The pipeline.
         keys: Its asset keys.
         options: The user's choices.
+        engine: What kind of engine its stages run on.
     """
 
-    def __init__(self, pipeline: Pipeline, keys: AssetKeys, options: Options) -> None:
+    def __init__(self, pipeline: Pipeline, keys: AssetKeys, options: Options, engine: str = "spark") -> None:
         self.pipeline = pipeline
+        self.engine = engine
         self.keys = keys
         self.options = options
         self.tables = table_assets(pipeline, keys)
@@ -90,7 +93,8 @@ class PipelineSteps:
         last_try = is_last_try(context)
         with as_failures(self.pipeline.root, last_try=last_try):
             try:
-                yield epochs
+                with told_meanwhile(context.log.info, engine.name):
+                    yield epochs
             except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
                 self._interrupted = context.run_id
                 if self._beside is not None:

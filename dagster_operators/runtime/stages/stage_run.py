@@ -15,6 +15,7 @@ from dagster_operators.operators.physical import RelationalOperator, Rows, Table
 from dagster_operators.planner.inner_loops import leaves, only_hands_on
 from dagster_operators.runtime.stages.as_analysed import check_as_analysed
 from dagster_operators.runtime.stages.current_rows import CurrentRows
+from dagster_operators.runtime.stages.job_description import described
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.reasons import reason_of
 from dagster_operators.runtime.stages.sinks import write_to_sinks
@@ -114,9 +115,10 @@ class StageRun:
             BadInputError: A row has no event time, or the input's content is wrong.
             StageFailedError: The engine failed.
         """
-        started = time.monotonic()
+        started, work = time.monotonic(), self._work
         try:
-            return self._run(started)
+            with described(work.session, f"{work.dataflow.name}, epoch {work.attempt.epoch}: {work.attempt.stage}"):
+                return self._run(started)
         except StorageError as error:
             told = error if isinstance(error, LostFileError) else unreadable_file(self._work) or error
             raise told.at(**self._work.where()) from error

@@ -1,0 +1,53 @@
+"""What a step is at while it takes long: a line in the run's log every ten seconds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+EVERY: Final = 10.0
+"""Seconds between two lines."""
+
+
+@contextmanager
+def told_meanwhile(tell: Callable[[str], object], engine: str, every: float | None = None) -> Iterator[None]:
+    """Tell every few seconds that the work in it goes on, and how far the engine is with what it was given.
+
+    Args:
+        tell: Takes a line.
+        engine: The engine's name.
+        every: How many seconds are between two lines.
+    """
+    over, started = threading.Event(), time.monotonic()
+
+    def look() -> None:
+        while not over.wait(EVERY if every is None else every):
+            tell(f"Still at work after {time.monotonic() - started:.0f} s{_tasks() if engine == 'spark' else ''}.")
+
+    thread = threading.Thread(target=look, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(timeout=1.0)
+
+
+def _tasks() -> str:
+    """How many tasks of its running jobs this process's Spark has done; nothing while it runs none."""
+    pyspark: Any = sys.modules.get("pyspark")
+    context = getattr(getattr(pyspark, "SparkContext", None), "_active_spark_context", None)
+    if context is None:
+        return ""
+    try:
+        tracker = context.statusTracker()
+        jobs = [info for number in tracker.getActiveJobsIds() if (info := tracker.getJobInfo(number))]
+        stages = [info for job in jobs for number in job.stageIds if (info := tracker.getStageInfo(number))]
+    except Exception:  # noqa: BLE001 - a session that is just being stopped must not end the line, nor the step
+        return ""
+    done, all_of_them = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
+    return f": {done} of {all_of_them} tasks of {len(jobs)} Spark jobs are done" if all_of_them else ""

@@ -1,0 +1,96 @@
+"""What long steps tell meanwhile, and what every event says of versions, pools and engines."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+
+import dagster_operators as do
+from dagster_operators.orchestration import progress
+from dagster_operators.orchestration.progress import told_meanwhile
+from dagster_operators.runtime.epochs import Epochs
+from dagster_operators.runtime.stages.job_description import DESCRIPTION
+from tests.engines import EMBEDDED
+from tests.orchestration import demo
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from dagster_operators.transactions.manifest import Manifest
+    from dagster_operators.transactions.plan import EpochHandle
+
+
+def test_lines_come_while_the_work_goes_on_and_end_with_it() -> None:
+    told: list[str] = []
+    come = threading.Event()
+
+    def tell(line: str) -> None:
+        told.append(line)
+        come.set()
+
+    with told_meanwhile(tell, "sail", every=0.01):
+        assert come.wait(10)
+    assert told[0] == "Still at work after 0 s."
+    assert not [thread for thread in threading.enumerate() if thread.name == "progress"]
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_a_long_stage_tells_in_the_runs_log(folder: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.05)
+    run_stage, waited = Epochs.run_stage, threading.Event()
+
+    def slowly(epochs: Epochs, handle: EpochHandle, stage: str) -> Manifest:
+        waited.wait(0.2)
+        return run_stage(epochs, handle, stage)
+
+    monkeypatch.setattr(Epochs, "run_stage", slowly)
+    done = demo.definitions(folder).resolve_job_def("demo_epoch").execute_in_process(instance=instance)
+    lines = [entry.user_message for entry in instance.all_logs(done.run_id)]
+    assert [line for line in lines if line.startswith("Still at work after")]
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_events_of_both_jobs_have_the_same_versions_and_the_lag(folder: Path, instance: dg.DagsterInstance) -> None:
+    defs = demo.definitions(folder)
+    tags = []
+    for job in ("demo_epoch", "demo_catch_up"):
+        assert defs.resolve_job_def(job).execute_in_process(instance=instance).success
+        event = instance.get_latest_materialization_event(demo.KEYS["hourly"])
+        assert event is not None
+        assert event.asset_materialization is not None
+        tags.append(event.asset_materialization.tags or {})
+        lag = event.asset_materialization.metadata["watermark_lag_seconds"].value
+        assert isinstance(lag, float)
+        assert lag > 365 * 86_400, "the rows are of January 2024"
+    assert [tag["dagster/data_version"] for tag in tags] == ["epoch-1", "epoch-2"]
+    assert tags[0]["dagster/code_version"] == tags[1]["dagster/code_version"]
+    assert {
+        op.pool for op in defs.resolve_job_def("demo_epoch").nodes_in_topological_order if isinstance(op, dg.OpDefinition)
+    } <= {"demo"}
+
+
+@pytest.mark.parametrize(("engine", "kind"), [("sail", "sail"), ("spark", "spark")])
+def test_the_kind_of_a_table_is_the_engines(engine: str, kind: str, folder: Path) -> None:
+    defs = do.build_definitions(demo.pipeline(folder), engine=engine)
+    assert defs.resolve_asset_graph().get(demo.KEYS["clean"]).kinds == {kind, "deltalake"}
+    node = defs.resolve_job_def("demo_epoch").graph.node_defs[0]
+    pools = {inner.pool for inner in node.node_defs} if isinstance(node, dg.GraphDefinition) else set()  # type: ignore[attr-defined]
+    assert pools == {"demo"}
+
+
+def test_sparks_pages_name_pipeline_epoch_and_stage(spark: SparkSession, tmp_path: Path) -> None:
+    seen: list[str | None] = []
+
+    def look(rows: object) -> object:
+        seen.append(spark.sparkContext.getLocalProperty(DESCRIPTION))
+        return rows
+
+    made = do.Pipeline("named", root=str(tmp_path / "root"), engine=EMBEDDED, concurrent_stages=1)
+    made.source("rows", do.MemorySource([[(1,)]], schema="v long")).transform(look).to_table("out")
+    made.run_epoch()
+    assert seen[-1] == "named, epoch 1: out"
+    assert spark.sparkContext.getLocalProperty(DESCRIPTION) is None

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from dagster_operators.orchestration.translator import PipelineTranslator
     from dagster_operators.runtime.results import EpochResult
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "ArrowOperator": "operators.arrow.arrow_operator",

@@ -52,6 +52,7 @@ SLOW = (
     "tests/operators/loops/test_loop.py::test_a_run_that_dies_in_the_third_round_goes_on_there[spark]",
     "tests/orchestration/test_component.py::test_dg_lists",
     "tests/outside/test_environment",
+    "tests/outside/test_wheel",
     "tests/planner/rules/test_every_rule.py::test_nor_do_they_on_spark",
     "tests/planner/rules/test_roots.py::test_they_may_on_spark_too",
     "tests/planner/rules/test_skip_files.py::test_nothing_that_is_seen_changes[engine1]",

@@ -8,6 +8,7 @@ from dagster_operators import __version__
 from dagster_operators.cli.changes import decide, diff, drop, withdraw
 from dagster_operators.cli.dataflow import check, graph, run
 from dagster_operators.cli.going_back import reset, rollback
+from dagster_operators.cli.init import init
 from dagster_operators.cli.looking import doctor, history, read, status
 from dagster_operators.cli.new import new
 from dagster_operators.cli.operators import operators
@@ -22,6 +23,7 @@ def main() -> None:
     """Stream processing on Spark and Delta Lake, run by Dagster."""
 
 
+main.add_command(init)
 main.add_command(new)
 main.add_command(operators)
 main.add_command(plan)

@@ -1,4 +1,4 @@
-"""A package that brings one operator, as files: what ``dagster-operators new operator`` writes."""
+"""What ``dagster-operators`` writes to begin with: a package that brings one operator, and a small pipeline."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import dagster_operators
 from dagster_operators import plugins
 from dagster_operators.catalog.loading import catalog
 from dagster_operators.errors import PipelineError
+from dagster_operators.graph.dataflow import check_name
 
 Way: TypeAlias = Literal["relational", "batch"]
 """What does the operator's work: DataFrames that the engine compiles, or Python over Arrow batches in its workers."""
@@ -51,6 +52,33 @@ def new_operator(name: str, into: Path, way: Way = "relational") -> list[Path]:
         path.write_text(text)
         written.append(path)
     return written
+
+
+def new_pipeline(name: str, into: Path) -> list[Path]:
+    """Write a small pipeline with Dagster's definitions and some input.
+
+    Args:
+        name: The pipeline's name.
+        into: The folder; made if need be.
+
+    Returns:
+        The files.
+
+    Raises:
+        PipelineError: The name is none, or one of the files is there already.
+    """
+    check_name("pipeline", name)
+    template = files("dagster_operators.cli") / "templates" / "init"
+    made = {
+        into / place.removesuffix(_SUFFIX): Template(part.read_text()).substitute(name=name)
+        for place, part in _templates(template)
+    }
+    if there := next((path for path in made if path.exists()), None):
+        raise PipelineError(f"{str(there)!r} is there already", remedy="name another folder: dagster-operators init FOLDER")
+    for path, text in made.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return list(made)
 
 
 def names(name: str) -> dict[str, str]:

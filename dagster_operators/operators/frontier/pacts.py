@@ -27,7 +27,8 @@ class Exchange:
     """Rows that are equal in some columns meet in one subtask.
 
     Args:
-        by: The columns; or expressions with names, ``"v % 2 AS parity"``, which become columns of the rows.
+        by: The columns; or expressions with names, ``"v % 2 AS parity"``, which become columns of the rows. They may call
+            functions of the user's own: ``"wing_of(k, v) AS wing"``.
 
     >>> Exchange("word"), Exchange("v % 2 AS parity") == Exchange("v % 2 AS parity")
     (Exchange('word'), True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators import frontier
 from dagster_operators.time.frontier import meet
-from tests.engines import ENGINES
+from tests.engines import ENGINES, SAIL
 from tests.examples import fresh_examples
 from tests.operators.frontier.driving import CUTS, run
 from tests.operators.frontier.test_scope import BY_K, SCHEMA, scoped
@@ -132,6 +132,39 @@ def test_only_what_asks_for_it_brings_all_rows_together():
 
     assert not scoped(apart, pact=BY_K).single
     assert scoped(summing, pact=BY_K, iterative=True).single
+
+
+@do.udf("long", name="wing_of")
+def wing(k, v):
+    """A pact of one's own: which rows meet, as code over Arrow arrays."""
+    return pc.bit_wise_and(pc.add(k, v), 1)
+
+
+def of_wing(key, part, before):
+    return {"wing": key, "rows": part.num_rows}
+
+
+def by_wing(root, engine=SAIL):
+    """Rows enter a scope by a function, and are counted by what it gave."""
+    pipeline = do.Pipeline("p", root=str(root), engine=engine, parallelism=3)
+    batch = [{**row, "t": datetime.fromtimestamp(0, UTC)} for _, row in ROWS]
+    rows = pipeline.source("rows", do.MemorySource([batch], schema=f"{SCHEMA}, t timestamp"), event_time="t", finished=True)
+    scope = frontier.Scope("scope", pipeline)
+    entered = scope.enter(rows, frontier.Exchange("wing_of(k, v) AS wing"))
+    by = frontier.Exchange("wing")
+    scope.leave(frontier.aggregate(entered, by, of_wing, lambda key, found: found, schema="wing long, rows long"))
+    counts = scope.build()
+    assert not frontier.definition_of(counts).single
+    counts.select("wing", "rows").to_table("counts")
+    return pipeline
+
+
+@pytest.mark.sail
+def test_a_function_of_ones_own_decides_which_rows_meet(tmp_path):
+    pipeline = by_wing(tmp_path)
+    pipeline.run_epoch()
+    expected = Counter((row["k"] + row["v"]) % 2 for _, row in ROWS)
+    assert sorted(map(tuple, pipeline.read("counts").collect())) == sorted(expected.items())
 
 
 @pytest.mark.parametrize("engine", ["sail", "spark"])

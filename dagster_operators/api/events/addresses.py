@@ -59,7 +59,7 @@ class _Finder:
     def inputs(self, operator: WrittenOperator) -> tuple[EventInput, ...]:
         """The inputs of an operator that read something."""
         pairs = [(one, self._address(operator, one)) for one in operator.inputs]
-        return tuple(EventInput(one.id, address, one.queue_size) for one, address in pairs if address is not None)
+        return tuple(EventInput(one.id, address, one.queue_size, one.delay) for one, address in pairs if address is not None)
 
     def _address(self, operator: WrittenOperator, one: WrittenInput) -> str | None:
         source: str = one.source.data
@@ -105,7 +105,10 @@ class _Finder:
 def _check_circles(operators: Mapping[str, EventOperator], written: Mapping[str, WrittenOperator], noted: Noted) -> None:
     """Tell of operators that read each other: what one sends would lead to another message at once, for ever."""
     made = {operator.address(output): path for path, operator in operators.items() for output in operator.outputs}
-    before = {path: [made[one.source] for one in operator.inputs if one.source in made] for path, operator in operators.items()}
+    before = {
+        path: [made[one.source] for one in operator.inputs if one.source in made and not one.delay]
+        for path, operator in operators.items()
+    }
     done: set[str] = set()
     for start in operators:
         circle = _circle(before, start, done)

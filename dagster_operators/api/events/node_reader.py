@@ -35,7 +35,7 @@ _REFUSED: Final = {
     "send_stdout_as": ("what an operator prints is no output here", "send it: send_output(...)"),
     "send_logs_as": ("what an operator logs is no output here", "send it: send_output(...)"),
 }
-_INPUT: Final = ("source", "queue_size", "queue_policy")
+_INPUT: Final = ("source", "queue_size", "queue_policy", "delay")
 Env: TypeAlias = tuple[tuple[str, str], ...]
 """Pairs of a variable of the environment and its value."""
 
@@ -51,11 +51,13 @@ class WrittenInput:
         id: Its id.
         source: What it reads, with its place.
         queue_size: How many messages may wait; None if none is dropped.
+        delay: How many microseconds after it was sent a message arrives.
     """
 
     id: str
     source: Located
-    queue_size: int | None
+    queue_size: int | None = None
+    delay: int = 0
 
 
 @dataclass
@@ -158,7 +160,7 @@ class NodeReader:
                     given.data["output_types"], f"{what} has no output {output!r} for its type", "declare it in outputs:"
                 )
         file = (self._python(given, what) if language == "python" else self._shared_library(given, what)) or ""
-        own_env, limit = (*env, *self.env(given)), self._time_limit(given, what)
+        own_env, limit = (*env, *self.env(given)), self._duration(given, "time_limit", 600_000_000, what)
         return WrittenOperator(node, own, alone, file, given, inputs, outputs, types, own_env, state, language, limit)
 
     def _python(self, given: Located, what: str) -> str | None:
@@ -196,19 +198,18 @@ class NodeReader:
             self._noted.wrong(found, f"{what}: {error.problem}", error.remedy)
             return None
 
-    def _time_limit(self, given: Located, what: str) -> int:
-        found = given.data.get("time_limit")
+    def _duration(self, given: Located, key: str, default: int, what: str) -> int:
+        """The microseconds that a value has."""
+        found = given.data.get(key)
         if found is None:
-            return 600_000_000
+            return default
         try:
-            limit = parse_duration(found.text)
-        except ValueError as error:
-            limit = 0
-            self._noted.wrong(found, f"{what}: its time_limit: {error}", "write '10 seconds', say")
-        else:
-            if limit <= 0:
-                self._noted.wrong(found, f"{what}: its time_limit is {found.text!r}", "write '10 seconds', say")
-        return limit
+            micros = parse_duration(found.text)
+        except ValueError:
+            micros = 0
+        if micros <= 0:
+            self._noted.wrong(found, f"{what}: its {key} is {found.text!r}", "write '10 seconds', say")
+        return max(micros, 1)
 
     def _loaded(self, found: Located, what: str) -> str | None:
         try:
@@ -245,9 +246,9 @@ class NodeReader:
 
     def _input(self, name: str, value: Located, what: str) -> WrittenInput | None:
         if not isinstance(value.data, dict):
-            return WrittenInput(name, value, None) if self._is_text(value, what) else None
+            return WrittenInput(name, value) if self._is_text(value, what) else None
         self._noted.unknown_keys(what, value, _INPUT)
-        source, size, policy = (value.data.get(key) for key in _INPUT)
+        source, size, policy, _ = (value.data.get(key) for key in _INPUT)
         if source is None:
             self._noted.wrong(value, f"{what} has no source", "write source: node/output")
             return None
@@ -258,7 +259,8 @@ class NodeReader:
             return None
         keeps = (size is None and policy is None) or (policy is not None and policy.data == "backpressure")
         dropped = None if keeps else max(1, 10 if size is None else size.data)
-        return WrittenInput(name, source, dropped) if self._is_text(source, what) else None
+        delay = self._duration(value, "delay", 0, what)
+        return WrittenInput(name, source, dropped, delay) if self._is_text(source, what) else None
 
     def _outputs(self, given: Located, what: str) -> tuple[str, ...]:
         found = given.data.get("outputs")

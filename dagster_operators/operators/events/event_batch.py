@@ -73,4 +73,4 @@ class EventBatch(BatchOperator):
 
     @override
     def tables(self, ports: PortSchemas) -> dict[str, StateTable]:
-        return {SAVED: KeyedState("path string, saved binary", key="path")}
+        return {SAVED: KeyedState("path string, state string, saved binary", key="path")}

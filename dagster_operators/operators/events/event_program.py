@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from dagster_operators.errors import located
+from dagster_operators.errors import OperatorFailedError, located
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.events.event_loop import EventLoop
 from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_rows import OutputRows, SourceMessages
 from dagster_operators.operators.events.native_operator import NativeOperator
 from dagster_operators.operators.events.python_operator import PythonOperator
+from dagster_operators.operators.events.saved_attributes import load, save
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ SAVED: Final = "saved"
 """The state table with what is saved of each operator, and of the loop."""
 
 LOOP: Final = ""
-"""Its key for what is saved of the loop: no operator is called that."""
+LATER: Final = "dora"
+"""Its keys for what is saved of the loop, and of messages that are on their way: no operator is called that."""
 
 
 class EventProgram:
@@ -48,19 +50,19 @@ class EventProgram:
         """Make the operators, as they were at the end of the epoch before."""
         self._ctx, own = ctx, self._own
         files = dict(own.files)
-        self._saved = self._read([LOOP, *(operator.path for operator in own.operators)])
+        self._saved = self._read()
         where = {"operator": own.name, "epoch": ctx.epoch}
         self._running = {one.path: self._made(one, files, where) for one in own.operators}
-        for path, running in self._running.items():
-            running.open(self._saved[path])
-        known = self._saved[LOOP]
-        state = {} if known is None else json.loads(known)
+        for one in own.operators:
+            self._running[one.path].open(self._saved_of(one, where))
+        state = json.loads(self._saved[LOOP][1]) if LOOP in self._saved else {}
+        later = load(self._saved[LATER][1])["later"] if LATER in self._saved else ()
         types = {address: _type_of(text) for address, text in state.get("types", {}).items()}
         first = state.get("next", {})
         self._rows = {
             port: OutputRows(port, ctx.ports[port], first.get(port, 1), types.get(port)) for port in ctx.ports if port != MAIN
         }
-        self._loop = EventLoop(own.operators, self._running, self._write, state.get("loop", {}))
+        self._loop = EventLoop(own.operators, self._running, self._write, state.get("loop", {}), later)
 
     def on_batch(self, port: int, batch: pa.RecordBatch, out: ProgramOutput) -> None:
         """The rows of a source, one message after another."""
@@ -79,9 +81,13 @@ class EventProgram:
             if MIN_WATERMARK < min(marks) < MAX_WATERMARK:
                 self._loop.advance(min(marks))
             ended = [source for source, mark in zip(self._own.sources, marks, strict=True) if mark == MAX_WATERMARK]
+            if len(ended) == len(marks):
+                self._loop.drain()
             self._loop.close(address for source in ended for address, _ in source.addresses())
             if len(ended) == len(marks):
+                self._loop.drain()
                 self._loop.close(self._own.timers)
+                self._loop.drain()
         return {}
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:  # noqa: ARG002 - the frontiers said so
@@ -89,16 +95,16 @@ class EventProgram:
         for rows in self._rows.values():
             self._flush(rows, out)
         out.collect(self._summary(), MAIN)
-        saved = {path: running.save() for path, running in self._running.items()}
+        saved = {one.path: (one.state, self._running[one.path].save()) for one in self._own.operators}
         loop = {
             "loop": self._loop.state(),
             "next": {port: rows.next for port, rows in self._rows.items()},
             "types": {port: _text_of(rows.pinned) for port, rows in self._rows.items() if rows.pinned is not None},
         }
-        saved[LOOP] = json.dumps(loop, sort_keys=True).encode()
-        changed = {path: data for path, data in saved.items() if data != self._saved[path]}
-        if changed:
-            self._ctx.state[SAVED].put(pa.table({"path": list(changed), "saved": pa.array(changed.values(), pa.binary())}))
+        saved[LOOP] = ("", json.dumps(loop, sort_keys=True).encode())
+        if later := self._loop.later():
+            saved[LATER] = ("", save({"later": later}))
+        self._put(saved)
 
     def close(self) -> None:
         """End the processes of operators that have one."""
@@ -110,9 +116,34 @@ class EventProgram:
             return NativeOperator(one, files[one.file], where)
         return PythonOperator(one, files, self._own.descriptor, where)
 
-    def _read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
-        found = self._ctx.state[SAVED].get(pa.table({"path": pa.array(paths, pa.string())}))
-        return dict(zip(paths, found["saved"].to_pylist(), strict=True))
+    def _read(self) -> dict[str, tuple[str, bytes]]:
+        """What was saved: how, and the bytes, by path."""
+        rows = self._ctx.state[SAVED].scan().to_pylist()
+        return {row["path"]: (row["state"], row["saved"]) for row in rows}
+
+    def _saved_of(self, one: EventOperator, where: Mapping[str, Any]) -> bytes | None:
+        """What was saved of an operator.
+
+        Raises:
+            OperatorFailedError: It was saved otherwise than it is to be read.
+        """
+        state, data = self._saved.get(one.path, (one.state, None))
+        if state != one.state:
+            raise OperatorFailedError(
+                f"its state was saved as {state!r}, and is to be read as {one.state!r}", **where, node=one.node,
+                event_operator=one.id, remedy=f"write state: {state} again; or give it another id, so that it begins anew",
+            )  # fmt: skip
+        return data
+
+    def _put(self, saved: Mapping[str, tuple[str, bytes]]) -> None:
+        """Store what changed, and forget operators that are gone: whoever puts one back has it begin anew."""
+        changed = {path: kept for path, kept in saved.items() if kept != self._saved.get(path)}
+        if changed:
+            states, data = zip(*changed.values(), strict=True)
+            rows = {"path": list(changed), "state": list(states), "saved": pa.array(data, pa.binary())}
+            self._ctx.state[SAVED].put(pa.table(rows))
+        if gone := sorted(self._saved.keys() - saved.keys()):
+            self._ctx.state[SAVED].delete(pa.table({"path": gone}))
 
     def _write(self, address: str, message: Message) -> None:
         rows = self._rows[address]

@@ -21,13 +21,11 @@ class Message:
         time: Its time, in microseconds since 1970.
         value: What it holds.
         metadata: What its sender says of it.
-        hops: How many inputs with a delay it came through.
     """
 
     time: int
     value: pa.Array
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    hops: int = 0
 
 
 def input_event(name: str, message: Message) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class EventInput(_Settings):
         id: Its id.
         source: The address of the output that it reads, or a timer's.
         queue_size: How many messages may wait at it before the oldest is dropped; None if none is dropped.
+        delay: How many microseconds after a message was sent it arrives.
 
     >>> EventInput("tick", "dora/timer/millis/20").interval
     20000000
@@ -55,6 +56,7 @@ class EventInput(_Settings):
     id: str
     source: str
     queue_size: int | None = None
+    delay: int = 0
 
     @property
     def interval(self) -> int | None:
@@ -181,7 +183,7 @@ def as_json(value: Any) -> Any:
     """Settings as JSON values.
 
     >>> as_json((EventInput("a", "b/c"),))
-    [{'id': 'a', 'source': 'b/c', 'queue_size': None}]
+    [{'id': 'a', 'source': 'b/c', 'queue_size': None, 'delay': 0}]
     """
     if isinstance(value, _Settings):
         return {name: as_json(part) for name, part in value.encode().items()}

@@ -242,6 +242,9 @@ WRONG = {
     "source": ("source: numbers", "source: nummern", "there is no source 'nummern'"),
     "no outputs": ("    outputs:\n      n: v", "    description: none", "the source 'numbers' has no outputs"),
     "state": ("python: count.py", "python: count.py\n      state: json", "its state cannot be saved as 'json'"),
+    "delay": ("queue_size: 100", "delay: soon", "the input 'n' of the operator 'both/second': its delay is 'soon'"),
+    "time limit": ("python: count.py", "python: count.py\n      time_limit: 0 s",
+        "the operator 'counter': its time_limit is '0 s'"),
     "no yaml": ("nodes:", "nodes: [", "this is no YAML"),
     "no nodes": ("nodes:", "debug:", "the dataflow has no list of nodes"),
 }  # fmt: skip
@@ -259,6 +262,13 @@ def test_all_errors_are_told_at_once(folder):
     assert text.splitlines()[0] == "dataflow.yml has 2 errors"
     both = FILES["dataflow.yml"].replace("count.py", "lost.py").replace("secs/2", "secs/x")
     assert told(folder, "", "", both).splitlines()[0] == "dataflow.yml has 2 errors"
+
+
+def test_a_circle_with_a_delay_is_right(folder):
+    text = FILES["dataflow.yml"].replace("{n: numbers/n}", "{n: {source: second/scaled, delay: 10 ms}}")
+    (folder / "dataflow.yml").write_text(text)
+    (first,) = [one for one in build(folder, [1]).dataflow.nodes["events"].operator.operators if one.id == "first"]
+    assert [(one.source, one.delay) for one in first.inputs] == [("both/second/scaled", 10_000)]
 
 
 def test_python_that_is_none_is_told(folder):

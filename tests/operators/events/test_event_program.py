@@ -122,6 +122,41 @@ def test_epochs_change_nothing(cuts, unit):
     assert run(cuts) == run([sum(cuts)])
 
 
+ECHO = """
+class Operator:
+    def on_event(self, dora_event, send_output):
+        if dora_event["type"] == "INPUT" and dora_event["value"][0].as_py() > 0:
+            send_output("out", [dora_event["value"][0].as_py() - 1], {"by": "echo"})
+        return DoraStatus.CONTINUE
+"""
+
+
+def circle():
+    operators = [
+        operator("echo", [("n", "numbers/n"), EventInput("again", "echo/out", None, 1_500_000)], ["out"]),
+        operator("log", [("n", "numbers/n"), ("echo", "echo/out")], ["log"]),
+    ]
+    return Driven(dataflow(operators, {"echo": ECHO, "log": LOG}))
+
+
+def test_what_has_a_delay_arrives_among_what_comes_later_also_in_other_epochs():
+    wanted = ["n [3]", "echo [2]", "n [4]", "echo [3]", "echo [1]", "echo [2]", "echo [0]", "echo [1]", "echo [0]"]
+    for cuts in ([[3, 4]], [[3], [4]]):
+        driven = circle()
+        for cut in cuts:
+            driven.epoch(rows(*cut), watermark=cut[-1] * SECOND)
+        found = [text.split(maxsplit=2)[2] for text in driven.epoch(watermark=MAX_WATERMARK).log()]
+        assert [text for text in found if "]" in text] == wanted
+
+
+def test_a_circle_that_does_not_come_to_rest_is_an_error(monkeypatch):
+    monkeypatch.setattr("dagster_operators.operators.events.event_loop._MOST_ROUNDS", 20)
+    operators = [operator("one", [("n", "numbers/n"), EventInput("again", "one/out", None, 5)], ["out"])]
+    driven = Driven(dataflow(operators, {"one": FORWARD})).epoch(rows(1), watermark=SECOND)
+    with pytest.raises(EndlessLoopError, match="still go round after 20 rounds"):
+        driven.epoch(watermark=MAX_WATERMARK)
+
+
 # --- the end ---------------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +264,28 @@ def test_objects_are_refused_by_default():
     with pytest.raises(OperatorFailedError, match="the attribute 'box' cannot be saved") as caught:
         driven.epoch(rows(1))
     assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("sum", "op")
+
+
+def test_an_operator_that_was_taken_out_and_is_put_back_begins_anew():
+    both = dataflow([operator("log", [("n", "numbers/n")], ["log"]), operator("one", [("n", "numbers/n")], ["out"])], FILES)
+    driven = Driven(both).epoch(rows(1)).epoch(rows(2))
+    snapshot = driven.harness.snapshot()
+    for made in (dataflow([operator("one", [("n", "numbers/n")], ["out"])], FILES), both):
+        driven = Driven(made)
+        driven.harness.restore(snapshot)
+        driven.epoch(rows(3))
+        snapshot = driven.harness.snapshot()
+    assert driven.log() == ["1 INPUT n [3]"]
+
+
+FILES = {"log": LOG, "one": FORWARD}
+
+
+def test_state_that_was_saved_otherwise_is_told():
+    driven = log(("n", "numbers/n")).epoch(rows(1))
+    other = log(("n", "numbers/n"), state="pickle")
+    with pytest.raises(OperatorFailedError, match="its state was saved as 'plain', and is to be read as 'pickle'"):
+        other.harness.restore(driven.harness.snapshot())
 
 
 def test_the_environment_is_the_operators_own(monkeypatch):

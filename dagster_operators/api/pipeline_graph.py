@@ -132,7 +132,7 @@ class PipelineGraph:
         if keys is None:
             return stream
         former = None if renamed_from is None else f"{renamed_from}_changes"
-        return stream.through(ToChanges, name=f"{name}_changes", keys=keys, renamed_from=former)
+        return stream.through(ToChanges, name=f"{name}_changes", keys=keys, unknown=connector.on_unknown, renamed_from=former)
 
     def _lateness(self, source: str, lateness: str | timedelta | int, event_time: str | None) -> int:
         where = {"pipeline": self.name, "source": source}

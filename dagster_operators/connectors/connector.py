@@ -137,6 +137,11 @@ class Connector(ABC):
         return None
 
     @property
+    def on_unknown(self) -> str:
+        """Of such rows, what an update or deletion of a key does that is not there."""
+        return getattr(self, "unknown", None) or "repair"
+
+    @property
     def on_corrupt(self) -> OnCorrupt:
         """What happens to records that cannot be parsed."""
         return "fail"

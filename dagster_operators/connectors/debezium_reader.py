@@ -9,7 +9,7 @@ import functools
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from dagster_operators.connectors.connector import OnCorrupt
 from dagster_operators.connectors.debezium import UnreadableEventError, entries_of
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 ENTRY_COLUMNS: Final = f"{OPERATION} string, {PLACE} bigint"
 """What comes behind the row's columns: what is done to it, and in which order."""
+
+OnUnknown: TypeAlias = Literal["repair", "fail"]
+"""What an update or deletion of a key does that is not there."""
 
 DEBEZIUM: Final = "debezium-json"
 """The format, as users call it."""
@@ -53,13 +56,18 @@ def check_events(
     schema: str | None,
     key: str | Sequence[str] | None,
     options: Mapping[str, Any] | None,
+    unknown: OnUnknown | None,
 ) -> None:
     """Raise PipelineError unless a source of files has the settings that its format needs, and no others."""
     keys = keys_of(key)
     if not events:
-        if keys is not None:
-            raise PipelineError("only change events have a key", remedy=f"give format={DEBEZIUM!r}, or leave key= out")
+        if keys is not None or unknown is not None:
+            raise PipelineError(
+                "only change events have a key", remedy=f"give format={DEBEZIUM!r}, or leave key= and unknown= out"
+            )
         return
+    if unknown not in (None, "repair", "fail"):
+        raise PipelineError(f'unknown is "repair" or "fail", not {unknown!r}')
     if options:
         raise PipelineError("change events are read without options", remedy="leave options= out")
     if schema is None or not keys:

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from dagster_operators.connectors import parquet_format
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
-from dagster_operators.connectors.debezium_reader import DEBEZIUM, ENTRY_COLUMNS, check_events, keys_of, read_events
+from dagster_operators.connectors.debezium_reader import DEBEZIUM, ENTRY_COLUMNS, OnUnknown, check_events, keys_of, read_events
 from dagster_operators.connectors.dialect import reader_paths
 from dagster_operators.connectors.moved_files import names_of, position_with, without_name
 from dagster_operators.connectors.parquet_bounds import may_have_any
@@ -70,6 +70,7 @@ class FileSource(Connector):
         storage_options: Access to an object store, for listing (the engine has its own settings). By default the pipeline's, if
             the files lie on the store of the pipeline's root, else what the environment says.
         key: Of ``"debezium-json"``, change events of a table: the columns of the table's key.
+        unknown: Of these, what an update or deletion of a key does that is not there: ``"repair"`` (the default) or ``"fail"``.
 
     >>> source = FileSource("input/flights/*.csv", schema="origin string, dep_delay double", max_files=100)
     >>> source.uri, source.on_corrupt
@@ -89,6 +90,7 @@ class FileSource(Connector):
     corrupt: OnCorrupt = "fail"
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     key: str | Sequence[str] | None = None
+    unknown: OnUnknown | None = None
     _location: FileLocation = field(init=False, repr=False)
     _limits: SliceLimits = field(init=False, repr=False)
     _seen: SeenFiles = field(init=False, repr=False, default_factory=SeenFiles)
@@ -97,7 +99,7 @@ class FileSource(Connector):
     def __post_init__(self) -> None:
         if self.format not in {None, *_SUFFIXES.values(), DEBEZIUM}:
             raise PipelineError(f"a FileSource reads csv, json, parquet and {DEBEZIUM}, not {self.format!r}")
-        check_events(self.format == DEBEZIUM, self.schema, self.key, self.options)
+        check_events(self.format == DEBEZIUM, self.schema, self.key, self.options, self.unknown)
         if self.corrupt not in {"fail", "reject"}:
             raise PipelineError(f'corrupt is "fail" or "reject", not {self.corrupt!r}')
         if self.path and not isinstance(self.path, str | os.PathLike):
@@ -140,7 +142,7 @@ class FileSource(Connector):
             "schema": self.schema,
             "options": options,
             "corrupt": self.corrupt,
-            **({} if self.row_keys is None else {"key": list(self.row_keys)}),
+            **({} if self.row_keys is None else {"key": list(self.row_keys), "unknown": self.on_unknown}),
             **limits,
         }
 

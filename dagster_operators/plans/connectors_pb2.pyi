@@ -24,7 +24,7 @@ class Connector(_message.Message):
     def __init__(self, files: _Optional[_Union[FileSource, _Mapping]] = ..., delta: _Optional[_Union[DeltaSource, _Mapping]] = ..., memory: _Optional[_Union[MemorySource, _Mapping]] = ..., operator: _Optional[_Union[OperatorSource, _Mapping]] = ..., pipeline_source: _Optional[_Union[PipelineSource, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
 
 class FileSource(_message.Message):
-    __slots__ = ("path", "format", "schema", "options", "max_files", "max_bytes", "max_rows", "corrupt", "left_out", "key")
+    __slots__ = ("path", "format", "schema", "options", "max_files", "max_bytes", "max_rows", "corrupt", "left_out", "key", "unknown")
     PATH_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class FileSource(_message.Message):
     CORRUPT_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     path: str
     format: str
     schema: str
@@ -45,7 +46,8 @@ class FileSource(_message.Message):
     corrupt: str
     left_out: _containers.RepeatedScalarFieldContainer[str]
     key: _values_pb2.Value
-    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., schema: _Optional[str] = ..., options: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., max_files: _Optional[int] = ..., max_bytes: _Optional[int] = ..., max_rows: _Optional[int] = ..., corrupt: _Optional[str] = ..., left_out: _Optional[_Iterable[str]] = ..., key: _Optional[_Union[_values_pb2.Value, _Mapping]] = ...) -> None: ...
+    unknown: str
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., schema: _Optional[str] = ..., options: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., max_files: _Optional[int] = ..., max_bytes: _Optional[int] = ..., max_rows: _Optional[int] = ..., corrupt: _Optional[str] = ..., left_out: _Optional[_Iterable[str]] = ..., key: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., unknown: _Optional[str] = ...) -> None: ...
 
 class DeltaSource(_message.Message):
     __slots__ = ("path", "changes", "starting_version", "max_versions", "left_out")

@@ -9,7 +9,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.connectors.debezium import UnreadableEventError, entries_of
-from dagster_operators.errors import BadInputError, PipelineError
+from dagster_operators.errors import BadInputError, OperatorsError, PipelineError
 from tests.engines import ENGINES, SAIL
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ def test_events_that_cannot_be_read_fail_the_epoch_or_are_set_aside(tmp_path: Pa
         ({"format": "debezium-json", "schema": SCHEMA, "key": "k"}, "the key 'k' is no column"),
         ({"format": "debezium-json", "schema": SCHEMA, "key": "id", "options": {"sep": ";"}}, "without options"),
         ({"format": "json", "schema": SCHEMA, "key": "id"}, "only change events have a key"),
+        ({"format": "debezium-json", "schema": SCHEMA, "key": "id", "unknown": "ignore"}, 'unknown is "repair" or "fail"'),
     ],
 )
 def test_settings_that_do_not_fit(settings: dict[str, Any], message: str) -> None:
@@ -182,3 +183,22 @@ def test_change_events_have_no_event_time() -> None:
         do.Pipeline("p", root="unused").source("rows", source, event_time="at")
     with pytest.raises(PipelineError, match="a lookup reads a table"):
         source.pin()
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([event("d", {"id": 9}, None)], "operation delete has the key 9, which is not there"),
+        ([event("u", None, {"id": 9, "v": "a"})], "operation update has the key 9, which is not there"),
+        ([event("c", None, {"id": 1, "v": "a"})], "operation insert has the key 1, which is there"),
+    ],
+)
+def test_events_of_unknown_keys_can_fail_the_epoch(tmp_path: Path, lines: list[str], told: str) -> None:
+    drop(tmp_path, 0, [event("c", None, {"id": 1, "v": "a"}), event("u", None, {"id": 1, "v": "b"})])
+    pipeline = pipeline_over(tmp_path, SAIL, unknown="fail")
+    pipeline.run_epoch()
+    drop(tmp_path, 1, lines)
+    with pytest.raises(OperatorsError, match=told):
+        pipeline.run_epoch()
+    assert rows_of(pipeline, "current") == [(1, "b")]

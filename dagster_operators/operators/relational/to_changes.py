@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import override
 
-from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.errors import PipelineError, SchemaError, StorageError
 from dagster_operators.graph.changes import (
     CHANGE,
     DELETE,
@@ -33,7 +33,15 @@ from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.key_join import with_keys_of
-from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
+from dagster_operators.operators.physical import (
+    Analysed,
+    Analysis,
+    PhysicalState,
+    RelationalOperator,
+    Rows,
+    RunFile,
+    StageContext,
+)
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
 from dagster_operators.types.data_type import DataType
 from dagster_operators.types.names import quoted
@@ -154,7 +162,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         if inputs[0] is None:
             return None
         columns, state = analysed.facts, context.state(self.logical.name, "rows")
-        version = 1 + max((file.high for file in state.files if file.high is not None), default=0)
+        version = 1 + max((_newest_in(file) for file in state.files), default=0)
         state.append(self._last_of_epoch(inputs[0], columns, version))
         new = state.read(lambda file: file.fresh)
         old = state.read_with_keys_of_fresh(self.keys)
@@ -218,6 +226,13 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         both = joined.selectExpr("*", f"explode(array(false, true)) AS {_NEW}")
         chosen = (f"CASE WHEN {_NEW} THEN {now} ELSE {then} END AS {name}" for name, (then, now) in sides.items())
         return both.selectExpr(*chosen).filter(f"{CHANGE} IS NOT NULL")
+
+
+def _newest_in(file: RunFile) -> int:
+    """The newest version in a file of the state."""
+    if file.high is None:
+        raise StorageError("a file of the state does not tell which versions it has", file=file.path)
+    return file.high
 
 
 def _same(one: str, other: str, kind: DataType) -> str:

@@ -19,7 +19,7 @@ from dagster_operators.connectors.parquet_bounds import may_have_any
 from dagster_operators.connectors.read_failure import explain_read_failure
 from dagster_operators.connectors.slicing import SeenFiles, SliceLimits, files_of
 from dagster_operators.connectors.text_format import TextFormat
-from dagster_operators.connectors.text_reader import TextReader
+from dagster_operators.connectors.text_reader import TextReader, check_options
 from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
@@ -62,7 +62,7 @@ class FileSource(Connector):
             change event a line, which makes the source a stream of changes; the schema is that of the table's rows.
         schema: The columns to read, as DDL; inferred from the files there are when the pipeline first runs when None. CSV columns
             are matched by the header's names; a file may have more columns, never fewer.
-        options: Options of Spark's reader, such as ``sep``, ``header`` (true for CSV unless given) or ``timestampFormat``.
+        options: Options of Spark's reader, such as ``sep``, ``header`` (true for CSV unless given) or ``nullValue``.
         max_files: The most files an epoch reads.
         max_bytes: The most bytes an epoch reads, at least one file.
         max_rows: After how many rows an epoch takes no further file.
@@ -193,6 +193,7 @@ class FileSource(Connector):
 
     def infer_schema(self, session: SparkSession) -> str:
         """The declared schema; else that of the first Parquet file, or of all CSV or JSON files there are."""
+        check_options(session, self._text("json" if self.format == "json" else "csv"))
         if self.declared_schema is not None:
             return parse_schema(session, self.declared_schema)
         files = self._location.find()

@@ -90,17 +90,23 @@ class TextFormat:
                 raise BadInputError("the header names a column twice", file=location.full_path(file), column=name)
         return tuple(names)
 
-    def records(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        """The records of CSV text as lists of values, without blank lines and comments."""
+    def records(self, lines: Iterable[str], *, strict: bool = False) -> Iterator[list[str]]:
+        """The records of CSV text as lists of values, without blank lines and comments.
+
+        Args:
+            lines: The text.
+            strict: Raise ``csv.Error`` for a quote that is not closed, or closed within a value.
+        """
         comment = self.option("comment", default="")
-        escape = self.option("escape", default="\\")
         quote = self.option("quote", default='"')
+        escape = self.option("escape", default=quote)
         records = csv.reader(
             (line for line in lines if not (comment and line.startswith(comment))),
             delimiter=self.option("sep", "delimiter", default=","),
             quotechar=quote or None,
             quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
             escapechar=None if escape == quote else escape or None,
+            strict=strict,
         )
         return (record for record in records if any(record) or len(record) > 1)
 

@@ -17,7 +17,7 @@ from dagster_operators.connectors.dialect import reader_paths, reads_like_spark
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat
-from dagster_operators.connectors.text_salvage import read_salvaging
+from dagster_operators.connectors.text_salvage import read_salvaging, read_strictly, refuse_unknown
 from dagster_operators.operators.engine_schema import struct
 from dagster_operators.storage.location import FileLocation, SourceFile
 from dagster_operators.types.data_type import Field, Plain
@@ -45,8 +45,9 @@ class TextReader:
 
         CSV columns are matched by the header's names, so files may order them differently and have more of them.
         """
-        if corrupt == "reject" and not reads_like_spark(session):
-            return read_salvaging(session, self.location, self.text, files, schema_json)
+        if not reads_like_spark(session):
+            read = read_salvaging if corrupt == "reject" else read_strictly
+            return read(session, self.location, self.text, files, schema_json)
         parts = [
             self._read_alike(session, alike, columns, schema_json, corrupt)
             for columns, alike in self._layouts(files, schema_json)
@@ -102,6 +103,16 @@ class TextReader:
         ]
         found = f"concat_ws('; ', {', '.join(wrong)})"
         return f"CASE WHEN {CORRUPT_RECORD} IS NOT NULL THEN coalesce(nullif({found}, ''), {literal(INCOMPLETE)}) END"
+
+
+def check_options(session: SparkSession, text: TextFormat) -> None:
+    """Refuse options of Spark's readers that are not known where the session's readers are not Spark's.
+
+    Raises:
+        PipelineError: There is one.
+    """
+    if not reads_like_spark(session):
+        refuse_unknown(text)
 
 
 def _file_fields(columns: Sequence[str], schema_json: str) -> list[Field]:

@@ -1,20 +1,25 @@
-"""Rejecting corrupt records on engines whose readers cannot: records are cut in Python, values are cast by the engine.
+"""Reading text on engines that are not Spark: records are cut in Python by Spark's rules, values are cast by the engine.
 
-Slower than an engine's own reader, and used only where that would fail on the first corrupt record.
+Sail's own readers take a stray quote for all the rest of a file, cut 2.7 to 2 where a whole number belongs, and leave out some
+options without a word.
 """
 
 from __future__ import annotations
 
+import csv
 import functools
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat, decoded_lines
+from dagster_operators.errors import PipelineError
 from dagster_operators.storage.location import FileLocation, SourceFile
 from dagster_operators.types.data_type import DataType, Plain
 from dagster_operators.types.names import quoted
@@ -29,21 +34,55 @@ _TASKS = 32
 _RAW = "_record"
 _FILE = "_file"
 _WHOLE = "_is_whole"
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?|true|false")
+_NOT_FINITE = frozenset({"NaN", "Infinity", "+Infinity", "-Infinity", "INF", "+INF", "-INF"})
+_LAST_SECOND = 250_000_000_000
+"""Beyond it, in the year 9892, no time of an event lies: such a number counts milliseconds."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OPTIONS = frozenset({
+    "charset", "comment", "delimiter", "encoding", "escape", "header", "inferschema", "multiline", "nullvalue", "quote", "sep",
+})  # fmt: skip
+"""The options of Spark's readers that are done here."""
+
+
+def refuse_unknown(text: TextFormat) -> None:
+    """Refuse options that only Spark knows.
+
+    Raises:
+        PipelineError: There is one.
+    """
+    for option, _ in text.options:
+        if option.lower() not in _OPTIONS or (text.name == "json" and option.lower() == "multiline"):
+            raise PipelineError(
+                f"the option {option!r} for reading {text.name.upper()} is known to Spark only", option=option,
+                remedy="leave it out, and read the column as a string that with_columns(...) converts, or run on Spark",
+            )  # fmt: skip
+
+
+def read_strictly(
+    session: SparkSession, location: FileLocation, text: TextFormat, files: Sequence[SourceFile], schema_json: str
+) -> DataFrame:
+    """The rows of files in the columns of the schema; a query of any of them fails if a record is corrupt."""
+    rows = read_salvaging(session, location, text, files, schema_json)
+    told = f"concat('MALFORMED_RECORD in ', {CORRUPT_FILE}, ': ', {CORRUPT_REASON})"
+    sound = rows.where(f"CASE WHEN {CORRUPT_REASON} IS NULL THEN true ELSE CAST(raise_error({told}) AS BOOLEAN) END")
+    return sound.drop(CORRUPT_RECORD, CORRUPT_FILE, CORRUPT_REASON)
 
 
 def read_salvaging(
     session: SparkSession, location: FileLocation, text: TextFormat, files: Sequence[SourceFile], schema_json: str
 ) -> DataFrame:
     """The rows of files in the columns of the schema, with the three columns of rejects behind."""
+    refuse_unknown(text)
     types = Schema.from_json(schema_json).types
-    cut = functools.partial(_cut_files, location, text, tuple(types))
+    cut = functools.partial(_cut_files, location, text, types)
     cut_schema = (
         ", ".join(f"c{place} string" for place in range(len(types))) + f", {_RAW} string, {_FILE} string, {_WHOLE} boolean"
     )
     listed = session.createDataFrame([(json.dumps(file.to_json()),) for file in files], "file string")
     values, wrong = [], []
     for place, (name, kind) in enumerate(types.items()):
-        cast = cast_of(f"c{place}", kind)
+        cast = _strict_cast(f"c{place}", kind)
         values.append(f"{cast} AS {quoted(name)}")
         about = literal(f"column {name} is no {kind.shown}: ")
         wrong.append(f"CASE WHEN c{place} IS NOT NULL AND {cast} IS NULL THEN concat({about}, c{place}) END")
@@ -68,18 +107,29 @@ def cast_of(column: str, kind: DataType) -> str:
     return column if kind == Plain("string") else f"try_cast(trim({column}) AS {kind})"
 
 
+def _strict_cast(column: str, kind: DataType) -> str:
+    """As :func:`cast_of`, and null also where Spark's readers are stricter than its casts."""
+    if kind.is_whole_number:
+        return f"CASE WHEN {column} RLIKE '^[+-]?[0-9]+$' THEN try_cast({column} AS {kind}) END"
+    if kind == Plain("boolean"):
+        return f"CASE WHEN lower({column}) IN ('true', 'false') THEN try_cast({column} AS {kind}) END"
+    if kind == Plain("date") or kind.is_timestamp:  # a longer year makes Sail fail, and a time alone would be today's
+        return f"CASE WHEN trim({column}) RLIKE '^[0-9]{{4}}(-|$)' THEN {cast_of(column, kind)} END"
+    return cast_of(column, kind)
+
+
 def _cut_files(
-    location: FileLocation, text: TextFormat, columns: Sequence[str], batches: Iterable[RecordBatch]
+    location: FileLocation, text: TextFormat, types: Mapping[str, DataType], batches: Iterable[RecordBatch]
 ) -> Iterator[RecordBatch]:
     """The records of files as text: a column for each one of the schema, the record, its file, and whether it was whole."""
     import pyarrow as pa
 
-    names = [*(f"c{place}" for place in range(len(columns))), _RAW, _FILE]
+    names = [*(f"c{place}" for place in range(len(types))), _RAW, _FILE]
     schema = pa.schema([*((name, pa.string()) for name in names), (_WHOLE, pa.bool_())])
     for batch in batches:
         for listed in batch.column(0).to_pylist():
             file = SourceFile.from_json(json.loads(listed))
-            rows = _cut_file(location, text, columns, file)
+            rows = _cut_file(location, text, types, file)
             while some := list(itertools.islice(rows, _ROWS)):
                 yield pa.record_batch(
                     [pa.array(column, kind) for column, kind in zip(zip(*some, strict=True), schema.types, strict=True)],
@@ -87,35 +137,66 @@ def _cut_files(
                 )
 
 
-def _cut_file(location: FileLocation, text: TextFormat, columns: Sequence[str], file: SourceFile) -> Iterator[tuple[Any, ...]]:
+def _cut_file(
+    location: FileLocation, text: TextFormat, types: Mapping[str, DataType], file: SourceFile
+) -> Iterator[tuple[Any, ...]]:
     path = location.full_path(file)
     with decoded_lines(location, file, text) as lines:
-        records = _csv_records(text, lines, columns) if text.name == "csv" else _json_records(lines, columns)
+        records = _csv_records(text, lines, tuple(types)) if text.name == "csv" else _json_records(lines, types)
         for values, raw, whole in records:
             yield (*values, raw, path, whole)
 
 
+class _Lines:
+    """Lines of a file, of which some can be read again."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self._again: list[str] = []
+        self._read: list[str] = []
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._again.pop() if self._again else next(self._lines)
+        self._read.append(line)
+        return line
+
+    def taken(self) -> str:
+        """What was read since this was last asked."""
+        read, self._read = self._read, []
+        return "".join(read).strip("\r\n")
+
+    def back_to_second(self) -> str:
+        """The first line that was read and is not empty; those behind it come again."""
+        first = next((place for place, line in enumerate(self._read) if line.strip()), len(self._read) - 1)
+        self._again += reversed(self._read[first + 1 :])
+        del self._read[first + 1 :]
+        return self.taken()
+
+
 def _csv_records(text: TextFormat, lines: Iterable[str], columns: Sequence[str]) -> Iterator[tuple[list[str | None], str, bool]]:
-    consumed: list[str] = []
-
-    def remembered() -> Iterator[str]:
-        for line in lines:
-            consumed.append(line)
-            yield line
-
-    records = text.records(remembered())
-    header = [name.lower() for name in (next(records) if text.has_header else columns)]
+    read = _Lines(lines)
+    header = [name.lower() for name in (next(text.records(read)) if text.has_header else columns)]
+    read.taken()
     places = [header.index(column.lower()) for column in columns]
     null = text.option("nullValue", default="")
-    consumed.clear()
-    for record in records:
-        raw = "".join(consumed).rstrip("\r\n")
-        consumed.clear()
+    records = text.records(read, strict=True)
+    while True:
+        try:
+            record = next(records, None)
+        except csv.Error:  # a quote that is not closed, or closed within a value: the line it stands in is lost, and no other
+            yield [None] * len(columns), read.back_to_second(), False
+            records = text.records(read, strict=True)
+            continue
+        if record is None:
+            return
         values = [record[place] if place < len(record) and record[place] != null else None for place in places]
-        yield values, raw, len(record) == len(header)
+        yield values, read.taken(), len(record) == len(header)
 
 
-def _json_records(lines: Iterable[str], columns: Sequence[str]) -> Iterator[tuple[list[str | None], str, bool]]:
+def _json_records(lines: Iterable[str], types: Mapping[str, DataType]) -> Iterator[tuple[list[str | None], str, bool]]:
     for line in lines:
         raw = line.rstrip("\r\n")
         if not raw.strip():
@@ -125,12 +206,35 @@ def _json_records(lines: Iterable[str], columns: Sequence[str]) -> Iterator[tupl
         except ValueError:
             record = None
         if isinstance(record, dict):
-            yield [_json_text(record.get(column)) for column in columns], raw, True
+            yield [_json_text(record.get(column), kind) for column, kind in types.items()], raw, True
         else:
-            yield [None] * len(columns), raw, False
+            yield [None] * len(types), raw, False
 
 
-def _json_text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return str(value) if isinstance(value, Decimal) else json.dumps(value, default=float)
+def _json_text(value: Any, kind: DataType) -> str | None:
+    """A value as text; where Spark does not take it for the type, as a text that no engine takes for one either."""
+    if value is None:
+        return None
+    if kind.is_timestamp and type(value) is int and abs(value) < _LAST_SECOND:
+        return (_EPOCH + timedelta(seconds=value)).isoformat()
+    written = value if isinstance(value, str) else str(value) if isinstance(value, Decimal) else _json(value)
+    if _is_taken(value, kind):
+        return written
+    if isinstance(value, str):
+        return _json(value) if _NUMBER.fullmatch(value.strip()) else written
+    return f"{written} (no text)" if kind == Plain("date") or kind.is_timestamp else written
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=float, ensure_ascii=False, separators=(",", ":"))
+
+
+def _is_taken(value: Any, kind: DataType) -> bool:
+    """Whether Spark takes a value of JSON for a type: no text for a number, no number for a date."""
+    if kind.is_whole_number:
+        return type(value) is int
+    if kind in (Plain("float"), Plain("double")):
+        return value in _NOT_FINITE if isinstance(value, str) else isinstance(value, int | float | Decimal) and value is not True
+    if kind == Plain("boolean"):
+        return isinstance(value, bool)
+    return isinstance(value, str) if kind == Plain("date") or kind.is_timestamp else True

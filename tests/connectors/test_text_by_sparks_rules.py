@@ -1,0 +1,96 @@
+"""CSV and JSON lines are read alike on Spark and on Sail: what is a record, and which values a type takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagster_operators.connectors.file_source import FileSource
+from dagster_operators.connectors.rejects import split_rejects
+from dagster_operators.errors import BadInputError, PipelineError
+
+
+@pytest.fixture(params=["sail"])
+def session(request):
+    return request.getfixturevalue(request.param)
+
+
+def read(session, folder: Path, text: str, schema: str, kind: str, **options):
+    """The rows as text, and the rejected records."""
+    (folder / f"a.{kind}").write_bytes(text.encode())
+    source = FileSource(folder, schema=schema, corrupt="reject", options=options or None)
+    items = source.choose(None, lambda: iter(())).slice.items
+    good, bad = split_rejects(source.read(session, items, source.infer_schema(session), corrupt="reject"))
+    columns = [f"CAST(`{name}` AS STRING)" for name in good.columns]
+    return [tuple(row) for row in good.selectExpr(*columns).collect()], [row["record"] for row in bad.collect()]
+
+
+CSV = {
+    "doubled quotes": ('1,"a ""b"" c"\n', [("1", 'a "b" c')], []),
+    "a separator and a backslash in quotes": ('1,"a,b"\n2,"c:\\"\n', [("1", "a,b"), ("2", "c:\\")], []),
+    "line ends of Windows, and nothing": ('1,x\r\n2,\r\n3,""\r\n', [("1", "x"), ("2", None), ("3", None)], []),
+    "whole numbers": ("+2,x\n3.0,y\nmany,z\n", [("2", "x")], ["3.0,y", "many,z"]),
+    "too many, too few, none": ("1,x,y\n2\n\n3,z\n", [("3", "z")], ["1,x,y", "2"]),
+}  # fmt: skip
+JSON = {
+    "no text for a number": ("id long", '{"id": "5"}\n{"id": 5}\n', [("5",)], ['{"id": "5"}']),
+    "no fraction for a whole number": ("id long", '{"id": 2.7}\n{"id": 2}\n', [("2",)], ['{"id": 2.7}']),
+    "a number that is too large": ("id int", '{"id": 99999999999}\n{"id": 1}\n', [("1",)], ['{"id": 99999999999}']),
+    "no number for a date": ("d date", '{"d": 19000}\n{"d": "2024-01-02"}\n', [("2024-01-02",)], ['{"d": 19000}']),
+    "seconds for a time": ("t timestamp", '{"t": 1700000000}\n', [("2023-11-14 22:13:20",)], []),
+    "no number for a truth value": ("b boolean", '{"b": 1}\n{"b": true}\n', [("true",)], ['{"b": 1}']),
+    "no text for a truth value": ("b boolean", '{"b": "true"}\n', [], ['{"b": "true"}']),
+    "decimals are rounded": ("v decimal(8,2)", '{"v": 1.235}\n', [("1.24",)], []),
+    "not a number": ("v double", '{"v": "1.5"}\n{"v": "NaN"}\n', [("NaN",)], ['{"v": "1.5"}']),
+    "an object as a text": ("s string", '{"s": {"x": [1, 2]}}\n', [('{"x":[1,2]}',)], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CSV)
+def test_csv(session, tmp_path, case):
+    text, good, bad = CSV[case]
+    assert read(session, tmp_path, "id,s\n" + text, "id int, s string", "csv") == (good, bad)
+
+
+@pytest.mark.parametrize("case", JSON)
+def test_json(session, tmp_path, case):
+    schema, text, good, bad = JSON[case]
+    assert read(session, tmp_path, text, schema, "json") == (good, bad)
+
+
+def test_a_stray_quote_costs_its_own_line(sail, tmp_path):
+    lines = [f"{number},x" for number in range(500)]
+    text = "\n".join(["id,s", *lines, '1000,"lost', *lines]) + "\n"
+    good, bad = read(sail, tmp_path, text, "id int, s string", "csv")
+    assert (len(good), bad) == (1000, ['1000,"lost'])
+
+
+def test_a_stray_quote_fails_the_epoch(sail, tmp_path):
+    (tmp_path / "a.csv").write_text('id,s\n1,x\n2,"lost\n3,z\n')
+    source = FileSource(tmp_path, schema="id int, s string")
+    items, schema = source.choose(None, lambda: iter(())).slice.items, source.infer_schema(sail)
+    with pytest.raises(Exception, match="MALFORMED_RECORD") as raised:
+        source.read(sail, items, schema).selectExpr("id").collect()
+    told = source.explain_failure(sail, raised.value, items, schema)
+    assert isinstance(told, BadInputError)
+    assert (told.file, told.record) == (str(tmp_path / "a.csv"), '2,"lost')
+
+
+def test_a_line_end_in_quotes(sail, tmp_path):
+    assert read(sail, tmp_path, 'id,s\n1,"x\ny"\n', "id int, s string", "csv") == ([("1", "x\ny")], [])
+
+
+@pytest.mark.slow
+def test_hundreds_of_columns(session, tmp_path):
+    names = [f"c{number}" for number in range(500)]
+    text = f"{','.join(names)}\n{','.join('7' for _ in names)}\n"
+    good, bad = read(session, tmp_path, text, ", ".join(f"{name} int" for name in names), "csv")
+    assert ([set(row) for row in good], bad) == ([{"7"}], [])
+
+
+@pytest.mark.parametrize(("kind", "option"), [("csv", "timestampFormat"), ("json", "multiLine")])
+def test_what_only_spark_knows_is_refused_elsewhere(sail, tmp_path, kind, option):
+    source = FileSource(tmp_path, format=kind, schema="t timestamp", options={option: "true"})
+    with pytest.raises(PipelineError, match=f"'{option}' for reading {kind.upper()} is known to Spark only"):
+        source.infer_schema(sail)

@@ -7,6 +7,8 @@ look into the folder until it is deleted, so that nobody deletes what another ru
 from __future__ import annotations
 
 import json
+import threading
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +28,11 @@ RUNS: Final = "rebuild_runs"
 """The folder in which stands who has it."""
 
 _WHAT: Final = f"{FOLDER}/what.json"
+_GONE: Final = f"{FOLDER}_gone_"
+"""What the name of a folder begins with that is being deleted."""
+
+_TURNS: Final[dict[tuple[str, ...], threading.Lock]] = {}
+_TURNS_LOCK: Final = threading.Lock()
 
 
 class RebuildFolder:
@@ -45,14 +52,22 @@ class RebuildFolder:
         """Have the folder. What is no rebuild is deleted from it first.
 
         Raises:
-            PipelineBusyError: Another run has it, and still after ``wait_seconds``.
+            PipelineBusyError: Another run, or thread of this one, has it, and still after ``wait_seconds``.
         """
+        with _turn_of(self._runs, owner, wait_seconds), self._owned(owner, wait_seconds):
+            yield
+
+    @contextmanager
+    def _owned(self, owner: Owner, wait_seconds: float) -> Iterator[None]:
         try:
             self._generation = self._runs.open(owner, wait_seconds=wait_seconds)
         except PipelineBusyError as error:
             error.problem = error.problem.replace("another run is working on the pipeline", "another rebuild is at work")
             raise
         try:
+            for name in self._root.children(""):
+                if name.startswith(_GONE):
+                    self._root.delete_folder(name)
             if not self.told:
                 self.delete()
             yield
@@ -73,9 +88,12 @@ class RebuildFolder:
         self._root.write(_WHAT, json.dumps(what).encode())
 
     def delete(self) -> None:
-        """Delete it with all that was computed."""
+        """Delete it with all that was computed.
+
+        On a local root it is put aside first: who hangs in the midst of this deletes nothing of a run that took over.
+        """
         self.check()
-        self._root.delete_folder(FOLDER)
+        self._root.delete_folder(self._root.put_aside(FOLDER, f"{_GONE}{uuid.uuid4().hex[:12]}"))
 
     def check(self) -> None:
         """See that it was not taken over.
@@ -88,6 +106,22 @@ class RebuildFolder:
                 "another rebuild took over what was computed", pipeline=self._runs.pipeline,
                 remedy="see that it ends; if it computes other tables, rebuild these again then",
             )  # fmt: skip
+
+
+@contextmanager
+def _turn_of(runs: Coordinator, owner: Owner, wait_seconds: float) -> Iterator[None]:
+    """One thread of a run at a time: to the ledger they are one owner."""
+    with _TURNS_LOCK:
+        turn = _TURNS.setdefault((runs.root.uri, owner.kind, owner.run_id), threading.Lock())
+    if not turn.acquire(timeout=max(0.0, wait_seconds)):
+        raise PipelineBusyError(
+            "another rebuild is at work: a thread of this process", pipeline=runs.pipeline,
+            remedy="wait for it to end (wait_seconds)",
+        )  # fmt: skip
+    try:
+        yield
+    finally:
+        turn.release()
 
 
 def leave(run: Coordinator, owner: Owner) -> None:

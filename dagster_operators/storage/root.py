@@ -212,6 +212,17 @@ class Root:
             found = self.files.get_file_info(fs.FileSelector(self.path(path), allow_not_found=True))
             return sorted(info.base_name for info in found)
 
+    def put_aside(self, path: str, name: str) -> str:
+        """Give a folder another name, at once, where the file system can; what it is called then."""
+        if not self.is_local:
+            return path
+        with self.guard(path, "a folder cannot be moved"):
+            try:
+                Path(self.path(path)).rename(self.path(name))
+            except FileNotFoundError:
+                return path
+        return name
+
     def delete_folder(self, path: str) -> None:
         """Delete a folder with all in it; nothing happens when there is none."""
         with self.guard(path, "a folder cannot be deleted"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,6 +64,44 @@ def test_who_died_is_taken_over_from_and_deletes_nothing_any_more(tmp_path: Path
             first.delete()
         assert second.told == WHAT
     left.__exit__(None, None, None)
+
+
+def test_two_threads_of_one_run_are_two(tmp_path: Path) -> None:
+    """They are one owner to the ledger."""
+    owner, found = Owner.of_process("one"), list[BaseException]()
+
+    def other() -> None:
+        try:
+            with folder(tmp_path).taken(owner, 0.05):
+                pass
+        except PipelineBusyError as error:
+            found.append(error)
+
+    with folder(tmp_path).taken(owner):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert "a thread of this process" in str(found[0])
+    with folder(tmp_path).taken(owner):
+        pass
+
+
+def test_who_hangs_while_it_deletes_takes_nothing_of_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, later = folder(tmp_path), folder(tmp_path)
+    left = first.taken(gone())
+    left.__enter__()
+    first.tell(WHAT)
+    delete, hung = Root.delete_folder, list[str]()
+    monkeypatch.setattr(Root, "delete_folder", lambda _, path: hung.append(path))
+    first.delete()  # as if it had stopped before the first file went
+    left.__exit__(None, None, None)
+    monkeypatch.setattr(Root, "delete_folder", delete)
+    with later.taken(Owner.of_process("two")):
+        assert later.told == {}, "what was to go is not taken up"
+        later.tell({"id": "b"})
+        delete(Root(str(tmp_path)), hung[0])  # it wakes
+        assert later.told == {"id": "b"}
+        assert sorted(path.name for path in tmp_path.glob("rebuild*")) == ["rebuild", "rebuild_runs"]
 
 
 def test_what_was_not_written_to_the_end_is_scraps(tmp_path: Path) -> None:

@@ -53,13 +53,15 @@ class Model:
     """What must be in the root.
 
     Attributes:
-        epochs: The content of each epoch, from the first; None of those that cannot be read any more.
+        epochs: The content of each epoch, from the first.
+        horizon: The first of them that can be read.
         foreign: The numbers that somebody else has written to the table and nobody has settled.
         accepted: Those that were settled as theirs, and are in the next epoch.
         shown: What the last epoch holds since a table was put back to what it was with those.
     """
 
-    epochs: tuple[Content | None, ...] = ()
+    epochs: tuple[Content, ...] = ()
+    horizon: int = 1
     foreign: tuple[int, ...] = ()
     accepted: tuple[int, ...] = ()
     shown: Content | None = None
@@ -68,7 +70,7 @@ class Model:
     def last(self) -> Content:
         if self.shown is not None:
             return self.shown
-        return (self.epochs[-1] if self.epochs else None) or Content()
+        return self.epochs[-1] if self.epochs else Content()
 
     @property
     def now(self) -> Content:
@@ -76,7 +78,7 @@ class Model:
         return replace(self.last, numbers=tuple(sorted((*self.last.numbers, *self.accepted))))
 
     def then(self, content: Content) -> Model:
-        return Model((*self.epochs, content))
+        return Model((*self.epochs, content), self.horizon)
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class History:
             run.settle()
             assert leftovers(run) == [], "files of no epoch are left"
             for number, content in enumerate(self.model.epochs, start=1):
-                if content is not None:
+                if number >= self.model.horizon:
                     assert self.content(run, number) == content, f"epoch {number} cannot be read as it was"
 
     def step(self, step: Step) -> None:
@@ -151,7 +153,7 @@ class History:
         """Whether a repair or cleaning that failed had taken place."""
         with self.opened() as run:
             if step.kind == "clean":
-                return run.view().horizon > 1 + sum(content is None for content in self.model.epochs)
+                return run.view().horizon > self.model.horizon
             return step.kind in ("ours", "theirs") and not run.wrong_tables()
 
     def _epoch(self, step: Step) -> int:
@@ -234,21 +236,20 @@ _DONE: dict[str, Callable[[Coordinator, int], Any]] = {
 
 
 def _rolled_back(model: Model, epoch: int) -> Model | None:
-    content = model.epochs[epoch - 1] if epoch else None
-    return None if content is None or epoch == len(model.epochs) or model.foreign else model.then(content)
+    if epoch < model.horizon or epoch == len(model.epochs) or model.foreign:
+        return None
+    return model.then(model.epochs[epoch - 1])
 
 
 def _reset(model: Model, epoch: int) -> Model | None:
-    content = model.epochs[epoch - 1] if epoch else None
-    if content is None or model.foreign or content.position == model.last.position:
+    position = model.epochs[epoch - 1].position if epoch else 0
+    if not epoch or model.foreign or position == model.last.position:
         return None
-    return model.then(replace(model.now, position=content.position))
+    return model.then(replace(model.now, position=position))
 
 
 def _cleaned(model: Model, epoch: int) -> Model | None:
-    if not epoch or model.epochs[epoch - 1] is None:
-        return None
-    return replace(model, epochs=(*[None] * (epoch - 1), *model.epochs[epoch - 1 :]))
+    return replace(model, horizon=epoch) if epoch >= model.horizon else None
 
 
 def _accepted(model: Model, _epoch: int) -> Model | None:

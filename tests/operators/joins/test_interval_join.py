@@ -150,7 +150,9 @@ def test_names_event_time_and_watermark() -> None:
 def test_bounds_have_a_sign() -> None:
     assert parse_bound(" -90 s") == -90_000_000
     assert parse_bound("+1 s") == 1_000_000
-    assert parse_bound(-5) == -5
+    assert parse_bound(-5_000_000) == -5_000_000
+    with pytest.raises(ValueError, match="5 has no unit"):
+        parse_bound(-5)
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -119,7 +119,7 @@ def test_rows_that_change_are_not_mixed_with_rows_that_stay() -> None:
 
 
 def test_only_streams_of_one_pipeline() -> None:
-    with pytest.raises(PipelineError, match=r"belongs to pipeline 'q'.*DeltaSource"):
+    with pytest.raises(PipelineError, match=r"belongs to pipeline 'q'.*PipelineSource"):
         pairs().union(pairs(do.Pipeline("q", root="nowhere")))
     with pytest.raises(PipelineError, match="'rows' is no stream"):
         pairs().union("rows")  # type: ignore[arg-type]

@@ -48,6 +48,11 @@ class History:
 
     def __init__(self, ledger: DeltaLedger) -> None:
         self._ledger = ledger
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Forget what was read: a repair made another ledger of it."""
+        self._of = self._ledger.replacements
         self._seen = 0
         self._completed: list[Complete] = []
         self._slices: dict[str, list[tuple[int, SourceSlice]]] = {}
@@ -112,6 +117,8 @@ class History:
     def _catch_up(self, until: int | None = None) -> None:
         """Read what is new, or only up to the end of an epoch."""
         view = self._ledger.view()
+        if self._of != self._ledger.replacements:
+            self._begin_anew()
         if view.entries and view.entries[0].seq <= self._seen + 1:
             entries = iter([entry for entry in view.entries if entry.seq > self._seen])
         else:

@@ -68,6 +68,8 @@ class DeltaLedger:
         self._log = TableLog(root, "ledger")
         self._known: _Known | None = None
         self._turn = threading.RLock()
+        self.replacements = 0
+        """How often it turned out to be another than the one that was known: a repair has records forgotten."""
 
     def view(self) -> LedgerView:
         """The ledger as it is now; it is created when there is none. Cheap when nothing is new."""
@@ -227,14 +229,29 @@ class DeltaLedger:
     def _catch_up(self, known: _Known) -> _Known:
         last = known.view.entries[-1].seq
 
-        def read(table: DeltaTable) -> _Known:
+        def read(table: DeltaTable) -> _Known | None:
             files, version = active_files(table), table.version()
             require_whole(self._root, files)
+            if not self._goes_on(known, files):
+                return None
             new = [entry for file in files if file.last > last for entry in to_entries(read_rows(self._root, file), last)]
             view = known.view.appended(version, *sorted(new, key=lambda entry: entry.seq))
             return _Known(view, tuple(files), self._stamp(version))
 
-        return self._read(read)
+        found = self._read(read)
+        if found is None:
+            self.replacements += 1
+            return self._open()
+        return found
+
+    def _goes_on(self, known: _Known, files: Sequence[LedgerFile]) -> bool:
+        """Whether the last record that is known is still there: in its file, or in the one that this was folded into."""
+        last = known.view.entries[-1]
+        holder = next((file for file in files if file.first <= last.seq <= file.last), None)
+        if holder is None or holder.path in {file.path for file in known.files}:
+            return holder is not None
+        same = next(iter(to_entries(read_rows(self._root, holder), last.seq - 1)))
+        return (same.at, same.record.kind, same.record.generation) == (last.at, last.record.kind, last.record.generation)
 
     def _delete_old(self, files: Collection[LedgerFile], version: int, old: float) -> None:
         """Delete files that were folded a while ago, ones that were written but never committed, and the old part of the log."""

@@ -52,8 +52,15 @@ def half_written(folder: Path) -> None:
     max(log.glob("*.json")).write_bytes(b"")
 
 
+def half_a_file(folder: Path) -> None:
+    for file in map(Path, DeltaTable(folder / "demo/tables/totals").file_uris()):
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
 @pytest.mark.parametrize(
-    ("damage", "error"), [(foreign_write, "ForeignWriteError"), (half_written, "DamagedTableError")], ids=["foreign", "half"]
+    ("damage", "error"),
+    [(foreign_write, "ForeignWriteError"), (half_written, "DamagedTableError"), (half_a_file, "LostFileError")],
+    ids=["foreign", "half a log entry", "half a file"],
 )
 def test_one_command_of_the_alert_settles_it(
     folder: Path, instance: dg.DagsterInstance, damage: Callable[[Path], None], error: str
@@ -65,6 +72,7 @@ def test_one_command_of_the_alert_settles_it(
     assert "To do: " in text
     obey(text)
     assert run(folder, instance).success
+    run(folder, instance)
     assert sorted(demo.pipeline(folder).read("totals").collect()) == [("a", 11), ("b", 2)]
 
 

@@ -185,6 +185,27 @@ def test_a_run_at_work_is_left_alone_and_one_that_wakes_is_fenced(tmp_path: Path
     check(tmp_path, 3)
 
 
+@pytest.mark.parametrize("last_epoch", [0, 1, 2])
+@pytest.mark.parametrize("meanwhile", [0, 1, 6], ids="{} epochs meanwhile".format)
+def test_a_process_that_knows_what_was_forgotten_goes_on_with_what_there_is(
+    tmp_path: Path, last_epoch: int, meanwhile: int
+) -> None:
+    """As Dagster's, which was there before somebody typed the command, and is there afterwards."""
+    with coordinator(tmp_path) as before:
+        flow = Flow(before)
+        for _ in range(3):
+            flow.epoch()
+        assert [complete.epoch for complete in before.history()] == [1, 2, 3]
+        coordinator(tmp_path).repair_ledger(last_epoch=last_epoch)
+        epochs(tmp_path, last_epoch + meanwhile)
+        assert before.view().last_epoch == last_epoch + meanwhile
+        assert [complete.epoch for complete in before.history()] == [*range(1, last_epoch + meanwhile + 1)]
+        if last_epoch + meanwhile < 8:
+            flow.epoch()
+    epochs(tmp_path, 8)
+    check(tmp_path, 8)
+
+
 @pytest.mark.parametrize("how", ["cut short", "gone"])
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_a_damaged_log_of_a_table(tmp_path: Path, version: int, how: str) -> None:

@@ -47,7 +47,7 @@ def less_equal(one: Any, other: Any) -> bool:
     if compare is None or type(one) is not type(other):
         raise TimestampError(
             f"{one!r} and {other!r} cannot be compared as times",
-            remedy="use times of one kind: whole numbers, tuples of one length, or Product",
+            remedy="use times of one kind: whole numbers (int(time) where numpy made it), tuples of one length, or Product",
         )
     return bool(compare(other))
 

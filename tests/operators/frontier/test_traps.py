@@ -8,7 +8,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators import frontier
-from dagster_operators.errors import CapabilityError, OperatorFailedError, PipelineError
+from dagster_operators.errors import CapabilityError, OperatorFailedError, PipelineError, TimestampError
 from dagster_operators.testing import OperatorHarness
 
 TIMED = "k long, v long, t timestamp_ntz"
@@ -140,6 +140,13 @@ def given_later(capability, info):
     return logic
 
 
+def given_numpys_time(capability, info):
+    def logic(given, output):
+        given.for_each(lambda time, batch: output.session(time.delayed(batch["v"].to_numpy().max())).give_batch(batch))
+
+    return logic
+
+
 def as_generator(capability, info):
     def logic(given, output):
         for time, batch in given:
@@ -153,9 +160,10 @@ def as_generator(capability, info):
     [
         (changed_in_place, OperatorFailedError, "read-only"),
         (given_later, CapabilityError, "no time that a row can have.*64 bits"),
+        (given_numpys_time, TimestampError, r"cannot be compared as times.*int\(time\) where numpy made it"),
         (as_generator, OperatorFailedError, "are not read when the epoch ends"),
     ],
-    ids=["a batch is changed", "a time beyond all", "a generator"],
+    ids=["a batch is changed", "a time beyond all", "a time of numpy", "a generator"],
 )
 def test_what_would_go_wrong_is_refused(logic, error, message):
     running = harness(logic)

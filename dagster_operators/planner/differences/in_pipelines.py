@@ -42,9 +42,10 @@ def refuse_in_pipeline(
             refuse_differences(expression, rows, accepted)
 
     for node in dataflow:
-        if node.operator.sql():
+        schema = tables.get(node.name) or next((schemas.get(stream) for stream in node.inputs), None)
+        if node.operator.sql() and schema is not None:  # else it leads to no table or sink, and is not computed
             with located(pipeline=dataflow.name, operator=node.name):
-                look(node.operator.sql(), tables[node.name] if node.name in tables else schemas[node.inputs[0]])
+                look(node.operator.sql(), schema)
     for table in dataflow.tables.values():
         if table.checks:
             with located(pipeline=dataflow.name, table=table.name):

@@ -73,3 +73,13 @@ def test_what_is_accepted_is_computed_as_sail_does(tmp_path: Path) -> None:
 def test_spark_is_the_measure_and_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("dagster_operators.planner.differences.in_pipelines.reads_like_spark", lambda _: True)
     refuse_in_pipeline(SAIL.session(), pipeline(tmp_path, lambda rows: rows.select("rint(x) AS y")).dataflow, {}, {})
+
+
+def test_operators_that_lead_nowhere_are_not_computed(tmp_path: Path) -> None:
+    def build(rows: do.Stream) -> do.Stream:
+        rows.filter("x > 1").key_by("k").aggregate(y="sum(x)")
+        return rows
+
+    made = pipeline(tmp_path, build)
+    made.run_epoch()
+    assert made.read("t").count() == 1

@@ -21,11 +21,11 @@ def run(folder: Path, marks: str, *, spark: int, others: int) -> subprocess.Comp
 
 @pytest.mark.parametrize("marks", ["not slow", "slow"])
 @pytest.mark.parametrize(
-    ("spark", "others", "ends"),
+    ("on_spark", "others", "ends"),
     [(0, 0, 0), (5, 0, 0), (0, 5, 0), (5, 5, 5), (1, 0, 1), (0, 1, 1), (1, 5, 1), (5, 1, 1), (2, 1, 1)],
 )
-def test_it_fails_if_either_kind_does(tmp_path: Path, marks: str, spark: int, others: int, ends: int) -> None:
-    assert run(tmp_path, marks, spark=spark, others=others).returncode == ends
+def test_it_fails_if_either_kind_does(tmp_path: Path, marks: str, on_spark: int, others: int, ends: int) -> None:
+    assert run(tmp_path, marks, spark=on_spark, others=others).returncode == ends
 
 
 @pytest.mark.parametrize("marks", ["not slow", "slow"])

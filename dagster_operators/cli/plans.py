@@ -53,13 +53,13 @@ def _pipeline(file: BinaryIO, root: str, **settings: Any) -> Pipeline:
     if "" not in sys.path:
         sys.path.insert(0, "")
     if _has_queries(file):
-        return Pipeline.from_query_file(file.name, root=root, **settings)
+        return Pipeline.from_yaml(file.name, root=root, **settings)
     return Pipeline.from_plan(file.read(), root=root, **settings)
 
 
 @click.group()
 def plan() -> None:
-    """Pipelines as data, in a file: what pipeline.to_plan() gave (- for standard input), or queries in YAML (.yaml, .yml).
+    """Pipelines as data, in a file: what pipeline.to_plan() gave (- for standard input), or YAML with queries or a dataflow.
 
     The modules that queries name are imported, from the current folder too; nothing is imported to read a plan.
     """

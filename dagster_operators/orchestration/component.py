@@ -19,7 +19,7 @@ from dagster_operators.orchestration.definitions import build_definitions
 Name: TypeAlias = str | list[str]
 
 _QUERIES: Final = (".yaml", ".yml")
-_NO_DEFINITIONS: Final = frozenset({"pipeline", "file", "root", "storage_options", "secrets"})
+_NO_DEFINITIONS: Final = frozenset({"pipeline", "file", "root", "name", "storage_options", "secrets"})
 
 
 class ScaffoldParams(BaseModel):
@@ -74,12 +74,13 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable):
     )
     file: str | None = Field(
         None,
-        description="A file with queries (.yaml, .yml) or a plan, relative to the folder of defs.yaml.",
+        description="A file with queries or a dataflow (.yaml, .yml), or a plan, relative to the folder of defs.yaml.",
         examples=["flights.yaml"],
     )
     root: str | None = Field(
         None, description="The storage root of the pipeline in the file.", examples=["{{ env.FLIGHTS_ROOT }}"]
     )
+    name: str | None = Field(None, description="The name of a dataflow's pipeline, by default that of its file.")
     storage_options: dict[str, str] | None = Field(None, description="Access to the root's object store.", repr=False)
     secrets: dict[str, dict[str, Any]] | None = Field(None, description="What a plan leaves out, by name.", repr=False)
     schedule: str | None = Field(None, description="A cron expression for epochs.")
@@ -121,7 +122,7 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable):
     def _from_file(self, folder: Path) -> tuple[Pipeline]:
         file, root = (folder if folder.is_dir() else folder.parent) / str(self.file), str(self.root)
         if file.suffix in _QUERIES:
-            return (Pipeline.from_query_file(file, root=root, storage_options=self.storage_options),)
+            return (Pipeline.from_yaml(file, root=root, name=self.name, storage_options=self.storage_options),)
         try:
             data = file.read_bytes()
         except OSError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 from pydantic import ValidationError
 
@@ -93,6 +94,31 @@ def test_a_plan_beside_the_definitions() -> None:
         (folder / "flights.plan").write_bytes(PIPELINE.to_plan())
         with sandbox.load_component_and_build_defs(defs_path=folder) as (_, defs):
             assert defs.resolve_assets_def(dg.AssetKey(["flights", "late"]))
+
+
+DATAFLOW = """
+nodes:
+  - id: rows
+    source: {files: {path: in, schema: "t timestamp, v int"}, event_time: t}
+    outputs: {v: v}
+  - id: double
+    operator: {python: double.py, inputs: {v: rows/v}, outputs: [twice]}
+"""
+
+
+def test_a_dataflow_of_event_operators_beside_the_definitions() -> None:
+    with create_defs_folder_sandbox() as sandbox:
+        attributes = {"file": "dataflow.yml", "root": "data/double", "name": "double"}
+        path = sandbox.scaffold_component(do.PipelineComponent, defs_path="double")
+        (path / "defs.yaml").write_text(
+            yaml.safe_dump({"type": "dagster_operators.PipelineComponent", "attributes": attributes}), "utf-8"
+        )
+        (path / "dataflow.yml").write_text(DATAFLOW, "utf-8")
+        (path / "double.py").write_text("class Operator: ...", "utf-8")
+        with sandbox.load_component_and_build_defs(defs_path=path) as (_, defs):
+            keys = {"/".join(key.path) for key in defs.resolve_asset_graph().get_all_asset_keys()}
+            assert {"double/rows", "double/events", "double/double__twice"} <= keys
+            assert "double_epoch" in {job.name for job in defs.resolve_all_job_defs()}
 
 
 def test_dg_finds_it_by_the_packages_entry_point() -> None:

@@ -43,7 +43,11 @@ def test_a_message_keeps_its_values_when_the_sender_writes_on(wrap):
     assert sent.to_pylist() == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("value", ["text", 5, None, {"a": 1}, np.zeros((2, 2)), np.array([object()])], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    ["text", 5, None, {"a": 1}, np.zeros((2, 2)), np.array([object()])],
+    ids=["text", "number", "nothing", "dict", "matrix", "objects"],
+)
 def test_what_is_no_array_is_refused_with_what_to_send(value):
     with pytest.raises(OperatorFailedError, match="send_output cannot send") as caught:
         as_array(value)

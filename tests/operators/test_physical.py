@@ -14,6 +14,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.graph.operator import StreamType
+from dagster_operators.operators.events.event_operators import EventOperators
 from dagster_operators.operators.physical import PhysicalOperator, RelationalOperator, StageContext
 from dagster_operators.operators.relational.union import Union
 from dagster_operators.operators.windows.input_window_aggregate import InputWindowAggregate
@@ -22,6 +23,7 @@ from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.plan import plan
 from dagster_operators.planner.rules.rule_set import optimised
 from dagster_operators.runtime.stages.stage_work import connector_of
+from tests.operators.events import dataflows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,6 +79,8 @@ def everything() -> do.Pipeline:
     variable = loop.variable("again", "v long")
     loop.feed(variable, loop.enter(rows.select("v")).union(variable))
     again = loop.leave(variable)
+    forward = dataflows.operator("forward", [("n", "numbers/n")], ["out"])
+    events = dataflows.dataflow([forward], {"forward": dataflows.FORWARD})
     streams = [
         rows.select("k", "v").rename(v="w").drop("k").with_columns(z="w + 1"),
         rows.union(rows.filter("v > 1")).flat_map("explode(array(v)) AS x").transform(lambda frame: frame),
@@ -100,6 +104,7 @@ def everything() -> do.Pipeline:
         rows.as_changes("k").key_by("v").top(2, by="t"),
         rows.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
         again,
+        rows.through(EventOperators, name="events", sources=events.sources, operators=events.operators, files=events.files),
     ]
     for number, stream in enumerate(streams):
         stream.to_table(f"t{number}")

@@ -71,6 +71,7 @@ class TextReader:
             fields.append(_string_field(CORRUPT_RECORD))
         options = dict(self.text.options)
         if self.text.name == "csv":
+            options = {"escape": self.text.option("escape", default=self.text.option("quote", default='"'))} | options
             options |= {"header": str(self.text.has_header).lower(), "columnPruning": "false"}
         frame = (
             session.read.format(self.text.name)
@@ -94,6 +95,8 @@ class TextReader:
         """SQL for what is wrong with a corrupt record: the columns whose text is there and whose value is not."""
         raw = literal(", ".join(f"{quoted(name)} string" for name in columns))
         options = {name: value for name, value in self.text.options if name.lower() not in {"header", "encoding", "charset"}}
+        if self.text.name == "csv":
+            options = {"escape": self.text.option("escape", default=self.text.option("quote", default='"'))} | options
         listed = ", ".join(literal(text) for pair in ({"mode": "PERMISSIVE"} | options).items() for text in pair)
         parsed = f"from_{self.text.name}({CORRUPT_RECORD}, {raw}, map({listed}))"
         wrong = [
@@ -126,4 +129,14 @@ def _string_field(name: str) -> Field:
 
 
 def _all_columns_matter(names: Iterable[str]) -> str:
-    return " + ".join(f"int({quoted(name)} IS NULL)" for name in names) + " >= 0"
+    return f"{_sum([f'int({quoted(name)} IS NULL)' for name in names])} >= 0"
+
+
+def _sum(terms: Sequence[str]) -> str:
+    """A sum in brackets by halves: thousands of terms in one row are too deep for an engine.
+
+    >>> _sum(["a", "b", "c"])
+    '(a + (b + c))'
+    """
+    half = len(terms) // 2
+    return terms[0] if len(terms) == 1 else f"({_sum(terms[:half])} + {_sum(terms[half:])})"

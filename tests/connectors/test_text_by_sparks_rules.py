@@ -11,7 +11,7 @@ from dagster_operators.connectors.rejects import split_rejects
 from dagster_operators.errors import BadInputError, PipelineError
 
 
-@pytest.fixture(params=["sail"])
+@pytest.fixture(params=["spark", "sail"])
 def session(request):
     return request.getfixturevalue(request.param)
 

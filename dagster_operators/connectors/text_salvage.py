@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed does not have it
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
@@ -21,7 +22,8 @@ from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat, decoded_lines
 from dagster_operators.errors import PipelineError
 from dagster_operators.storage.location import FileLocation, SourceFile
-from dagster_operators.types.data_type import DataType, Plain
+from dagster_operators.types.data_type import Array, DataType, Map, Plain, Struct
+from dagster_operators.types.data_type import Decimal as DecimalType
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
@@ -36,6 +38,10 @@ _FILE = "_file"
 _WHOLE = "_is_whole"
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?|true|false")
 _NOT_FINITE = frozenset({"NaN", "Infinity", "+Infinity", "-Infinity", "INF", "+INF", "-INF"})
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+_NOT_READ = " (not read)"
+"""Behind a nested value that the engine would read otherwise than Spark."""
 _LAST_SECOND = 250_000_000_000
 """Beyond it, in the year 9892, no time of an event lies: such a number counts milliseconds."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -113,6 +119,8 @@ def _strict_cast(column: str, kind: DataType) -> str:
         return f"CASE WHEN {column} RLIKE '^[+-]?[0-9]+$' THEN try_cast({column} AS {kind}) END"
     if kind == Plain("boolean"):
         return f"CASE WHEN lower({column}) IN ('true', 'false') THEN try_cast({column} AS {kind}) END"
+    if kind.is_nested:
+        return f"CASE WHEN NOT endswith({column}, {literal(_NOT_READ)}) THEN {cast_of(column, kind)} END"
     if kind == Plain("date") or kind.is_timestamp:  # a longer year makes Sail fail, and a time alone would be today's
         return f"CASE WHEN trim({column}) RLIKE '^[0-9]{{4}}(-|$)' THEN {cast_of(column, kind)} END"
     return cast_of(column, kind)
@@ -206,18 +214,43 @@ def _json_records(lines: Iterable[str], types: Mapping[str, DataType]) -> Iterat
         except ValueError:
             record = None
         if isinstance(record, dict):
-            yield [_json_text(record.get(column), kind) for column, kind in types.items()], raw, True
+            texts = _as_written(raw) if any(_keeps_text(record.get(column), kind) for column, kind in types.items()) else {}
+            yield [_json_text(record.get(column), kind, texts.get(column)) for column, kind in types.items()], raw, True
         else:
             yield [None] * len(types), raw, False
 
 
-def _json_text(value: Any, kind: DataType) -> str | None:
+def _keeps_text(value: Any, kind: DataType) -> bool:
+    """Whether Spark takes the very text of a value that is no text: what is nested, or any for a column of text."""
+    return value is not None and not isinstance(value, str) and (kind.is_nested or kind == Plain("string"))
+
+
+def _as_written(raw: str) -> dict[str, str]:
+    """The values of a JSON object, each as it is written.
+
+    >>> _as_written('{"a": {"x": [1,  2]}, "b" : 1.50}')
+    {'a': '{"x": [1,  2]}', 'b': '1.50'}
+    """
+    found: dict[str, str] = {}
+    place = raw.find('"') + 1
+    while place:
+        key, place = scanstring(raw, place)
+        begin = _SPACE.match(raw, raw.index(":", place) + 1).end()  # type: ignore[union-attr]  # it matches nothing, too
+        place = _DECODER.raw_decode(raw, begin)[1]
+        found[key] = raw[begin:place]
+        place = raw.find('"', place) + 1
+    return found
+
+
+def _json_text(value: Any, kind: DataType, text: str | None) -> str | None:
     """A value as text; where Spark does not take it for the type, as a text that no engine takes for one either."""
     if value is None:
         return None
     if kind.is_timestamp and type(value) is int and abs(value) < _LAST_SECOND:
         return (_EPOCH + timedelta(seconds=value)).isoformat()
-    written = value if isinstance(value, str) else str(value) if isinstance(value, Decimal) else _json(value)
+    written = value if isinstance(value, str) else text or (str(value) if isinstance(value, Decimal) else _json(value))
+    if kind.is_nested:
+        return written if _is_taken_within(value, kind) else written + _NOT_READ
     if _is_taken(value, kind):
         return written
     if isinstance(value, str):
@@ -227,6 +260,28 @@ def _json_text(value: Any, kind: DataType) -> str | None:
 
 def _json(value: Any) -> str:
     return json.dumps(value, default=float, ensure_ascii=False, separators=(",", ":"))
+
+
+def _is_taken_within(value: Any, kind: DataType) -> bool:
+    """Whether Spark takes a nested value for a type, and the engine reads it as exactly: Sail's from_json goes by doubles.
+
+    >>> from dagster_operators.types.data_type import Field
+    >>> exact = Struct((Field("d", DecimalType(30, 10)),))
+    >>> [_is_taken_within({"d": Decimal(d)}, exact) for d in ("0.5", "12345678901234567.0123456789")]
+    [True, False]
+    """
+    match value, kind:
+        case None, _:
+            return True
+        case dict(), Struct(fields):
+            return all(_is_taken_within(value.get(part.name), part.type) for part in fields)
+        case dict(), Map(_, within):
+            return all(_is_taken_within(one, within) for one in value.values())
+        case list(), Array(within):
+            return all(_is_taken_within(one, within) for one in value)
+        case int() | Decimal(), DecimalType():
+            return value is not True and value is not False and Decimal(repr(float(value))) == value
+    return not kind.is_nested and _is_taken(value, kind)
 
 
 def _is_taken(value: Any, kind: DataType) -> bool:

@@ -43,7 +43,11 @@ JSON = {
     "no text for a truth value": ("b boolean", '{"b": "true"}\n', [], ['{"b": "true"}']),
     "decimals are rounded": ("v decimal(8,2)", '{"v": 1.235}\n', [("1.24",)], []),
     "not a number": ("v double", '{"v": "1.5"}\n{"v": "NaN"}\n', [("NaN",)], ['{"v": "1.5"}']),
-    "an object as a text": ("s string", '{"s": {"x": [1, 2]}}\n', [('{"x":[1,2]}',)], []),
+    "an object as a text": ("s string", '{"s" : {"x": [1, 2]}, "t":"a,b"}\n', [('{"x": [1, 2]}',)], []),
+    "a number as a text": ("s string, t string", '{"t": 1.50, "s":1e5 }\n{"s": true}\n', [("1e5", "1.50"), ("true", None)], []),
+    "within": ("s struct<d: decimal(8,2), n: array<long>, m: map<string, double>>",
+               '{"s": {"d": 0.25, "n": [1, 2], "m": {"a": 1.5}}}\n{"s": null}\n',
+               [("{0.25, [1, 2], {a -> 1.5}}",), (None,)], []),
 }  # fmt: skip
 
 
@@ -79,6 +83,21 @@ def test_a_stray_quote_fails_the_epoch(sail, tmp_path):
 
 def test_a_line_end_in_quotes(sail, tmp_path):
     assert read(sail, tmp_path, 'id,s\n1,"x\ny"\n', "id int, s string", "csv") == ([("1", "x\ny")], [])
+
+
+WITHIN = {
+    "a text for a number": ("s struct<n: long>", '{"s": {"n": "5"}}'),
+    "a fraction for a whole number": ("s array<long>", '{"s": [1, 2.7]}'),
+    "no list": ("s struct<n: array<long>>", '{"s": {"n": 5}}'),
+    "more digits than a double has": ("s struct<d: decimal(30,10)>", '{"s": {"d": 12345678901234567.0123456789}}'),
+}  # fmt: skip
+"""What Sail's from_json makes another value of, or null, without a word."""
+
+
+@pytest.mark.parametrize("case", WITHIN)
+def test_what_would_be_read_otherwise_within_a_value_is_rejected(sail, tmp_path, case):
+    schema, text = WITHIN[case]
+    assert read(sail, tmp_path, text + "\n", schema, "json") == ([], [text])
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import base64
 import binascii
 import datetime as dt
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,6 +24,7 @@ _OPERATIONS: Final = {"c": "insert", "r": "upsert", "u": "update"}
 _UNAVAILABLE_FORMS: Final = (UNAVAILABLE, base64.b64encode(UNAVAILABLE.encode()).decode(), [UNAVAILABLE])
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - times are of UTC throughout
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+_BEYOND: Final = "(beyond the years 1 to 9999)"
 _MICROS: Final = 100_000_000_000_000
 _MILLIS: Final = 100_000_000_000
 _PER_SECOND: Final = {
@@ -44,6 +46,14 @@ class Entry:
 
     operation: str
     values: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a schema says of a column: the name of its logical type, and the scale of a decimal as it was found."""
+
+    name: str = ""
+    scale: Any = 0
 
 
 class UnreadableEventError(ValueError):
@@ -85,11 +95,11 @@ def entries_of(line: str, columns: Mapping[str, str], keys: Sequence[str]) -> It
         raise UnreadableEventError(f"op is {operation!r}, not one of c, r, u, d")
 
 
-def _payload(line: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def _payload(line: str) -> tuple[dict[str, Any], dict[str, _Kind]]:
     """The event, empty for a tombstone, and what its schema says of the row's columns."""
     try:
         event = json.loads(line, parse_float=Decimal)
-    except ValueError:
+    except (ValueError, RecursionError, ArithmeticError):  # cut off, nested too deeply, or with a number of no size
         raise UnreadableEventError("not a complete record of JSON") from None
     schema: Any = None
     if isinstance(event, dict) and "payload" in event and "op" not in event:
@@ -98,9 +108,19 @@ def _payload(line: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         return {}, {}
     if not isinstance(event, dict):
         raise UnreadableEventError("not an object")
-    fields = (schema or {}).get("fields") or []
-    rows = [field.get("fields") or [] for field in fields if field.get("field") in ("before", "after")]
-    return event, {field["field"]: field for row in rows for field in row}
+    try:
+        return event, _kinds(schema or {})
+    except (AttributeError, KeyError, TypeError):
+        raise UnreadableEventError("the schema beside the event is none of Kafka Connect") from None
+
+
+def _kinds(schema: Mapping[str, Any]) -> dict[str, _Kind]:
+    rows = [field.get("fields") or [] for field in schema.get("fields") or [] if field.get("field") in ("before", "after")]
+    return {
+        field["field"]: _Kind(str(field.get("name")), (field.get("parameters") or {}).get("scale", 0))
+        for row in rows
+        for field in row
+    }
 
 
 def _row(event: Mapping[str, Any], side: str, keys: Sequence[str]) -> dict[str, Any]:
@@ -120,32 +140,43 @@ def _key(row: Mapping[str, Any], keys: Sequence[str]) -> list[Any]:
     return [row[key] for key in keys]
 
 
-def _entry(operation: str, row: Mapping[str, Any], columns: Mapping[str, str], kinds: Mapping[str, dict[str, Any]]) -> Entry:
-    return Entry(operation, tuple(_text(row.get(name), kind, kinds.get(name, {})) for name, kind in columns.items()))
+def _entry(operation: str, row: Mapping[str, Any], columns: Mapping[str, str], kinds: Mapping[str, _Kind]) -> Entry:
+    return Entry(operation, tuple(_text(row.get(name), kind, kinds.get(name, _Kind())) for name, kind in columns.items()))
 
 
-def _text(value: Any, kind: str, schema: Mapping[str, Any]) -> str | None:
-    """A value as text that casts to the declared type."""
-    if value is None or isinstance(value, str):
-        return value if schema.get("name") != _DECIMAL or value is None else _of_declared_type(value, kind, schema)
-    found = _of_declared_type(value, kind, schema)
-    if found is not None:
-        return found
-    return str(value) if isinstance(value, Decimal) else json.dumps(value, default=float)
+def _text(value: Any, kind: str, told: _Kind) -> str | None:
+    """A value as text that casts to the declared type, or to none where it is no such value."""
+    if value is None:
+        return None
+    found = _of_declared_type(value, kind, told)
+    try:
+        text = found or (str(value) if isinstance(value, str | Decimal) else json.dumps(value, default=float))
+        text.encode()
+    except RecursionError:
+        raise UnreadableEventError("a value is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise UnreadableEventError("a text has half a character") from None
+    return text
 
 
-def _of_declared_type(value: Any, kind: str, schema: Mapping[str, Any]) -> str | None:
+def _of_declared_type(value: Any, kind: str, told: _Kind) -> str | None:
     """What Debezium writes as a number or as bytes though it is none; None for anything else."""
-    logical = schema.get("name") or ""
-    if kind.startswith("timestamp") and isinstance(value, int):
-        return _time(value, logical) + ("Z" if kind == "timestamp" else "")
-    if kind == "date" and isinstance(value, int):
-        return (_EPOCH + dt.timedelta(days=value)).date().isoformat()
-    if kind.startswith("decimal") and logical == _DECIMAL:
-        return _decimal(value, int((schema.get("parameters") or {}).get("scale", 0)))
+    if kind.startswith("timestamp") and type(value) is int:
+        return _time(value, told.name) + ("Z" if kind == "timestamp" else "")
+    if kind == "date" and type(value) is int:
+        return _date(value)
+    if kind.startswith("decimal") and told.name == _DECIMAL and isinstance(value, str):
+        return _decimal(value, told.scale)
     if kind.startswith("decimal") and isinstance(value, dict) and {"scale", "value"} <= value.keys():
-        return _decimal(value["value"], int(value["scale"]))
-    return value if isinstance(value, str) else None
+        return _decimal(value["value"], value["scale"])
+    return None
+
+
+def _date(days: int) -> str:
+    try:
+        return (_EPOCH + dt.timedelta(days=days)).date().isoformat()
+    except OverflowError:  # the number alone would be taken for a year
+        return f"{days} {_BEYOND}"
 
 
 def _time(value: int, logical: str) -> str:
@@ -158,13 +189,17 @@ def _time(value: int, logical: str) -> str:
     try:
         found = _EPOCH + dt.timedelta(microseconds=value * 1_000_000 // per_second)
     except OverflowError:
-        return str(value)
+        return f"{value} {_BEYOND}"
     return found.isoformat(sep=" ", timespec="microseconds")
 
 
-def _decimal(data: str, scale: int) -> str:
-    """A decimal from the bytes of its unscaled value."""
+def _decimal(data: Any, scale: Any) -> str | None:
+    """A decimal from the bytes of its unscaled value, with all its digits; None if they are no such bytes."""
+    if not re.fullmatch(r"-?[0-9]{1,9}", str(scale)):
+        raise UnreadableEventError(f"the scale {scale!r} of a decimal is no whole number")
     try:
-        return str(Decimal(int.from_bytes(base64.b64decode(data, validate=True), signed=True)).scaleb(-scale))
-    except (binascii.Error, ValueError):
-        return data
+        unscaled = base64.b64decode(data, validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        return None
+    sign, digits, _ = Decimal(int.from_bytes(unscaled, signed=True)).as_tuple()
+    return str(Decimal((sign, digits, -int(scale)))) if unscaled else None

@@ -155,7 +155,7 @@ def _cut_file(
                 continue
             place = (number << _LINE_BITS) + 2 * line  # an event does two things at most
             try:
-                for part, entry in enumerate(entries_of(raw, columns, keys)):
+                for part, entry in enumerate(list(entries_of(raw, columns, keys))):  # all of an event, or nothing
                     yield (*entry.values, entry.operation, place + part, raw.rstrip("\r\n"), path, None)
             except UnreadableEventError as error:
                 yield (*[None] * len(columns), None, place, raw.rstrip("\r\n"), path, str(error))

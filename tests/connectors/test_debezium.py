@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import dagster_operators as do
 from dagster_operators.connectors.debezium import UnreadableEventError, entries_of
@@ -66,6 +70,46 @@ def test_the_schema_says_what_values_are() -> None:
     assert entries(enveloped) == [("insert", {"id": "1", "price": "-0.1", "at": "1970-01-01 00:00:00.000005Z"})]
 
 
+def enveloped(value: Any, **field: Any) -> Any:
+    """An event whose schema says what its only value is."""
+    fields = [{"field": "price", "name": "org.apache.kafka.connect.data.Decimal", **field}]
+    return {
+        "schema": {"fields": [{"field": "after", "fields": fields}]},
+        "payload": {"op": "c", "after": {"id": 1, "price": value}},
+    }
+
+
+@given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))
+@example(12345678901234567890123456789012345678, 2)
+@settings(max_examples=30)
+def test_decimals_have_all_their_digits(unscaled: int, scale: int) -> None:
+    data = base64.b64encode(unscaled.to_bytes(17, signed=True)).decode()
+    for event in (enveloped(data, parameters={"scale": str(scale)}), enveloped({"scale": scale, "value": data}, name=None)):
+        found = entries(event)[0][1]["price"]
+        assert found is not None
+        assert Fraction(found) == Fraction(unscaled, 10**scale)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        ("day", 9999999999, "9999999999 (beyond the years 1 to 9999)"),
+        ("day", -800000, "-800000 (beyond the years 1 to 9999)"),
+        ("day", True, "true"),
+        ("at", 10**30, f"{10**30} (beyond the years 1 to 9999)Z"),
+        ("price", {"scale": 2, "value": 5}, '{"scale": 2, "value": 5}'),
+        ("price", {"scale": 2, "value": "?"}, '{"scale": 2, "value": "?"}'),
+        ("price", {"scale": 2, "value": ""}, '{"scale": 2, "value": ""}'),
+    ],
+)
+def test_no_value_of_the_column_becomes_a_text_that_is_none_either(column: str, value: Any, text: str) -> None:
+    assert entries({"op": "c", "after": {"id": 1, column: value}}) == [("insert", {"id": "1", column: text})]
+
+
+def test_a_decimal_written_as_a_number_is_that_number() -> None:
+    assert entries(enveloped(5, parameters={"scale": "2"})) == [("insert", {"id": "1", "price": "5"})]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -77,11 +121,30 @@ def test_the_schema_says_what_values_are() -> None:
         ('{"op": "u", "after": {"id": 1, "v": "__debezium_unavailable_value"}}', "v was not sent"),
         ("[1]", "not an object"),
         ('{"op": "c", "aft', "not a complete record"),
+        ("[" * 100_000, "not a complete record"),
+        ('{"op": "c", "after": {"id": 1e99999999999999999999}}', "not a complete record"),
+        ('{"op": "c", "after": {"id": 1, "v": "\\ud800"}}', "half a character"),
+        ('{"schema": "x", "payload": {"op": "c", "after": {"id": 1}}}', "the schema beside the event"),
+        ('{"schema": {"fields": [{"field": "after", "fields": [{}]}]}, "payload": {"op": "m"}}', "the schema beside the event"),
+        (json.dumps({"op": "c", "after": {"id": 1, "price": {"scale": "x", "value": "AQ=="}}}), "the scale 'x'"),
+        (json.dumps({"op": "c", "after": {"id": 1, "price": {"scale": 1.5, "value": "AQ=="}}}), r"the scale Decimal\('1.5'\)"),
     ],
+    ids=lambda value: value[:60],
 )
 def test_what_cannot_be_read(line: str, message: str) -> None:
     with pytest.raises(UnreadableEventError, match=message):
         list(entries_of(line, COLUMNS, ["id"]))
+
+
+@pytest.mark.sail
+def test_an_event_is_applied_as_a_whole_or_set_aside(tmp_path: Path) -> None:
+    half = '{"op": "u", "before": {"id": 1}, "after": {"id": 2, "v": "\\ud800"}}'
+    drop(tmp_path, 0, [event("c", None, {"id": 1, "v": "a"}), half, "[" * 100_000])
+    pipeline = pipeline_over(tmp_path, SAIL, corrupt="reject")
+    pipeline.run_epoch()
+    assert rows_of(pipeline, "current") == [(1, "a")]
+    rejects = pipeline.read("rows_rejects").collect()
+    assert sorted(row.reason for row in rejects) == ["a text has half a character", "not a complete record of JSON"]
 
 
 def event(op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:

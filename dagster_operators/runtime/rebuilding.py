@@ -20,7 +20,7 @@ from dagster_operators.runtime.rebuild_folder import FOLDER, RUNS, RebuildFolder
 from dagster_operators.time.watermark import format_timestamp
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.failpoints import reach
-from dagster_operators.transactions.manifest import Change, FileEntry
+from dagster_operators.transactions.manifest import Change, FileEntry, TableTime
 from dagster_operators.transactions.records import Begin, Complete, Decision
 from dagster_operators.transactions.transition import Transition, unfinished_in
 from dagster_operators.transactions.unlocking import unlock
@@ -215,8 +215,13 @@ class Rebuilding:
             tuple(sorted(carried(dict.fromkeys(last.finished), origins))),
             {**held, **{name: one for name, one in made.held.items() if name.partition(".")[0] in operators}},
             tables=tuple(self._part.tables), since=self._request.since, taken=self._shadow.coordinator.view().pipeline,
-            unfinished=unfinished_in({**others, **made.metrics}),
+            unfinished=unfinished_in({**others, **made.metrics}), times=self._times(last, made),
         )  # fmt: skip
+
+    def _times(self, last: Complete, made: Complete) -> dict[str, TableTime]:
+        anew, there = self._part.tables, self._record.datasets
+        kept = {name: time for name, time in last.times.items() if name not in anew and f"tables/{name}" in there}
+        return {**kept, **{name: time for name, time in made.times.items() if name in anew}}
 
     def _changes(
         self, attempt: StageAttempt, view: LedgerView, made: Complete, taken: Mapping[str, str], before: Collection[str]

@@ -76,6 +76,7 @@ class Resetting:
         to_now = Transition(
             "reset", f"{', '.join(sources)} to {_told(to)}", offsets, self._last.watermarks, finished, self._last.held,
             epoch.epoch if epoch else 0, tuple(sources) if epoch else (), unfinished=unfinished_in(self._last.metrics),
+            times=self._last.times,
         )  # fmt: skip
         if tables is None:
             raise self._unsaid(sources, positions)
@@ -85,7 +86,8 @@ class Resetting:
         behind.check(keep_sinks=keep_sinks)
         unfinished = behind.left(to_now.unfinished)
         timeless = replace(
-            to_now, watermarks=behind.left(to_now.watermarks), held=behind.left(to_now.held), unfinished=unfinished
+            to_now, watermarks=behind.left(to_now.watermarks), held=behind.left(to_now.held), unfinished=unfinished,
+            times={table: time for table, time in self._last.times.items() if table not in behind.tables},
         )  # fmt: skip
         return self._run.transit(self._plan, timeless, lambda _: behind.changes(self._plan))
 
@@ -202,6 +204,10 @@ class _Behind:
     def operators(self) -> frozenset[str]:
         return self.reach.behind([name for name in self.sources if name in self.reach.reads])
 
+    @cached_property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(table.name for table in self.plan.tables if table.stream.operator in self.operators)
+
     def check(self, *, keep_sinks: bool) -> None:
         """Refuse it where rows of other sources would be lost with these, or rows outside cannot be taken back."""
         before = self.reach.before(self.operators)
@@ -226,7 +232,7 @@ class _Behind:
     def changes(self, plan: PlanRecord) -> Iterator[Change]:
         """The tables and states emptied."""
         ledgered = Ledgered(self.view, self.last, [node.name for node in self.plan.nodes])
-        tables = [f"tables/{table.name}" for table in self.plan.tables if table.stream.operator in self.operators]
+        tables = [f"tables/{table}" for table in self.tables]
         states = [dataset for name in sorted(self.operators) for dataset in ledgered.datasets(name)]
         rejects = [f"tables/{source}_rejects" for source in self.sources]
         for dataset in dict.fromkeys([*tables, *states, *rejects]):

@@ -24,7 +24,7 @@ from dagster_operators.transactions.effects import (
 )
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, how_to_repair, lost_error, sizes_of
-from dagster_operators.transactions.manifest import Change, Manifest
+from dagster_operators.transactions.manifest import Change, Manifest, TableTime
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord
 from dagster_operators.transactions.records import Begin, Complete, Decision, Prepared
 from dagster_operators.transactions.recovery import (
@@ -36,6 +36,7 @@ from dagster_operators.transactions.recovery import (
 )
 from dagster_operators.transactions.stage_keys import pieces
 from dagster_operators.transactions.steps import RunContext, Steps, append, fence, unless_fenced
+from dagster_operators.transactions.transition import Transition
 from dagster_operators.transactions.view import LedgerView
 
 N = TypeVar("N", int, float)
@@ -242,8 +243,14 @@ def _completion(view: LedgerView, decision: Decision, run: RunContext, committed
         return made
     return replace(
         made, offsets=after.offsets, watermarks=after.watermarks, finished=after.finished, held=after.held, holders={},
-        metrics=after.unfinished, transition=f"{after.kind} {after.told}",
+        metrics=after.unfinished, transition=f"{after.kind} {after.told}", times=_times_behind(after, view.last_complete),
     )  # fmt: skip
+
+
+def _times_behind(after: Transition, last: Complete | None) -> Mapping[str, TableTime]:
+    if after.times is not None:
+        return after.times
+    return {} if after.kind == "rollback" or last is None else last.times  # of no rollback are those of the epoch before
 
 
 def _computed(view: LedgerView, decision: Decision, run: RunContext, committed_at: float) -> Complete:
@@ -294,7 +301,7 @@ def _computed(view: LedgerView, decision: Decision, run: RunContext, committed_a
         identities=plan.identities,
         parts={**_parts_before(last, plan), **plan.parts},
         sinks=_sinks(begin, last, external),
-        times={**(last.times if last else {}), **{name: at for manifest in manifests for name, at in manifest.times.items()}},
+        times={name: at for manifest in manifests for name, at in manifest.times.items()},
     )
 
 

@@ -136,7 +136,7 @@ class Complete:
         transition: What the epoch did instead of computing something, for people; empty for all others.
         holders: What of operators holds which times, by stream, by what the user calls it; not told behind a transition.
         sinks: The last epoch that each external participant has something of, of those epochs that lead here.
-        times: How far time has come in each table with an event time, as far as an epoch told.
+        times: How far time has come in each table of the plan with an event time.
     """
 
     kind: ClassVar[str] = "complete"

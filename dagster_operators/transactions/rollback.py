@@ -52,7 +52,7 @@ def roll_back(run: Coordinator, epoch: int, *, keep_sinks: bool = False) -> Comp
         raise lost_error(lost, f"epoch {epoch} cannot be gone back to", PUT_BACK, pipeline=run.pipeline)
     to = Transition(
         "rollback", f"to epoch {epoch}", target.offsets, target.watermarks, target.finished, target.held, target.epoch,
-        unfinished=unfinished_in(target.metrics), sinks=target.sinks,
+        unfinished=unfinished_in(target.metrics), sinks=target.sinks, times=target.times,
     )  # fmt: skip
     return run.transit(found.plan(view, target), to, lambda _: changes)
 

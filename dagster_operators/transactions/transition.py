@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 from dagster_operators.graph.slice import JSON
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.transactions.codec import added
+from dagster_operators.transactions.manifest import TableTime
 
 TransitionKind: TypeAlias = Literal["rollback", "reset", "rebuild"]
 """Why there is such an epoch. Its one stage is called so, too."""
@@ -36,6 +37,7 @@ class Transition:
         since: The first epoch of which it read something; 0 for all.
         taken: The ledger of the rebuild whose files it took over.
         sinks: The last epoch that each external participant is to have something of, of a rollback.
+        times: How far time has come in each table behind it; None in those that earlier versions of the package began.
         unfinished: The figures of operators that have work left behind it, see :func:`unfinished_in`.
     """
 
@@ -52,6 +54,7 @@ class Transition:
     taken: str = added(2, "")
     unfinished: Mapping[str, float] = added(2, {})
     sinks: Mapping[str, int] = added(2, {})
+    times: Mapping[str, TableTime] | None = added(2, None)
 
 
 def unfinished_in(figures: Mapping[str, float]) -> dict[str, float]:

@@ -104,13 +104,16 @@ def test_it_is_a_way_out_where_somebody_has_to_decide(tmp_path: Path) -> None:
     rows = batches(1, 3)
     pipeline(tmp_path / "root", rows).run_until_caught_up()
     before = content(pipeline(tmp_path / "root", rows))
-    made = pipeline(tmp_path / "root", rows, window="2 minutes")
+    made = pipeline(tmp_path / "root", rows, window="30 seconds")
+    times = made.history()[-1].times
     with pytest.raises(UndecidedChangeError, match=r"pipeline.rebuild\('minutes'\)"):
         made.run_epoch()
     with pytest.raises(UndecidedChangeError, match="operator per_window"):
         made.rebuild("totals")
     made.rebuild("minutes")
-    assert content(made) == {**before, "minutes": computed(tmp_path / "fresh", rows, window="2 minutes")["minutes"]}
+    assert content(made) == {**before, "minutes": computed(tmp_path / "fresh", rows, window="30 seconds")["minutes"]}
+    fresh = pipeline(tmp_path / "fresh", rows).history()[-1].times
+    assert made.history()[-1].times == {**times, "minutes": fresh["minutes"]} != times
     assert made.run_epoch().empty
     assert {path.name for path in (tmp_path / "root/state").iterdir()} == {"per_key.partials", "per_window_2.panes"}
 

@@ -57,8 +57,10 @@ class Activator:
 
     def take(self) -> bool:
         """Whether it is to be called now; it is not asked for that any more then."""
-        asked, now = self.is_asked, _now()
-        self._asked, self._due = False, {moment for moment in self._due if moment > now}
+        now = _now()  # once: a moment that falls due meanwhile is told by the next call
+        later = {moment for moment in self._due if moment > now}
+        asked = self._asked or len(later) < len(self._due)
+        self._asked, self._due = False, later
         return asked
 
 

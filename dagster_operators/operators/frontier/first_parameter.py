@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import dis
 from types import CodeType, FunctionType, MethodType
-from typing import Any
+from typing import Any, Final
+
+_NO_READING: Final = {"STORE_FAST", "DELETE_FAST"}
+
+_SEES_ALL: Final = {"locals", "vars", "eval", "exec", "_getframe"}
+"""What reads variables without an instruction about them."""
 
 
 def uses_first_parameter(function: Any) -> bool:
@@ -29,10 +34,12 @@ def _reads(code: CodeType, place: int) -> bool:
     if code.co_argcount <= place:
         return True
     name = code.co_varnames[place]
-    loads = (each for each in dis.get_instructions(code) if each.opname.startswith("LOAD_FAST"))
-    return name in code.co_cellvars or any(name == each.argval or _names(each.argval, name) for each in loads)
+    # An instruction may both write one variable and read another, under names that differ from one Python to the next.
+    others = (each for each in dis.get_instructions(code) if "FAST" in each.opname and each.opname not in _NO_READING)
+    unseen = name in code.co_cellvars or not _SEES_ALL.isdisjoint(code.co_names)
+    return unseen or any(_may_be_about(each.argval, name) for each in others)
 
 
-def _names(argument: Any, name: str) -> bool:
-    """Whether an instruction is about several variables, and this is one of them."""
-    return isinstance(argument, tuple) and name in argument
+def _may_be_about(argument: Any, name: str) -> bool:
+    """Whether an instruction is about this variable, perhaps among several; what is not understood may be."""
+    return name in argument if isinstance(argument, tuple) else argument == name or not isinstance(argument, str)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +32,8 @@ _WHAT: Final = f"{FOLDER}/what.json"
 _GONE: Final = f"{FOLDER}_gone_"
 """What the name of a folder begins with that is being deleted."""
 
-_TURNS: Final[dict[tuple[str, ...], threading.Lock]] = {}
+_TURNS: Final[weakref.WeakValueDictionary[tuple[str, ...], threading.Lock]] = weakref.WeakValueDictionary()
+"""The locks that a thread has or waits for."""
 _TURNS_LOCK: Final = threading.Lock()
 
 
@@ -90,10 +92,22 @@ class RebuildFolder:
     def delete(self) -> None:
         """Delete it with all that was computed.
 
-        On a local root it is put aside first: who hangs in the midst of this deletes nothing of a run that took over.
+        On a local root it is put aside first, and put back if another run took over meanwhile: who hangs in the midst of this
+        deletes nothing of that run.
+
+        Raises:
+            FencedError: As :meth:`check`.
         """
         self.check()
-        self._root.delete_folder(self._root.put_aside(FOLDER, f"{_GONE}{uuid.uuid4().hex[:12]}"))
+        aside = self._root.put_aside(FOLDER, f"{_GONE}{uuid.uuid4().hex[:12]}")
+        try:
+            self.check()
+        except FencedError:
+            if aside != FOLDER:
+                with suppress(OperatorsError):  # that run has begun a folder of its own since: this one is scraps
+                    self._root.put_aside(aside, FOLDER)
+            raise
+        self._root.delete_folder(aside)
 
     def check(self) -> None:
         """See that it was not taken over.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dagster_operators.errors import FencedError, PipelineBusyError
-from dagster_operators.runtime.rebuild_folder import RUNS, RebuildFolder
+from dagster_operators.runtime.rebuild_folder import _TURNS, RUNS, RebuildFolder
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.owner import Owner, process_started
@@ -102,6 +102,35 @@ def test_who_hangs_while_it_deletes_takes_nothing_of_the_next_run(tmp_path: Path
         delete(Root(str(tmp_path)), hung[0])  # it wakes
         assert later.told == {"id": "b"}
         assert sorted(path.name for path in tmp_path.glob("rebuild*")) == ["rebuild", "rebuild_runs"]
+
+
+def test_who_hangs_before_it_puts_the_folder_aside_gives_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, later = folder(tmp_path), folder(tmp_path)
+    left, taken = first.taken(gone()), later.taken(Owner.of_process("two"))
+    left.__enter__()
+    first.tell(WHAT)
+    put_aside = Root.put_aside
+
+    def hung(root: Root, path: str, name: str) -> str:
+        monkeypatch.setattr(Root, "put_aside", put_aside)
+        taken.__enter__()
+        later.tell({"id": "b"})
+        return put_aside(root, path, name)
+
+    monkeypatch.setattr(Root, "put_aside", hung)
+    with pytest.raises(FencedError, match="another rebuild took over"):
+        first.delete()
+    assert later.told == {"id": "b"}
+    assert sorted(path.name for path in tmp_path.glob("rebuild*")) == ["rebuild", "rebuild_runs"]
+    taken.__exit__(None, None, None)
+    left.__exit__(None, None, None)
+
+
+def test_no_lock_is_left_behind(tmp_path: Path) -> None:
+    for run in ("one", "two"):
+        with folder(tmp_path).taken(Owner.of_process(run)):
+            assert len(_TURNS) > 0
+    assert not [key for key in _TURNS if str(tmp_path) in key[0]]
 
 
 def test_what_was_not_written_to_the_end_is_scraps(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from dagster_operators.api.operator_given import operator_given
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.api.windowed_stream import WindowedStream
-from dagster_operators.catalog.loading import registry
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.expressions import require_mapping, require_texts
 from dagster_operators.graph.operator import LogicalOperator
@@ -367,13 +367,7 @@ def apply_to(
     """
     first = streams[0]._stream  # noqa: SLF001
     dataflow = first._dataflow  # noqa: SLF001
-    if isinstance(operator, str):
-        operator = registry().create(operator, config)
-    if not isinstance(operator, ArrowOperator):
-        raise PipelineError(
-            f"{operator!r} is no operator", pipeline=dataflow.name, operator=first.name,
-            remedy="derive a class from ArrowOperator, and give an instance of it",
-        )  # fmt: skip
+    operator = operator_given(operator, config, pipeline=dataflow.name, stream=first.name)
     named = name or operator.name or dataflow.fresh_name(_snake(type(operator).__name__))
     settings: dict[str, Any] = {"arrow": operator, "keys": tuple(stream.keys for stream in streams)}
     read = [stream._stream for stream in streams]  # noqa: SLF001

@@ -241,6 +241,9 @@ def test_columns_are_checked(tmp_path):
     _, rows = source(tmp_path)
     with pytest.raises(PipelineError, match="is no operator"):
         rows.apply(lambda batch: batch)
+    for behind in (rows, rows.key_by("k")):
+        with pytest.raises(PipelineError, match=r"config of an operator is a mapping.*do\.apply\(operator, stream, other\)"):
+            behind.apply(Sides(), behind)
     with pytest.raises(SchemaError, match="different numbers of keys"):
         do.apply(Sides(), rows.key_by("k"), rows)
     with pytest.raises(PipelineError, match="no input"):

@@ -1,0 +1,40 @@
+"""The operator that ``apply`` is given: itself, or the name of a registered one and its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dagster_operators.catalog.loading import registry
+from dagster_operators.errors import PipelineError
+from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
+
+
+def operator_given(operator: Any, config: Any, *, pipeline: str, stream: str) -> ArrowOperator:
+    """The operator.
+
+    Args:
+        operator: What was given as one.
+        config: What was given as its settings.
+        pipeline: Named by errors, as is the stream.
+        stream: That it is to stand behind.
+
+    Raises:
+        PipelineError: This is no operator, or these are no settings.
+
+    >>> operator_given("doubled", ["rows"], pipeline="p", stream="flights")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    dagster_operators.errors.PipelineError: the config of an operator is a mapping, not ['rows'] [pipeline 'p',...
+    """
+    if config is not None and not isinstance(config, Mapping):
+        raise PipelineError(
+            f"the config of an operator is a mapping, not {config!r}", pipeline=pipeline, operator=stream,
+            remedy="write config={'setting': 1}, say; several streams go through one by do.apply(operator, stream, other)",
+        )  # fmt: skip
+    made = registry().create(operator, config) if isinstance(operator, str) else operator
+    if not isinstance(made, ArrowOperator):
+        raise PipelineError(
+            f"{made!r} is no operator", pipeline=pipeline, operator=stream,
+            remedy="derive a class from ArrowOperator, and give an instance of it",
+        )  # fmt: skip
+    return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.connectors.postgres_server import Database, PostgresServer
+
+
+NOWHERE = Path(__file__).parents[1] / "nowhere"
 
 
 def _lacks(what: str) -> NoReturn:
@@ -85,6 +89,15 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 def _copies_of_state(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Workers keep local copies of state; those of the tests go with the tests' other files."""
     os.environ.setdefault("DAGSTER_OPERATORS_CACHE", str(tmp_path_factory.mktemp("copies")))
+
+
+@pytest.fixture(autouse=True)
+def _nowhere_stays_empty() -> Iterator[None]:
+    """Pipelines whose root is ``nowhere`` are only looked at: what writes there leaves files in the working tree."""
+    yield
+    if NOWHERE.exists():
+        shutil.rmtree(NOWHERE, ignore_errors=True)
+        pytest.fail("something was written to the root 'nowhere': let the test use tmp_path")
 
 
 @pytest.fixture(scope="session")

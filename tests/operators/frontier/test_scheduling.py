@@ -17,8 +17,8 @@ TIMED = f"{SCHEMA}, t timestamp_ntz"
 STASH = {"stash": frontier.StashState()}
 
 
-def rows_of():
-    pipeline = do.Pipeline("p", root="nowhere")
+def rows_of(root="nowhere"):
+    pipeline = do.Pipeline("p", root=root)
     return pipeline, pipeline.source("rows", do.MemorySource([], schema=TIMED), event_time="t")
 
 
@@ -239,8 +239,8 @@ def test_a_source_cannot_wait_for_what_is_not_there(sail, tmp_path):
         pipeline.run_epoch()
 
 
-def test_a_probe_tells_of_one_stream_of_its_pipeline():
-    pipeline, rows = rows_of()
+def test_a_probe_tells_of_one_stream_of_its_pipeline(tmp_path):
+    pipeline, rows = rows_of(str(tmp_path))
     handle = frontier.ProbeHandle(pipeline)
     frontier.source(pipeline, "numbers", five, schema=SCHEMA, waits_for=handle).to_table("numbers")
     with pytest.raises(PipelineError, match=r"the probe was given no stream.*probe_with"):

@@ -72,14 +72,15 @@ class EventLoop:
         self._running = running
         self._write = write
         self._now: int | None = state.get("now")
-        self._ticks: dict[str, int] = dict(state.get("ticks", {}))
         known = self._operators.keys()
-        self._closed = {path: list(names) for path, names in state.get("closed", {}).items() if path in known}
+        closed = state.get("closed", {})
+        self._closed = {operator.path: _still_closed(operator, closed.get(operator.path, ())) for operator in operators}
         self.stopped: dict[str, str] = {path: why for path, why in state.get("stopped", {}).items() if path in known}
         self._readers: dict[str, list[tuple[EventOperator, EventInput]]] = defaultdict(list)
         for operator in operators:
             for one in operator.inputs:
                 self._readers[one.source].append((operator, one))
+        self._ticks: dict[str, int] = {timer: due for timer, due in state.get("ticks", {}).items() if timer in self._readers}
         self._waiting: deque[tuple[EventOperator, EventInput, Message | None]] = deque()
         self._full: Counter[tuple[str, str]] = Counter()
         self._due: list[tuple[int, int, Any, Any]] = []
@@ -96,7 +97,8 @@ class EventLoop:
 
     def state(self) -> dict[str, Any]:
         """What the loop has to know in the next epoch, as JSON values."""
-        return {"now": self._now, "ticks": self._ticks, "closed": self._closed, "stopped": self.stopped}
+        closed = {path: inputs for path, inputs in self._closed.items() if inputs}
+        return {"now": self._now, "ticks": self._ticks, "closed": closed, "stopped": self.stopped}
 
     def later(self) -> list[list[Any]]:
         """The messages whose delay is not over, in their order: operator, input, time, value and metadata of each."""
@@ -259,11 +261,22 @@ class EventLoop:
             self._waiting.append((operator, one, None))
 
     def _input_closed(self, operator: EventOperator, one: EventInput) -> None:
-        closed = self._closed.setdefault(operator.path, [])
-        if operator.path in self.stopped or one.id in closed:
+        closed = self._closed[operator.path]
+        if operator.path in self.stopped:
             return
-        closed.append(one.id)
-        self._tell(operator, other_event("INPUT_CLOSED", one.id), self._now or 0)
+        if one.id not in closed:
+            closed[one.id] = one.source
+            self._tell(operator, other_event("INPUT_CLOSED", one.id), self._now or 0)
         if len(closed) == len(operator.inputs) and operator.path not in self.stopped:
             self.stop("ALL_INPUTS_CLOSED", [operator.path])
             self._close_outputs(operator)
+
+
+def _still_closed(operator: EventOperator, saved: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
+    """The inputs of an operator that were closed and still read what they read then, with what that is.
+
+    Earlier versions saved the inputs' ids alone.
+    """
+    now = {one.id: one.source for one in operator.inputs}
+    then = saved if isinstance(saved, Mapping) else {name: now.get(name, "") for name in saved}
+    return {name: source for name, source in then.items() if now.get(name) == source}

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagster_operators.errors import EndlessLoopError, OperatorFailedError, SchemaError
+from dagster_operators.operators.events.dora_module import DoraStatus
+from dagster_operators.operators.events.event_loop import EventLoop
+from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_rows import from_ipc
 from dagster_operators.operators.events.wiring import EventInput, EventSource
 from dagster_operators.testing import OperatorHarness
@@ -186,6 +190,63 @@ def test_stop_all_stops_everything():
     driven = Driven(dataflow(operators, {"one": stops, "log": LOG})).epoch(rows(1, 2))
     assert driven.log() == ["1 INPUT n [1]", "2 STOP MANUAL None"]
     assert driven.values("one/out") == [[1]]
+
+
+class Heard:
+    """Notes what it is told of."""
+
+    def __init__(self):
+        self.heard = []
+
+    def on_event(self, event, send):
+        self.heard.append(f"{event['type']} {event['id']}")
+        return DoraStatus.CONTINUE
+
+
+def loop(state, **inputs):
+    """A loop with one operator, and what that hears."""
+    heard, made = Heard(), operator("log", list(inputs.items()), [])
+    return EventLoop([made], {"log": heard}, lambda *_: None, json.loads(json.dumps(state))), heard.heard
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["now", "saved_by_an_earlier_version"])
+def test_an_input_that_was_closed_and_is_taken_out_counts_no_more(earlier):
+    first, _ = loop({}, a="x/a", b="x/b")
+    first.advance(1)
+    first.close(["x/a"])
+    state = first.state()
+    if earlier:
+        state["closed"] = {path: list(names) for path, names in state["closed"].items()}
+    second, heard = loop(state, b="x/b", c="x/c")
+    second.close(["x/b"])
+    second.deliver("x/c", Message(5, pa.array([1])))
+    assert heard == ["INPUT_CLOSED b", "INPUT c"]
+    assert second.stopped == {}
+
+
+def test_an_input_that_was_closed_and_reads_something_else_is_open_again():
+    first, _ = loop({}, a="x/a", b="x/b")
+    first.close(["x/a"])
+    second, heard = loop(first.state(), a="x/other", b="x/b")
+    second.close(["x/b"])
+    second.deliver("x/other", Message(5, pa.array([1])))
+    assert heard == ["INPUT_CLOSED b", "INPUT a"]
+
+
+def test_an_operator_whose_only_open_input_is_taken_out_stops():
+    first, _ = loop({}, a="x/a", b="x/b")
+    first.close(["x/a"])
+    second, heard = loop(first.state(), a="x/a")
+    second.close(["x/a"])
+    assert heard == ["STOP ALL_INPUTS_CLOSED"]
+
+
+def test_a_timer_that_is_taken_out_is_forgotten():
+    first, _ = loop({}, n="x/n", tick="dora/timer/secs/1")
+    first.advance(SECOND)
+    assert first.state()["ticks"] == {"dora/timer/secs/1": 2 * SECOND * 1000}
+    second, _ = loop(first.state(), n="x/n")
+    assert second.state()["ticks"] == {}
 
 
 # --- queues ----------------------------------------------------------------------------------------------------------

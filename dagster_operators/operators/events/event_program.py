@@ -15,7 +15,7 @@ from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_rows import OutputRows, SourceMessages
 from dagster_operators.operators.events.native_operator import NativeOperator
 from dagster_operators.operators.events.python_operator import PythonOperator
-from dagster_operators.operators.events.saved_attributes import load, save
+from dagster_operators.operators.events.saved_attributes import VERSION, checked, load, save
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class EventProgram:
         self._running = {one.path: self._made(one, files, where) for one in own.operators}
         for one in own.operators:
             self._running[one.path].open(self._saved_of(one, where))
-        state = json.loads(self._saved[LOOP][1]) if LOOP in self._saved else {}
+        state = checked(json.loads(self._saved[LOOP][1])) if LOOP in self._saved else {}
         later = load(self._saved[LATER][1])["later"] if LATER in self._saved else ()
         types = {address: _type_of(text) for address, text in state.get("types", {}).items()}
         first = state.get("next", {})
@@ -97,6 +97,7 @@ class EventProgram:
         out.collect(self._summary(), MAIN)
         saved = {one.path: (one.state, self._running[one.path].save()) for one in self._own.operators}
         loop = {
+            "version": VERSION,
             "loop": self._loop.state(),
             "next": {port: rows.next for port, rows in self._rows.items()},
             "types": {port: _text_of(rows.pinned) for port, rows in self._rows.items() if rows.pinned is not None},

@@ -27,12 +27,14 @@ _FACTORIES: Final[dict[str, Callable[[], Any]]] = {
 }  # fmt: skip
 _TEXTS: Final[dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]]] = {
     date: ("date", date.isoformat, date.fromisoformat),
-    time: ("time", time.isoformat, time.fromisoformat),
     Decimal: ("decimal", str, Decimal),
     UUID: ("uuid", str, UUID),
     complex: ("complex", str, complex),
 }
 """Types whose values are written as a text."""
+
+VERSION: Final = 2
+"""The version of what is saved: 1, which says none, has times of the day without zone and fold."""
 
 _BY_NAME: Final = {name: read for name, _, read in _TEXTS.values()}
 _REMEDY: Final = (
@@ -80,7 +82,7 @@ def load(data: bytes) -> dict[str, Any]:
     """
     try:
         (size,) = struct.unpack_from("<Q", data)
-        head, parts, at = json.loads(data[8 : 8 + size]), [], 8 + size
+        head, parts, at = checked(json.loads(data[8 : 8 + size])), [], 8 + size
         for length in head["sizes"]:
             parts.append(data[at : at + length])
             at += length
@@ -92,8 +94,21 @@ def load(data: bytes) -> dict[str, Any]:
         ) from error
 
 
+def checked(head: dict[str, Any]) -> dict[str, Any]:
+    """What was saved with a version, if this version of the package can read it.
+
+    Raises:
+        StorageError: It cannot.
+    """
+    if head.get("version", 1) > VERSION:
+        raise StorageError(
+            "a newer version of dagster_operators saved the state of the event operators", remedy="upgrade dagster_operators"
+        )
+    return head
+
+
 def _joined(tree: Any, parts: list[bytes]) -> bytes:
-    head = json.dumps({"tree": tree, "sizes": [len(part) for part in parts]}).encode()
+    head = json.dumps({"version": VERSION, "tree": tree, "sizes": [len(part) for part in parts]}).encode()
     return b"".join([struct.pack("<Q", len(head)), head, *parts])
 
 
@@ -114,6 +129,7 @@ class _Writer:
             bytes: lambda value: ["bytes", self._part(value)],
             tuple: lambda value: ["tuple", self._list(value)],
             datetime: lambda value: ["datetime", value.replace(tzinfo=None).isoformat(), value.fold, _zone(value.tzinfo)],
+            time: lambda value: ["time", value.replace(tzinfo=None).isoformat(), value.fold, _zone(value.tzinfo)],
             timedelta: lambda value: ["timedelta", value.days, value.seconds, value.microseconds],
             range: lambda value: ["range", value.start, value.stop, value.step],
         }
@@ -203,10 +219,19 @@ def _zone(zone: Any) -> Any:
     if isinstance(zone, ZoneInfo) and zone.key:
         return zone.key
     if isinstance(zone, timezone):
-        return zone.utcoffset(None).total_seconds()
+        name, seconds = zone.tzname(None), zone.utcoffset(None).total_seconds()
+        return seconds if name == timezone(zone.utcoffset(None)).tzname(None) else [seconds, name]
     if zone is not None:
         raise _NotPlainError(f"a time in a time zone of the type {type(zone).__qualname__}")
     return None
+
+
+def _zone_of(saved: Any) -> ZoneInfo | timezone | None:
+    """The zone that ``_zone`` made a name, an offset, or an offset and its name of."""
+    if saved is None or isinstance(saved, str):
+        return None if saved is None else ZoneInfo(saved)
+    seconds, *name = saved if isinstance(saved, list) else [saved]
+    return timezone(timedelta(seconds=seconds), *name)
 
 
 def _factory(value: defaultdict[Any, Any]) -> str | None:
@@ -247,8 +272,12 @@ class _Reader:
         return tuple(map(self.value, values))
 
     def _datetime(self, text: str, fold: int, zone: Any) -> datetime:
-        found = ZoneInfo(zone) if isinstance(zone, str) else None if zone is None else timezone(timedelta(seconds=zone))
-        return datetime.fromisoformat(text).replace(tzinfo=found, fold=fold)
+        return datetime.fromisoformat(text).replace(tzinfo=_zone_of(zone), fold=fold)
+
+    def _time(self, text: str, *more: Any) -> time:
+        fold, zone = more or (0, None)
+        found = time.fromisoformat(text)  # of version 1 with its offset, and nothing more
+        return found.replace(tzinfo=_zone_of(zone), fold=fold) if more else found
 
     def _timedelta(self, days: int, seconds: int, micros: int) -> timedelta:
         return timedelta(days, seconds, micros)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import struct
 import threading
 from collections import Counter, OrderedDict, defaultdict, deque
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -54,6 +56,10 @@ SPECIAL = {
     "zone": datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"), fold=1),
     "offset": datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=2))),
     "time": time(1, 2, 3),
+    "time_in_zone": time(12, tzinfo=ZoneInfo("Europe/Berlin")),
+    "time_with_fold": time(2, 30, fold=1, tzinfo=timezone(timedelta(hours=-1))),
+    "time_in_named_zone": time(12, tzinfo=timezone(timedelta(hours=1), "X")),
+    "named_zone": datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1), "X")),
     "date": date(2026, 1, 1),
     "decimal": Decimal("1.50"),
     "uuid": UUID(int=5),
@@ -80,6 +86,25 @@ def test_special_values_come_back_as_they_were(name):
     assert found == SPECIAL[name]
     assert getattr(found, "maxlen", None) == getattr(SPECIAL[name], "maxlen", None)
     assert getattr(found, "fold", None) == getattr(SPECIAL[name], "fold", None)
+    assert repr(getattr(found, "tzinfo", None)) == repr(getattr(SPECIAL[name], "tzinfo", None))
+
+
+def saved(**head):
+    text = json.dumps(head).encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+def test_what_earlier_versions_saved_is_read_as_it_was():
+    tree = {"at": ["time", "12:00:00+02:00"], "then": ["datetime", "2026-01-01T00:00:00", 0, 7200.0], "n": 1}
+    found = load(saved(tree=tree, sizes=[]))
+    zone = timezone(timedelta(hours=2))
+    assert found == {"at": time(12, tzinfo=zone), "then": datetime(2026, 1, 1, tzinfo=zone), "n": 1}
+
+
+def test_what_a_newer_version_saved_is_refused():
+    with pytest.raises(StorageError, match="a newer version") as caught:
+        load(saved(version=99, tree={}, sizes=[]))
+    assert caught.value.remedy == "upgrade dagster_operators"
 
 
 def test_arrays_of_numpy_come_back_with_shape_and_type():

@@ -42,6 +42,8 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 _NOT_READ = " (not read)"
 """Behind a nested value that the engine would read otherwise than Spark."""
+_FIRST_SECOND = -62_135_596_800
+"""The beginning of the year 1."""
 _LAST_SECOND = 250_000_000_000
 """Beyond it, in the year 9892, no time of an event lies: such a number counts milliseconds."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -210,14 +212,25 @@ def _json_records(lines: Iterable[str], types: Mapping[str, DataType]) -> Iterat
         if not raw.strip():
             continue
         try:
-            record = json.loads(raw, parse_float=Decimal)
-        except ValueError:
-            record = None
-        if isinstance(record, dict):
-            texts = _as_written(raw) if any(_keeps_text(record.get(column), kind) for column, kind in types.items()) else {}
-            yield [_json_text(record.get(column), kind, texts.get(column)) for column, kind in types.items()], raw, True
-        else:
-            yield [None] * len(types), raw, False
+            values = _json_values(raw, types)
+        except (RecursionError, UnicodeEncodeError):  # nested more deeply than anybody reads, or half a character
+            values = None
+        yield values or [None] * len(types), raw, values is not None
+
+
+def _json_values(raw: str, types: Mapping[str, DataType]) -> list[str | None] | None:
+    """The values of a record as text; None if it is no record."""
+    try:
+        record = json.loads(raw, parse_float=Decimal)
+    except (ValueError, ArithmeticError):  # an exponent can be beyond any number
+        return None
+    if not isinstance(record, dict):
+        return None
+    texts = _as_written(raw) if any(_keeps_text(record.get(column), kind) for column, kind in types.items()) else {}
+    values = [_json_text(record.get(column), kind, texts.get(column)) for column, kind in types.items()]
+    if "\\u" in raw:
+        "".join(value or "" for value in values).encode()
+    return values
 
 
 def _keeps_text(value: Any, kind: DataType) -> bool:
@@ -246,7 +259,7 @@ def _json_text(value: Any, kind: DataType, text: str | None) -> str | None:
     """A value as text; where Spark does not take it for the type, as a text that no engine takes for one either."""
     if value is None:
         return None
-    if kind.is_timestamp and type(value) is int and abs(value) < _LAST_SECOND:
+    if kind.is_timestamp and type(value) is int and _FIRST_SECOND <= value < _LAST_SECOND:
         return (_EPOCH + timedelta(seconds=value)).isoformat()
     written = value if isinstance(value, str) else text or (str(value) if isinstance(value, Decimal) else _json(value))
     if kind.is_nested:
@@ -280,7 +293,7 @@ def _is_taken_within(value: Any, kind: DataType) -> bool:
         case list(), Array(within):
             return all(_is_taken_within(one, within) for one in value)
         case int() | Decimal(), DecimalType():
-            return value is not True and value is not False and Decimal(repr(float(value))) == value
+            return value is not True and value is not False and Decimal(repr(float(Decimal(value)))) == value
     return not kind.is_nested and _is_taken(value, kind)
 
 

@@ -100,6 +100,23 @@ def test_what_would_be_read_otherwise_within_a_value_is_rejected(sail, tmp_path,
     assert read(sail, tmp_path, text + "\n", schema, "json") == ([], [text])
 
 
+NO_VALUES = [
+    "[" * 100_000,
+    '{"s": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    '{"t": -100000000000}',
+    '{"t": 1e99999999999999999999}',
+    '{"t": "2024-01-02 00:00:00", "s": "\\ud800"}',
+    '{"d": {"d": 1' + "0" * 400 + "}}",
+]
+
+
+def test_one_record_that_python_cannot_read_is_rejected_alone(sail, tmp_path):
+    lines = ['{"s": "\\ud83d\\ude00"}', *NO_VALUES, '{"t": -1}']
+    good, bad = read(sail, tmp_path, "\n".join(lines) + "\n", "s string, t timestamp, d struct<d: decimal(30,10)>", "json")
+    assert good == [("\U0001f600", None, None), (None, "1969-12-31 23:59:59", None)]
+    assert bad == NO_VALUES
+
+
 @pytest.mark.slow
 def test_hundreds_of_columns(session, tmp_path):
     names = [f"c{number}" for number in range(500)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -24,28 +26,39 @@ if TYPE_CHECKING:
     from dagster_operators.transactions.plan import EpochHandle
 
 
-def test_lines_come_while_the_work_goes_on_and_end_with_it() -> None:
+def test_lines_come_while_the_work_goes_on_and_end_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=itertools.count(100, 7).__next__))
     told: list[str] = []
+    threads: list[threading.Thread] = []
     come = threading.Event()
 
     def tell(line: str) -> None:
         told.append(line)
+        threads.append(threading.current_thread())
         come.set()
 
     with told_meanwhile(tell, "sail", every=0.01):
-        assert come.wait(10)
-    assert told[0] == "Still at work after 0 s."
-    assert not [thread for thread in threading.enumerate() if thread.name == "progress"]
+        assert come.wait(60)
+    assert told[0] == "Still at work after 7 s."
+    threads[0].join(60)
+    assert not threads[0].is_alive()
 
 
 @pytest.mark.usefixtures("on_sail")
 def test_a_long_stage_tells_in_the_runs_log(folder: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "EVERY", 0.05)
-    run_stage, waited = Epochs.run_stage, threading.Event()
+    run_stage, looks, told = Epochs.run_stage, itertools.count(1), threading.Event()
+
+    def monotonic() -> float:
+        if threading.current_thread().name == "progress" and next(looks) == 2:  # so the first line is in the log
+            told.set()
+        return 0.0
 
     def slowly(epochs: Epochs, handle: EpochHandle, stage: str) -> Manifest:
-        waited.wait(0.2)
+        assert told.wait(60)
         return run_stage(epochs, handle, stage)
+
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=monotonic))
 
     monkeypatch.setattr(Epochs, "run_stage", slowly)
     done = demo.definitions(folder).resolve_job_def("demo_epoch").execute_in_process(instance=instance)

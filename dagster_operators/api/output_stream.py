@@ -161,6 +161,11 @@ class OutputStream(BaseStream):
         """
         where = {"pipeline": self._dataflow.name, "table": table}
         require_mapping(checks, **where)
+        if columns is not None and not isinstance(columns, Mapping):
+            raise PipelineError(
+                f"columns={columns!r} does not say what each column is", **where,
+                remedy="write columns={'price': 'In euros'}; to write only some columns: .select('price').to_table(...)",
+            )  # fmt: skip
         require_texts("description", list((columns or {}).values()), **where)
         require_texts("condition", [check for check in (checks or {}).values() if not isinstance(check, Check)], **where)
         wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}

@@ -15,6 +15,7 @@ from dagster_operators.orchestration.engine import SparkEngine
 from dagster_operators.orchestration.keys import PIPELINE_TAG, AssetKeys
 from dagster_operators.orchestration.maintenance import maintenance_job, repair_job
 from dagster_operators.orchestration.options import Options
+from dagster_operators.orchestration.preview_names import check_preview_names
 from dagster_operators.orchestration.rebuild_job import rebuild_job
 from dagster_operators.orchestration.schedule import epoch_schedule, maintenance_schedule
 from dagster_operators.orchestration.sensor import news_sensor
@@ -83,7 +84,7 @@ def build_definitions(
         masked_columns: Columns whose values no preview shows, as ``column`` or ``table.column``.
 
     Raises:
-        PipelineError: There is no pipeline, one has no table, or two have the same name.
+        PipelineError: There is no pipeline, one has no table, two have the same name, or what a setting names is not there.
 
     Example:
         >>> from dagster_operators import FileSource, Pipeline
@@ -99,6 +100,7 @@ def build_definitions(
         group_name, tuple(owners), tags or {}, retry_policy, automation_condition, wait_seconds, preview_rows,
         frozenset(masked_columns),
     )  # fmt: skip
+    check_preview_names(pipelines, options)
     names = AssetNames.of(key_prefix, asset_keys, translator)
     engines = {each.name: _engine(each, engine) for each in pipelines}
     deployed = [PipelineSteps(each, AssetKeys(each, pipelines, names), options, engines[each.name].name) for each in pipelines]

@@ -12,14 +12,19 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from dagster_operators.errors import OperatorFailedError, OperatorsError
+from dagster_operators.operators.events.class_state import ClassState
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.saved_attributes import load, save
+from dagster_operators.operators.events.shared_memory import check_apart
 from dagster_operators.operators.events.source_modules import SourceModules
 from dagster_operators.operators.events.time_limit import TimeLimit
 from dagster_operators.operators.events.wiring import EventOperator
 
 DESCRIPTOR: Final = "dataflow_descriptor"
 """The attribute with the file's content, which is put there and no state."""
+
+GONE: Final = ""
+"""Where the names of attributes are kept that ``__init__`` makes, and that were deleted since: no attribute is called that."""
 
 
 class PythonOperator:
@@ -38,6 +43,7 @@ class PythonOperator:
         self._descriptor = descriptor
         self._where = {**where, "node": own.node, "event_operator": own.id}
         self._instance: Any = None
+        self._of_init: set[str] = set()
         self._limit = TimeLimit(own.time_limit / 1e6)
 
     def open(self, saved: bytes | None) -> None:
@@ -48,18 +54,18 @@ class PythonOperator:
         """
         with self._telling("loading it"), self._environment():
             folder = posixpath.dirname(self._own.file)
-            module = SourceModules(self._files, folder, f"{self._where.get('pipeline', '')}_{self._own.path}").load(
-                self._own.file
-            )
-            made = getattr(module, "Operator", None)
+            modules = SourceModules(self._files, folder, f"{self._where.get('pipeline', '')}_{self._own.path}")
+            made = getattr(modules.load(self._own.file), "Operator", None)
             if made is None:
                 raise OperatorFailedError(
                     f"{self._own.file} has no class Operator", **self._where, remedy="give the operator's class that name"
                 )
             self._instance = made()
+            self._of_init = {*getattr(self._instance, "__dict__", ())}
             self._instance.dataflow_descriptor = json.loads(self._descriptor)
             if saved is not None:
                 self._restore(saved)
+            self._classes = ClassState(modules.loaded())
 
     def on_event(self, event: dict[str, Any], send: Callable[..., None]) -> DoraStatus:
         """Tell the operator of an event; what it returned.
@@ -83,21 +89,28 @@ class PythonOperator:
             OperatorFailedError: It cannot be saved.
         """
         with self._telling("saving its state"), self._environment():
-            if hasattr(self._instance, "get_state"):
-                kept = {"state": self._instance.get_state()}
-            else:
-                kept = {name: value for name, value in vars(self._instance).items() if name != DESCRIPTOR}
+            kept = {"state": self._instance.get_state()} if hasattr(self._instance, "get_state") else self._attributes()
             return pickle.dumps(kept) if self._own.state == "pickle" else save(kept, **self._where)
 
     def close(self) -> None:
         """End what watches over its time."""
         self._limit.close()
 
+    def _attributes(self) -> dict[str, Any]:
+        """The instance's attributes, and the names of those that it no longer has."""
+        self._classes.check(**self._where)
+        kept = {name: value for name, value in vars(self._instance).items() if name != DESCRIPTOR}
+        check_apart(kept, **self._where)
+        gone = sorted(self._of_init - kept.keys() - {DESCRIPTOR})
+        return {**kept, GONE: gone} if gone else kept
+
     def _restore(self, saved: bytes) -> None:
         kept = pickle.loads(saved) if self._own.state == "pickle" else load(saved)  # noqa: S301 - its file asks for it
         if hasattr(self._instance, "set_state"):
             self._instance.set_state(kept["state"])
         else:
+            for name in kept.pop(GONE, ()):
+                self._instance.__dict__.pop(name, None)
             self._instance.__dict__.update(kept)
 
     @contextmanager

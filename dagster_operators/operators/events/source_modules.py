@@ -38,6 +38,10 @@ class SourceModules:
         """The module of a file, executed."""
         return self._execute(posixpath.splitext(posixpath.basename(path))[0], path, package=False)
 
+    def loaded(self) -> tuple[ModuleType, ...]:
+        """All modules that were loaded by now."""
+        return tuple(self._modules.values())
+
     def _import(
         self,
         name: str,

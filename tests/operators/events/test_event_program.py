@@ -341,6 +341,85 @@ def test_an_operator_that_was_taken_out_and_is_put_back_begins_anew():
 
 FILES = {"log": LOG, "one": FORWARD}
 
+HOLDING = """
+import numpy as np
+from itertools import count
+
+class Base:
+    ids = count()
+    seen = {}
+
+class Operator(Base):
+    values = []
+    n = 0
+
+    def __init__(self):
+        self.first = True
+        self.whole = np.zeros(4, dtype="int64")
+        type(self).made = 1
+
+    def on_event(self, dora_event, send_output):
+        if dora_event["type"] == "INPUT":
+            LINE
+        return DoraStatus.CONTINUE
+"""
+"""An operator that does a line of code at each message."""
+
+
+def holding(line, **more):
+    return Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"], **more)], {"one": HOLDING.replace("LINE", line)}))
+
+
+@pytest.mark.parametrize("state", ["plain", "pickle"])
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("self.values.append(1)", "the class attribute Operator.values changed"),
+        ("Operator.n += 1", "the class attribute Operator.n changed"),
+        ("Operator.late = object()", "the class attribute Operator.late changed"),
+        ("next(self.ids)", "the class attribute Base.ids changed"),
+        ("self.seen[1] = 2", "the class attribute Base.seen changed"),
+        ("self.left = self.whole[:2]", "the attributes 'left' and 'whole' share memory"),
+        ("self.parts = [self.whole[:2], self.whole[1:]]; self.whole = None", "arrays in 'parts' share memory"),
+    ],
+)
+def test_what_would_be_lost_at_the_end_of_an_epoch_is_refused(line, told, state):
+    driven = holding(line, state=state)
+    with pytest.raises(OperatorFailedError, match=told) as caught:
+        driven.epoch(rows(1))
+    assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("one", "op")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "self.n += 1",
+        "self.values = [*self.values, 1]",
+        "self.left = self.whole[:2].copy()",
+        "self.even, self.odd, self.whole = self.whole[::2], self.whole[1::2], None",
+    ],
+)
+def test_what_is_the_instances_own_is_saved(line):
+    holding(line).epoch(rows(1))
+
+
+@pytest.mark.parametrize("state", ["plain", "pickle"])
+@pytest.mark.parametrize("cuts", [[(1, 2, 3)], [(1,), (2,), (3,)]])
+def test_an_attribute_that_was_deleted_stays_away(cuts, state):
+    line = "send_output('out', [int(hasattr(self, 'first'))]); self.__dict__.pop('first', None)"
+    driven = holding(line, state=state)
+    for cut in cuts:
+        driven.epoch(rows(*cut))
+    assert driven.values("one/out") == [[1], [0], [0]]
+
+
+def test_an_attribute_that_a_changed_file_makes_is_there():
+    driven = holding("pass").epoch(rows(1))
+    text = HOLDING.replace("LINE", "send_output('out', [self.new])").replace("self.first", "self.new")
+    changed = Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"])], {"one": text}))
+    changed.harness.restore(driven.harness.snapshot())
+    assert changed.epoch(rows(2)).values("one/out") == [[True]]
+
 
 def test_state_that_was_saved_otherwise_is_told():
     driven = log(("n", "numbers/n")).epoch(rows(1))

@@ -150,13 +150,26 @@ def _text(value: Any, kind: str, told: _Kind) -> str | None:
         return None
     found = _of_declared_type(value, kind, told)
     try:
-        text = found or (str(value) if isinstance(value, str | Decimal) else json.dumps(value, default=float))
+        text = found or (value if isinstance(value, str) else _json(value))
         text.encode()
     except RecursionError:
         raise UnreadableEventError("a value is nested too deeply") from None
     except UnicodeEncodeError:
         raise UnreadableEventError("a text has half a character") from None
     return text
+
+
+def _json(value: Any) -> str:
+    """A value as JSON; numbers have all their digits.
+
+    >>> _json({"a": [Decimal("0.12345678901234567890"), None]})
+    '{"a": [0.12345678901234567890, null]}'
+    """
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(name)}: {_json(inner)}' for name, inner in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_json, value))}]"
+    return str(value) if isinstance(value, Decimal) else json.dumps(value)
 
 
 def _of_declared_type(value: Any, kind: str, told: _Kind) -> str | None:

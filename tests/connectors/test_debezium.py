@@ -106,6 +106,11 @@ def test_no_value_of_the_column_becomes_a_text_that_is_none_either(column: str, 
     assert entries({"op": "c", "after": {"id": 1, column: value}}) == [("insert", {"id": "1", column: text})]
 
 
+def test_numbers_within_a_value_have_all_their_digits() -> None:
+    line = '{"op": "c", "after": {"id": 1, "v": {"a": [12345678901234567890.123456789], "b": null}}}'
+    assert next(entries_of(line, COLUMNS, ["id"])).values[1] == '{"a": [12345678901234567890.123456789], "b": null}'
+
+
 def test_a_decimal_written_as_a_number_is_that_number() -> None:
     assert entries(enveloped(5, parameters={"scale": "2"})) == [("insert", {"id": "1", "price": "5"})]
 

@@ -73,8 +73,8 @@ class PythonOperator:
         Raises:
             OperatorFailedError: It raised, or returned no status.
         """
-        with self._telling(f"on_event, at {event['type']} {event['id']!r},"), self._environment(), self._limit:
-            found = self._instance.on_event(event, send)
+        with self._telling(f"on_event, at {event['type']} {event['id']!r},"), self._environment():
+            found = self._limit.call(self._instance.on_event, event, send)
         status = getattr(found, "value", None)
         if type(status) is not int or status not in (0, 1, 2):
             raise OperatorFailedError(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from dagster_operators.errors import OperatorFailedError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _LOOKS: Final = 0.2
 """Seconds between two looks."""
@@ -29,9 +27,12 @@ class TimeLimit:
         seconds: How long it may take.
 
     >>> limit = TimeLimit(0.3)
-    >>> with limit:
+    >>> limit.call(max, 1, 2)
+    2
+    >>> def endless():
     ...     while True:
     ...         pass
+    >>> limit.call(endless)
     Traceback (most recent call last):
     dagster_operators.errors.OperatorFailedError: it did not return within 0.3 seconds. To do: ...
     >>> limit.close()
@@ -46,29 +47,40 @@ class TimeLimit:
         self._over = threading.Event()
         self._watcher: threading.Thread | None = None
 
-    def __enter__(self) -> None:
-        """Begin to count."""
+    def call(self, function: Callable[..., Any], *given: Any) -> Any:
+        """What a function returns, if it does so in time.
+
+        Raises:
+            OperatorFailedError: The time was over.
+        """
+        found = None
+        try:
+            try:
+                self._begin()
+                found = function(*given)
+            finally:
+                self._end()
+        except _TimeIsOver:  # from the function, or just as it had returned
+            self._end()
+        if self._fired:
+            raise OperatorFailedError(
+                f"it did not return within {self._seconds:g} seconds",
+                remedy="correct the operator, or give it more time: time_limit: 1 hour, in its YAML",
+            )
+        return found
+
+    def _begin(self) -> None:
         if self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, daemon=True)
             self._watcher.start()
         with self._lock:
             self._thread, self._fired, self._deadline = threading.get_ident(), False, time.monotonic() + self._seconds
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """End to count.
-
-        Raises:
-            OperatorFailedError: The time was over.
-        """
+    def _end(self) -> None:
+        self._deadline = None
         with self._lock:
-            self._deadline = None
             if self._fired:
                 _interrupt(self._thread, None)  # it may not have come through yet
-        if self._fired or kind is _TimeIsOver:
-            raise OperatorFailedError(
-                f"it did not return within {self._seconds:g} seconds",
-                remedy="correct the operator, or give it more time: time_limit: 1 hour, in its YAML",
-            ) from None
 
     def close(self) -> None:
         """End the thread."""
@@ -78,7 +90,7 @@ class TimeLimit:
         while not self._over.wait(min(_LOOKS, self._seconds)):
             with self._lock:
                 if self._deadline is not None and time.monotonic() > self._deadline:
-                    self._fired = True
+                    self._fired, self._deadline = True, time.monotonic() + _LOOKS  # in case that it is caught
                     _interrupt(self._thread, _TimeIsOver)
 
 

@@ -1,0 +1,68 @@
+"""The limit for how long an operator may take."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from dagster_operators.errors import OperatorFailedError
+from dagster_operators.operators.events import time_limit
+from dagster_operators.operators.events.time_limit import TimeLimit
+
+
+class Late:
+    """A lock: as the thread takes it for the second time, what is to interrupt the thread comes through."""
+
+    def __init__(self):
+        self.lock, self.taken, self.thread = threading.Lock(), 0, threading.get_ident()
+
+    def __enter__(self):
+        if threading.get_ident() == self.thread:
+            self.taken += 1
+            if self.taken == 2:
+                raise time_limit._TimeIsOver
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+
+
+@pytest.fixture
+def limit():
+    made = TimeLimit(60)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["returns", "raises"])
+def test_an_interruption_that_comes_as_the_function_is_done_does_not_get_out(limit, fails):
+    limit._lock = Late()
+
+    def function():
+        limit._fired = True  # as the thread that watches does before it interrupts
+        if fails:
+            raise ValueError("its own")
+
+    with pytest.raises(OperatorFailedError, match="did not return within 60 seconds"):
+        limit.call(function)
+    assert limit._lock.taken == 3
+    assert limit._deadline is None
+
+
+def test_an_error_of_its_own_is_what_is_raised(limit):
+    with pytest.raises(ValueError, match="invalid literal"):
+        limit.call(int, "x")
+    assert limit.call(int, "5") == 5
+
+
+def test_nothing_comes_through_after_the_call():
+    limit, end = TimeLimit(0.002), time.monotonic() + 0.5
+    try:
+        while time.monotonic() < end:
+            with suppress(OperatorFailedError):
+                limit.call(time.sleep, 0.002)
+    finally:
+        limit.close()

@@ -83,7 +83,7 @@ class PythonFiles:
             raise SyntaxError(f"the file is no UTF-8: {error}") from None
         tree = ast.parse(text, str(path))
         self.texts[key] = text
-        for module in _imported(tree):
+        for module in _imported(tree, path.parent.relative_to(beside).parts):
             for found in _beside(module, beside):
                 self._add(found, _key(found, self._folder), beside)
 
@@ -99,13 +99,18 @@ def _key(path: Path, folder: Path) -> str:
     return Path(os.path.relpath(path, folder)).as_posix()
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
-    """The modules that a file imports, by their whole names; of ``from a import b`` also ``a.b``."""
+def _imported(tree: ast.AST, package: tuple[str, ...]) -> Iterator[str]:
+    """The modules that a file of a package imports, by their whole names; of ``from a import b`` also ``a.b``.
+
+    >>> list(_imported(ast.parse("from .b import g"), ("pkg",))), list(_imported(ast.parse("import x.y"), ("pkg",)))
+    (['pkg.b', 'pkg.b.g'], ['x.y'])
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (one.name for one in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
+            above = package[: max(0, len(package) - node.level + 1)] if node.level else ()
+            base = ".".join([*above, *([node.module] if node.module else [])])
             yield base
             yield from (f"{base}.{one.name}".strip(".") for one in node.names)
 

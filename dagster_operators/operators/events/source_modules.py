@@ -105,5 +105,5 @@ def _absolute(name: str, place: Mapping[str, Any], level: int) -> str:
     if not level:
         return name
     package = str(place.get("__package__") or "")
-    parts = package.split(".")[: len(package.split(".")) - level + 1]
+    parts = package.split(".")[: max(0, len(package.split(".")) - level + 1)]
     return ".".join([part for part in (*parts, name) if part])

@@ -9,7 +9,9 @@ from datetime import datetime, timedelta
 import pytest
 
 import dagster_operators as do
+from dagster_operators.api.events.python_files import PythonFiles
 from dagster_operators.errors import OperatorFailedError, PipelineError, QueryError
+from dagster_operators.operators.events.source_modules import SourceModules
 from tests.engines import EMBEDDED, SAIL
 
 START = datetime(2026, 1, 1)  # noqa: DTZ001 - as Spark gives it back
@@ -159,6 +161,21 @@ def test_a_plan_holds_the_files_themselves(folder):
     again = do.Pipeline.from_plan(data, root="unused")
     assert again.to_plan() == data
     assert dict(again.dataflow.nodes["events"].operator.files).keys() == {"count.py", "scale.py", "factors.py"}
+
+
+def test_what_files_of_a_package_import_from_beside_themselves_goes_with_them(tmp_path):
+    texts = {
+        "op.py": "from pkg.a import f", "pkg/__init__.py": "from . import named", "pkg/named.py": "", "b.py": "",
+        "pkg/a.py": "from .b import g\nfrom .sub.deep import h\nf = g + h", "pkg/b.py": "g = 1", "pkg/sub/__init__.py": "",
+        "pkg/sub/deep.py": "from ..c import h\nfrom .. import e", "pkg/c.py": "h = 2", "pkg/e.py": "", "pkg/other.py": "",
+    }  # fmt: skip
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    files = PythonFiles(tmp_path)
+    files.add("op.py")
+    assert sorted(files.texts) == sorted(texts.keys() - {"pkg/other.py", "b.py"})
+    assert SourceModules(files.texts, "", "op").load("op.py").f == 3
 
 
 def test_the_folder_makes_no_difference(folder, tmp_path_factory):

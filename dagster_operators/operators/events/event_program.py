@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -109,8 +110,9 @@ class EventProgram:
 
     def close(self) -> None:
         """End the processes of operators that have one."""
-        for running in self._running.values():
-            running.close()
+        with ExitStack() as all_of_them:
+            for running in self._running.values():
+                all_of_them.callback(running.close)
 
     def _made(self, one: EventOperator, files: Mapping[str, str], where: Mapping[str, Any]) -> PythonOperator | NativeOperator:
         if one.language == "library":

@@ -26,7 +26,7 @@ def main(descriptor: int) -> None:
             try:
                 asked = pipe.recv()
             except (EOFError, OSError):
-                return
+                break
             try:
                 if library is None:
                     library = NativeLibrary(asked, lambda name, value: pipe.send(("send", name, ipc(value))))
@@ -35,6 +35,8 @@ def main(descriptor: int) -> None:
                     pipe.send(("done", _told(library, *asked)))
             except Exception as error:  # noqa: BLE001 - it goes to the worker
                 pipe.send(("failed", _as_ours(error)))
+    if library is not None:
+        library.close()
 
 
 def _told(library: NativeLibrary, kind: str, name: str, value: bytes | None) -> int:

@@ -99,6 +99,14 @@ class NativeLibrary:
             raise self._failed
         return int(found.status)
 
+    def close(self) -> None:
+        """Let the operator end.
+
+        Raises:
+            OperatorFailedError: It returned an error.
+        """
+        self._raise(self._library.dora_drop_operator(self._context), "dora_drop_operator")
+
     # --- what the operator sends -------------------------------------------------------------------------------------
 
     def _sender(self, on_output: Callable[[Any], Any]) -> Any:

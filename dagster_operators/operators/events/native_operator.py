@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
-import os
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Mapping
 from multiprocessing import Pipe
@@ -69,7 +67,10 @@ class NativeOperator:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE,
             )
-        self._ask(str(_unpacked(self._library)), "when it was loaded", _nowhere, least=_LOADING)
+        with tempfile.TemporaryDirectory(prefix="dagster_operators_library_") as folder:  # what is loaded needs its file no more
+            path = Path(folder) / "operator.so"
+            path.write_bytes(zlib.decompress(base64.b64decode(self._library)))
+            self._ask(str(path), "when it was loaded", _nowhere, least=_LOADING)
         for kind, name, value in load(saved)["events"] if saved is not None else ():
             self._tell(kind, name, value, _nowhere)
 
@@ -99,11 +100,7 @@ class NativeOperator:
             return
         process, self._process = self._process, None
         self._pipe.close()
-        try:
-            process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _ended(process)
         if process.stdin:
             process.stdin.close()
 
@@ -118,21 +115,31 @@ class NativeOperator:
 
     def _ask(self, message: Any, when: str, send: Callable[..., None], least: float = 0.0) -> int:
         limit = max(least, self._own.time_limit / 1e6)
+        deadline = time.monotonic() + limit
+        asked = message
         try:
-            self._pipe.send(message)
             while True:
-                if not self._pipe.poll(limit):
-                    raise self._died(f"did not return in time {when} (it has {limit:g} seconds)")
-                kind, *told = self._pipe.recv()
+                kind, *told = self._answer(asked, when, limit, deadline)
                 if kind == "done":
                     return int(told[0])
                 if kind == "failed":
                     raise told[0]
                 send(told[0], from_ipc(told[1]))
-        except (EOFError, OSError):
-            raise self._died(f"died {when}") from None
+                asked = None
         except OperatorsError as error:
             raise error.at(**self._where) from error
+
+    def _answer(self, asked: Any, when: str, limit: float, deadline: float) -> Any:
+        """What the process says next, to what it is asked or was asked before."""
+        try:
+            if asked is not None:
+                self._pipe.send(asked)
+            left = deadline - time.monotonic()
+            if left > 0 and self._pipe.poll(left):
+                return self._pipe.recv()
+        except (EOFError, OSError):
+            raise self._died(f"died {when}") from None
+        raise self._died(f"did not return in time {when} (it has {limit:g} seconds)")
 
     def _died(self, how: str) -> OperatorFailedError:
         """End what may be left of the process; the error."""
@@ -141,7 +148,7 @@ class NativeOperator:
             if "in time" in how:
                 self._process.kill()
             self.close_pipe()
-            code = self._process.wait(_PATIENCE)
+            code = _ended(self._process)
             ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return OperatorFailedError(
             f"the process of its library {how}", **self._where, ended_by=ended,
@@ -164,20 +171,13 @@ def packed(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, 9)).decode()
 
 
-def _unpacked(text: str) -> Path:
-    """The library as a file, made once for each content."""
-    folder = Path(tempfile.gettempdir()) / f"dagster_operators_libraries_{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    about = folder.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
-        raise OperatorFailedError(f"{folder} is not this user's alone", remedy="remove it, or set TMPDIR to another folder")
-    data = zlib.decompress(base64.b64decode(text))
-    path = folder / f"{hashlib.sha256(data).hexdigest()}.so"
-    if not path.exists():
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            file.write(data)
-        Path(file.name).replace(path)
-    return path
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a process that is to end, and kill it if that does not come; its exit code."""
+    try:
+        return process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 def _nowhere(*_: Any) -> None:

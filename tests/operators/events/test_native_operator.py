@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,11 +14,14 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import OperatorFailedError, QueryError
+from dagster_operators.operators.events import native_operator
 from dagster_operators.operators.events.dora_module import DoraStatus
+from dagster_operators.operators.events.event_program import EventProgram
 from dagster_operators.operators.events.message import Message, input_event, other_event
 from dagster_operators.operators.events.native_operator import NativeOperator, packed
 from dagster_operators.operators.events.wiring import EventOperator
 from tests.engines import SAIL
+from tests.operators.events.dataflows import dataflow as dataflow_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SOURCES = Path(__file__).parent / "native"
@@ -110,16 +114,59 @@ def test_without_state_it_begins_anew(counter):
     ("data", "seconds", "problem", "ended"),
     [
         (b"a", 30, "the process of its library died at INPUT 'in'", "SIGABRT"),
+        (b"m", 1, "the process of its library did not return in time at INPUT 'in'", "SIGKILL"),
         (b"h", 1, "the process of its library did not return in time at INPUT 'in'", "SIGKILL"),
         (b"e", 30, "dora_on_event returned the error 'no such thing'", None),
     ],
-    ids=["abort", "hang", "error"],
+    ids=["abort", "more", "hang", "error"],
 )
 def test_what_goes_wrong_names_the_operator(counter, data, seconds, problem, ended):
     with Told(counter, seconds=seconds) as told, pytest.raises(OperatorFailedError, match=problem) as caught:
         told.message(data)
     assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("node", "op")
     assert caught.value.where.get("ended_by") == ended
+
+
+def test_what_goes_wrong_with_what_it_sent_is_no_death_of_its(counter):
+    def full(*_):
+        raise OSError("no space left")
+
+    with Told(counter) as told:
+        with pytest.raises(OSError, match="no space left"):
+            told.operator.on_event(input_event("in", Message(0, pa.array([120], pa.uint8()))), full)
+        assert told.operator._process.poll() is None
+
+
+def test_it_is_told_of_its_end_and_leaves_no_file(counter, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("DO_TEST_DROPPED", str(tmp_path / "dropped"))
+    with Told(counter) as told:
+        told.message(b"x")
+        assert list(tmp_path.iterdir()) == []
+    assert (tmp_path / "dropped").read_text() == "dropped after 1"
+
+
+def test_a_process_that_does_not_end_by_itself_is_killed_and_told_as_dead(counter, monkeypatch):
+    monkeypatch.setattr(native_operator, "_PATIENCE", 0.1)
+    monkeypatch.setattr(native_operator, "_START", "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(60)")
+    with pytest.raises(OperatorFailedError, match="died when it was loaded") as caught:
+        Told(counter)
+    assert caught.value.where["ended_by"] == "SIGKILL"
+
+
+def test_all_operators_are_closed_though_one_cannot_be():
+    class Running:
+        closed = False
+
+        def close(self):
+            self.closed = True
+            raise OSError("cannot be closed")
+
+    program = EventProgram(dataflow_of([], {}), "t")
+    program._running = running = {"a": Running(), "b": Running()}
+    with pytest.raises(OSError, match="cannot be closed"):
+        program.close()
+    assert [one.closed for one in running.values()] == [True, True]
 
 
 def test_another_layout_is_refused(compiled):

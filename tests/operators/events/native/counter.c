@@ -12,6 +12,12 @@ DoraInitResult_t dora_init_operator(void) {
 
 DoraResult_t dora_drop_operator(void *context) {
     DoraResult_t result = {0};
+    const char *path = getenv("DO_TEST_DROPPED");
+    FILE *file = path ? fopen(path, "w") : NULL;
+    if (file) {
+        fprintf(file, "dropped after %d", *(int *)context);
+        fclose(file);
+    }
     free(context);
     return result;
 }
@@ -42,6 +48,10 @@ OnEventResult_t dora_on_event(RawEvent_t *event, const SendOutput_t *send_output
 #endif
         if (first == 'h') for (;;) sleep(1);
         if (first == 's') result.status = 1;
+        while (first == 'm') {
+            tell(send_output, "more", *count);
+            usleep(20000);
+        }
         result.result = first == 'e' ? error("no such thing") : tell(send_output, id, *count);
         dora_free_data(data);
         dora_free_input_id(id);

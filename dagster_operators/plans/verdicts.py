@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from dagster_operators.plans.compared import ComparedPlans
 from dagster_operators.plans.logical_plan import LogicalPlan
@@ -11,6 +12,7 @@ from dagster_operators.plans.operator_verdicts import OperatorVerdicts
 from dagster_operators.plans.sink_verdicts import SinkVerdicts
 from dagster_operators.plans.source_verdicts import SourceVerdicts
 from dagster_operators.plans.table_verdicts import TableVerdicts
+from dagster_operators.plans.taken_back import TakenBackVerdicts
 from dagster_operators.plans.verdict import Stored, Verdict
 
 
@@ -27,10 +29,18 @@ def judge(before: LogicalPlan, after: LogicalPlan, stored: Stored, sources: Mapp
     compared = ComparedPlans(matching)
     operators = OperatorVerdicts(compared, stored)
     found = [*SourceVerdicts(compared, stored, sources or {}).verdicts(), *operators.verdicts(), *operators.of_settings(matching)]
-    found = [verdict.answered(stored.decided) for verdict in found]
+    taken_back = list(TakenBackVerdicts(compared, stored).verdicts())
+    found = [verdict.answered(stored.decided) for verdict in [*taken_back, *_without_choices(found, taken_back)]]
     anew = restarted(found)
     ends = (*TableVerdicts(compared, stored, anew).verdicts(), *SinkVerdicts(compared, stored, anew).verdicts())
     return [*found, *(verdict.answered(stored.decided) for verdict in ends)]
+
+
+def _without_choices(verdicts: Iterable[Verdict], taken_back: Iterable[Verdict]) -> Iterator[Verdict]:
+    """What would take back other rows than it was given can neither go on nor begin without state."""
+    subjects = {verdict.subject for verdict in taken_back}
+    for verdict in verdicts:
+        yield replace(verdict, choices={}) if verdict.subject in subjects and verdict.choices else verdict
 
 
 def restarted(verdicts: Iterable[Verdict]) -> frozenset[str]:

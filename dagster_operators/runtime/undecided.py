@@ -34,9 +34,13 @@ def undecided(
     first = verdicts[0].subject.split(" ", 1)
     return UndecidedChangeError(
         "\n".join(lines), pipeline=pipeline, **{first[0]: first[1]}, epoch=epoch,
-        remedy=f"change the pipeline back, or decide, in Python as above or by: {'; or '.join(commands)} "
+        remedy=f"change the pipeline back{_or_by(list(commands))} "
         f"(what changed: {shlex.join(['dagster-operators', 'diff', root])})",
     )  # fmt: skip
+
+
+def _or_by(commands: Sequence[str]) -> str:
+    return f", or decide, in Python as above or by: {'; or '.join(commands)}" if commands else ""
 
 
 def _in_python(verdict: Verdict, rebuilt: Sequence[str]) -> Iterator[str]:

@@ -1,0 +1,126 @@
+"""What becomes of rows that are taken back when the operators that they went through change.
+
+An operator without state computes the row that is taken back anew. If it computes another row than the one that was added, what
+is behind it would take back what it never had, or never take back what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from dagster_operators.errors import OperatorsError
+from dagster_operators.graph.operator import StreamType
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.loops.edges import LoopVariable
+from dagster_operators.operators.relational.source import Source
+from dagster_operators.plans.compared import ComparedPlans
+from dagster_operators.plans.row_forms import EDGES, RowForms
+from dagster_operators.plans.shape import PlanShape
+from dagster_operators.plans.verdict import Level, Stored, Verdict
+
+_PROBLEM = (
+    "what is done to changes before it changed: rows that came before would be taken back as they are computed now, "
+    "and not as they were added"
+)
+_TELLING = frozenset(
+    {"filter", "select", "with_columns", "rename", "drop", "union", "to_changes", "as_changes", "enter", "leave", "loop_variable"}
+)
+"""Kinds of operators whose columns are known without code of the user's."""
+
+
+class TakenBackVerdicts:
+    """Judges what takes rows back: operators and tables behind changes.
+
+    Args:
+        compared: The plan, and that of the last epoch.
+        stored: What else the ledger knows.
+    """
+
+    def __init__(self, compared: ComparedPlans, stored: Stored) -> None:
+        self._compared = compared
+        self._stored = stored
+        names = {name: compared.former.get(name, f"new {name}") for name in compared.new.nodes}
+        self._now, self._before = RowForms(compared.new, names), RowForms(compared.old, {})
+        self._new_names = {f"new {name}" for name in compared.added}
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """What is to be told of each operator and table that would take back other rows than it was given."""
+        old, new = self._compared.old, self._compared.new
+        for name, former in self._compared.former.items():
+            node, earlier = new.nodes[name], old.nodes[former]
+            if name not in new.running or former not in old.running or _hands_on(new, name) or _hands_on(old, former):
+                continue
+            used = _used(new, name) if _used(new, name) == _used(old, former) else None
+            pairs = zip(node.inputs, earlier.inputs, strict=False)
+            if any(self._differ(now, then, used) for now, then in pairs):
+                yield Verdict(Level.DECISION, f"operator {name}", _PROBLEM, was=former)
+        earlier_streams = {table.name: table.stream for table in old.plan.tables}
+        for table in new.plan.tables:
+            then = earlier_streams.get(table.name)
+            if then is not None and table.name in self._stored.tables and self._differ(table.stream, then, None):
+                yield Verdict(Level.DECISION, f"table {table.name}", _PROBLEM)
+
+    def _differ(self, now: StreamRef, then: StreamRef, used: Collection[str] | None) -> bool:
+        """Whether changes that came before would come out of a stream otherwise."""
+        if not (changes(self._compared.new, now) and changes(self._compared.old, then)):
+            return False
+        rounds, earlier = self._now.rounds(now), self._before.rounds(then)
+        fed = ((rounds[name], earlier[name], None) for name in rounds.keys() & earlier.keys())
+        return any(self._others(*streams) for streams in ((now, then, used), *fed))
+
+    def _others(self, now: StreamRef, then: StreamRef, used: Collection[str] | None) -> bool:
+        if used is None:
+            has, had = _columns(self._compared.new, now), _columns(self._compared.old, then)
+            used = has if has == had else None
+        return self._texts(self._now, now, used) != self._texts(self._before, then, used)
+
+    def _texts(self, forms: RowForms, stream: StreamRef, used: Collection[str] | None) -> list[str]:
+        """The forms of a stream, of operators that are there before and now: what others give is taken back as it was added."""
+        ignored = {*self._new_names} if forms is self._now else {*self._compared.removed}
+        return sorted(form.text(used) for form in forms.of(stream) if form.origin not in ignored)
+
+
+def changes(shape: PlanShape, stream: StreamRef) -> bool:
+    """Whether the rows of a stream are changes, each an addition or a removal."""
+    node = shape.nodes[stream.operator]
+    if not stream.is_main:
+        return False
+    if node.operator.kind in ("to_changes", "as_changes"):
+        return True
+    if isinstance(node.operator, LoopVariable):
+        return node.operator.retracting
+    return _hands_on(shape, node.name) and any(changes(shape, one) for one in node.inputs)
+
+
+def _hands_on(shape: PlanShape, name: str) -> bool:
+    """Whether an operator takes rows back by giving again what it made of them."""
+    operator = shape.nodes[name].operator
+    return operator.linear or operator.kind in EDGES or isinstance(operator, Source | LoopVariable)
+
+
+def _used(shape: PlanShape, name: str) -> frozenset[str] | None:
+    """The columns that an operator reads of its input, in small letters; None if it may be all."""
+    operator = shape.nodes[name].operator
+    if operator.kind != "keyed_aggregate":
+        return None
+    read = operator.reads([], frozenset())[0]
+    return None if read is None else frozenset(column.lower() for column in read)
+
+
+def _columns(shape: PlanShape, stream: StreamRef) -> frozenset[str] | None:
+    """All columns of a stream, in small letters; None where a plan does not tell."""
+    kind = _type(shape, stream)
+    return None if kind is None or kind.columns is None else frozenset(column.lower() for column in kind.columns)
+
+
+def _type(shape: PlanShape, stream: StreamRef) -> StreamType | None:
+    node = shape.nodes[stream.operator]
+    told = isinstance(node.operator, Source) and node.operator.connector.kind != "operator"
+    if not stream.is_main or not (told or node.operator.kind in _TELLING):
+        return None
+    kinds = [_type(shape, one) for one in node.inputs]
+    known = [kind for kind in kinds if kind is not None]
+    try:
+        return node.operator.output(known) if len(known) == len(kinds) else None
+    except OperatorsError:
+        return None

@@ -1,0 +1,195 @@
+"""Operators before what takes rows back do not change unasked: rows of before would be taken back as they are computed now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dagster_operators as do
+from dagster_operators.api.stream import Stream
+from dagster_operators.errors import PipelineError, UndecidedChangeError
+from dagster_operators.functions.references import Reference
+from dagster_operators.plans.logical_plan import LogicalPlan
+from dagster_operators.plans.verdict import Level, Stored
+from dagster_operators.plans.verdicts import judge
+from tests.engines import SAIL
+
+SCHEMA = "id long, k string, v long"
+STATEFUL = {"keyed_aggregate", "top_per_key", "to_changes", "latest"}
+
+Make = Callable[[Stream], Stream]
+
+
+def changes(pipeline: do.Pipeline, path: str = "in/*.json", **more: str) -> Stream:
+    """What a table was told of its changes."""
+    return pipeline.source("rows", do.FileSource(path, format="debezium-json", schema=SCHEMA, key="id", **more))
+
+
+def said(pipeline: do.Pipeline) -> Stream:
+    """Rows that say themselves what they do."""
+    rows = pipeline.source("rows", do.FileSource("in/*.json", schema=f"{SCHEMA}, op string"))
+    return rows.with_columns(v="v + 1").as_changes("op")
+
+
+def totals(rows: Stream) -> Stream:
+    return rows.key_by("k").aggregate(n="count(*)", total="sum(v)", name="end")
+
+
+def tops(rows: Stream) -> Stream:
+    return rows.key_by("k").top(1, by="v DESC", name="end")
+
+
+def now(rows: Stream) -> Stream:
+    return rows.latest("id", name="end")
+
+
+def log(rows: Stream) -> Stream:
+    return rows
+
+
+def same(rows: Stream) -> Stream:
+    return rows
+
+
+def plan(begin: Callable[[do.Pipeline], Stream], made: Make, end: Make) -> LogicalPlan:
+    pipeline = do.Pipeline("p", root="unused")
+    end(made(begin(pipeline))).to_table("t")
+    return pipeline.logical_plan()
+
+
+def asked(old: LogicalPlan, new: LogicalPlan) -> dict[str, tuple[str, ...]]:
+    names = [node.name for node in old.nodes if node.operator.kind in STATEFUL]
+    stored = Stored(stateful=names, tables=["t"], positions=["rows"])
+    found = [one for one in judge(old, new, stored) if one.level is Level.DECISION]
+    return {one.subject: tuple(one.choices) for one in found}
+
+
+EDITS: list[tuple[str, Make, Make]] = [
+    ("filter widened", lambda r: r.filter("v < 5"), lambda r: r.filter("v < 100")),
+    ("filter added", same, lambda r: r.filter("v < 5")),
+    ("filter removed", lambda r: r.filter("v < 5"), same),
+    ("text", lambda r: r.filter("k = 'a'"), lambda r: r.filter("k = 'A'")),
+    ("select", lambda r: r.select("id", "k", "v * 2 AS v"), lambda r: r.select("id", "k", "v * 3 AS v")),
+    ("with_columns", lambda r: r.with_columns(v="v * 2"), lambda r: r.with_columns(v="v * 3")),
+    ("key", lambda r: r.with_columns(k="upper(k)"), lambda r: r.with_columns(k="lower(k)")),
+    ("rename", same, lambda r: r.rename(v="w", id="v").rename(w="id")),
+    ("two in turn", lambda r: r.with_columns(v="v + 1").filter("v > 3"), lambda r: r.filter("v > 3").with_columns(v="v + 1")),
+    ("unnest", lambda r: r.unnest("array(v) AS x"), lambda r: r.unnest("array(v, v) AS x")),
+    ("union", same, lambda r: r.union(r.filter("v > 1"))),
+]
+ENDS = [totals, tops, now, log]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(("before", "after"), [row[1:] for row in EDITS], ids=[row[0] for row in EDITS])
+def test_what_is_done_to_changes_does_not_change_unasked(before: Make, after: Make, end: Make) -> None:
+    found = asked(plan(changes, before, end), plan(changes, after, end))
+    assert found == {"table t" if end is log else "operator end": ()}
+
+
+REWRITTEN: list[tuple[str, Make, Make]] = [
+    ("spaces", lambda r: r.filter("v<5"), lambda r: r.filter(" V  < 5 -- small")),
+    ("order of filters", lambda r: r.filter("v < 5").filter("v > 1"), lambda r: r.filter("v > 1").filter("v < 5")),
+    ("a projection of all columns", lambda r: r.select("id", "k", "v"), same),
+    ("there and back", lambda r: r.rename(v="w").rename(w="v"), same),
+    (
+        "projections in one",
+        lambda r: r.with_columns(w="v * 2").select("id", "k", "w AS v"),
+        lambda r: r.select("id", "k", "v * 2 AS v"),
+    ),
+]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(("before", "after"), [row[1:] for row in REWRITTEN], ids=[row[0] for row in REWRITTEN])
+def test_the_same_in_other_words_is_no_change(before: Make, after: Make, end: Make) -> None:
+    assert asked(plan(changes, before, end), plan(changes, after, end)) == {}
+
+
+def test_a_column_that_an_aggregate_does_not_read_may_change() -> None:
+    assert asked(plan(changes, same, totals), plan(changes, lambda r: r.with_columns(w="v + 1"), totals)) == {}
+
+
+def test_what_is_before_the_state_that_rows_are_taken_back_from_may_change() -> None:
+    def rows(condition: str) -> Callable[[do.Pipeline], Stream]:
+        def begin(pipeline: do.Pipeline) -> Stream:
+            read = pipeline.source("rows", do.FileSource("in/*.json", schema=SCHEMA))
+            return read.filter(condition).to_changes("id", order_by="v", name="changes")
+
+        return begin
+
+    assert asked(plan(rows("v > 1"), same, totals), plan(rows("v > 2"), same, totals)) == {}
+
+
+def test_rows_that_say_themselves_what_they_do_are_followed_to_their_source() -> None:
+    def other(pipeline: do.Pipeline) -> Stream:
+        rows = pipeline.source("rows", do.FileSource("in/*.json", schema=f"{SCHEMA}, op string"))
+        return rows.with_columns(v="v + 2").as_changes("op")
+
+    assert asked(plan(said, same, totals), plan(other, same, totals)) == {"operator end": ()}
+    assert asked(plan(said, same, totals), plan(said, same, totals)) == {}
+
+
+def test_how_a_source_reads_changes_does_not_change_unasked() -> None:
+    def read(**settings: Any) -> LogicalPlan:
+        def begin(pipeline: do.Pipeline) -> Stream:
+            files = do.FileSource("in/*.csv", **{"schema": f"{SCHEMA}, op string", "format": "csv", **settings})
+            return pipeline.source("rows", files).as_changes("op")
+
+        return plan(begin, same, totals)
+
+    assert asked(read(), read(options={"sep": ";"})) == {"operator end": ()}
+    assert asked(read(), read(schema="id long, k string, v int, op string")) == {"operator end": ()}
+    assert asked(read(), read(max_files=3, schema=f"{SCHEMA}, more string, op string")) == {}
+
+
+def test_a_function_in_an_expression_does_not_change_unasked() -> None:
+    before = plan(changes, lambda rows: rows.filter("abs(v) > 1"), totals)
+    old, new = (replace(before, functions={"abs": Reference("m", "f", digest)}) for digest in ("one", "two"))
+    assert asked(old, new) == {"operator end": ()}
+    assert asked(old, old) == {}
+
+
+def looped(limit: int) -> LogicalPlan:
+    pipeline = do.Pipeline("p", root="unused")
+    loop = pipeline.loop("down", limit=50)
+    variable = loop.variable("left", SCHEMA, retracting=True)
+    rows = loop.enter(changes(pipeline)).union(variable).filter("v > 0")
+    loop.feed(variable, rows.filter(f"v > {limit}").select("id", "k", "v - 1 AS v"))
+    totals(loop.leave(rows)).to_table("t")
+    return pipeline.logical_plan()
+
+
+def test_what_goes_round_does_not_change_unasked() -> None:
+    assert asked(looped(1), looped(3)) == {"operator end": ()}
+    assert asked(looped(1), looped(1)) == {}
+
+
+@pytest.mark.sail
+def test_only_a_rebuild_is_a_way_on(tmp_path: Path) -> None:
+    def event(what: str, key: int, value: int | None = None) -> str:
+        return json.dumps({"op": what, "before": {"id": key}, "after": value and {"id": key, "k": "a", "v": value}})
+
+    def made(condition: str) -> do.Pipeline:
+        pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=SAIL)
+        totals(changes(pipeline, str(tmp_path / "in/*.json")).filter(condition)).to_table("t")
+        return pipeline
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text("\n".join((event("c", 1, 1), event("c", 3, 7), event("c", 4, 2))))
+    made("v < 5").run_until_caught_up()
+    (tmp_path / "in/1.json").write_text(event("d", 3))
+    changed = made("v < 100")
+    with pytest.raises(UndecidedChangeError, match=r"pipeline\.rebuild\('t'\)") as refused:
+        changed.run_epoch()
+    assert "keep" not in str(refused.value)
+    with pytest.raises(PipelineError, match="'keep' is no way out here"):
+        changed.decide("operator end", "keep")
+    changed.rebuild("t")
+    changed.run_until_caught_up()
+    assert [(row.k, row.n, row.total) for row in changed.read("t").collect()] == [("a", 2, 3)]

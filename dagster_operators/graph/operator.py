@@ -208,6 +208,10 @@ class LogicalOperator(ABC):
         """The frontier of an output, for those of the inputs, if the operator holds nothing there."""
         return Frontier.from_watermark(self.watermark(meet(inputs).to_watermark()))
 
+    def mixed_up(self, before: LogicalOperator) -> str:  # noqa: ARG002 - for those that keep state of several parts
+        """What is to be told if parts of the operator would go on with the state of others, as it was before; else empty."""
+        return ""
+
     def meaning(self) -> list[Any]:
         """What the operator computes: its kind, its settings, and the content of the user's functions that they call."""
         config = self.config()

@@ -83,7 +83,11 @@ class OperatorVerdicts:
             return
         if former not in self._old.running:
             yield from self._resumed(name, former, self._stored.pauses.operators.get(name))
-        elif problem := self._compared.changed_input(name, former) or self._mixed(name, former):
+        elif problem := (
+            self._compared.changed_input(name, former)
+            or self._mixed(name, former)
+            or self._new.nodes[name].operator.mixed_up(self._old.nodes[former].operator)
+        ):
             yield self._asked(name, problem, _KEEP_ANY, empties=self._images(name), was=former)
         elif name != former and (name not in self._new.plan.automatic or former not in self._old.plan.automatic):
             yield Verdict(Level.KEPT, subject, f"it was {former!r}, and goes on with its state")

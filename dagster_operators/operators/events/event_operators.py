@@ -14,6 +14,7 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.graph.exchange import Gather
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
+from dagster_operators.operators.events.swapped import swapped
 from dagster_operators.operators.events.wiring import TIMER, EventOperator, EventSource, as_json, origins_of
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ class EventOperators(LogicalOperator):
                     found |= {(index, name) for name in stream.columns or () if column in ("*", name)}
         times = frozenset((index, str(inputs[index].event_time)) for index in {index for index, _ in found})
         return {**dict.fromkeys(COLUMNS, frozenset(found)), TIME: times}
+
+    @override
+    def mixed_up(self, before: LogicalOperator) -> str:
+        found = swapped(before, self) if isinstance(before, EventOperators) else None
+        return f"{found[0]!r} runs what {found[1]!r} ran, and state is kept by the ids of nodes and operators" if found else ""
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> EventBatch:

@@ -218,7 +218,7 @@ class Connector(ABC):
         return None
 
     def as_of(self, cut: int | None) -> Connector:  # noqa: ARG002
-        """The source as it was at a moment that :meth:`cut_at` gave."""
+        """The source as it was at a moment that :meth:`cut_at` gave; None is before there was anything."""
         return self
 
     def time(self) -> tuple[str, int] | None:

@@ -28,9 +28,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from dagster_operators.storage.root import Root
+    from dagster_operators.transactions.records import Complete
 
 CHANGE_TYPE: Final = "_change_type"
 """The column that says what happened to a row: ``insert`` or ``delete``."""
+
+_BEFORE_ALL: Final = 0
+"""As of which there is nothing to be read."""
 
 _CHANGE_FIELDS: Final[list[dict[str, Any]]] = [{"name": CHANGE_TYPE, "type": "string", "nullable": True, "metadata": {}}]
 
@@ -179,31 +183,37 @@ class PipelineSource(DeltaReader):
         begun = [int(position["epoch"]) for position in positions if isinstance(position, dict)]
         if self.max_epochs is None or not begun:
             return last.epoch
-        return min(last.epoch, min(begun) + self.max_epochs)
+        # One that was cleaned away leads to the next: its rows are in what later versions added, as without a limit.
+        return min(last.epoch, max(min(begun) + self.max_epochs, self._up.first()))
 
     @override
     def as_of(self, cut: int | None) -> PipelineSource:
         made = copy.copy(self)
-        object.__setattr__(made, "_at", cut)
+        object.__setattr__(made, "_at", _BEFORE_ALL if cut is None else cut)
         return made
+
+    def _epoch(self) -> Complete | None:
+        """The epoch as of which it is read; None if there was none."""
+        return None if self._at == _BEFORE_ALL else self._up.epoch(self._at)
 
     @override
     def time(self) -> tuple[str, int] | None:
-        epoch = self._up.epoch(self._at)
+        epoch = self._epoch()
         told = self._up.time(epoch, self.table) if epoch else None
         return (told.column, told.watermark) if told else None
 
     # --- which versions ----------------------------------------------------------------------------------------------
 
-    def choose(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> SliceChoice | None:  # noqa: ARG002
+    def choose(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> SliceChoice | None:
         """All rows first, then what later epochs of the other pipeline did to the table.
 
         Raises:
             PipelineError: There is no such table.
             BadInputError: Rows changed, and changes are not read; or the table is not the one that was read before.
         """
-        at = self.cut_at([start]) if self._at is None else self._at
-        epoch = self._up.epoch(at) if at is not None else None
+        if self._at is None:
+            return self.as_of(self.cut_at([start])).choose(start, consumed)
+        epoch = self._epoch()
         if epoch is None:
             return None
         if not self.changes and self._up.is_updating(self.table):
@@ -223,7 +233,7 @@ class PipelineSource(DeltaReader):
 
     @override
     def pin(self) -> JSON:
-        epoch = self._up.epoch(self._at)
+        epoch = self._epoch()
         if epoch is None:
             raise nothing_there(str(self.root), self.table)
         return {"snapshot": self._up.version(epoch, self.table)}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dagster_operators.errors import LedgerError, MissingInputError, PipelineError
+from dagster_operators.errors import MissingInputError, PipelineError
 
 if TYPE_CHECKING:
-    from dagster_operators.transactions.coordinator import Coordinator
+    from dagster_operators.transactions.history import History
+    from dagster_operators.transactions.ledger import DeltaLedger
     from dagster_operators.transactions.manifest import TableTime
     from dagster_operators.transactions.records import Complete
 
@@ -25,33 +25,51 @@ class Upstream:
     def __init__(self, root: str, storage_options: Mapping[str, str] | None = None) -> None:
         self._root = root
         self._storage_options = storage_options
+        self._name: str | None = None
+        self._found: tuple[DeltaLedger, History] | None = None
 
-    @cached_property
-    def _coordinator(self) -> Coordinator:
-        from dagster_operators.storage.root import Root
-        from dagster_operators.transactions.coordinator import Coordinator
-        from dagster_operators.transactions.whose import pipeline_of
+    def _ledger(self) -> tuple[DeltaLedger, History] | None:
+        """The ledger and what it says of the past; None as long as there is none."""
+        if self._found is None:
+            from dagster_operators.storage.root import Root
+            from dagster_operators.transactions.history import History
+            from dagster_operators.transactions.ledger import DeltaLedger
+            from dagster_operators.transactions.whose import pipeline_in
 
-        name = pipeline_of(Root(self._root, self._storage_options))
-        return Coordinator(name, self._root, storage_options=self._storage_options)
+            root = Root(self._root, self._storage_options)
+            self._name = pipeline_in(root)
+            if self._name is not None:
+                ledger = DeltaLedger(root, self._name, creates=False)
+                self._found = ledger, History(ledger)
+        return self._found
 
     @property
     def name(self) -> str | None:
-        """The pipeline's name; None as long as there is nothing in its root."""
-        try:
-            return self._coordinator.pipeline
-        except LedgerError:
-            return None
+        """The pipeline's name; None as long as there is nothing in its root.
+
+        Raises:
+            LedgerError: There is something, and it cannot be read.
+        """
+        return self._name if self._ledger() else None
 
     def epoch(self, number: int | None = None) -> Complete | None:
         """A completed epoch, by default the last one; None if none is complete.
 
         Raises:
             UnknownEpochError: There is no such completed epoch, or it was cleaned away.
+            LedgerError: The ledger is damaged, or was removed since it was seen.
         """
-        if self.name is None or self._coordinator.last_complete() is None:
+        found = self._ledger()
+        if found is None or found[0].view().last_complete is None:
             return None
-        return self._coordinator.versions(number)
+        return found[1].readable(number)
+
+    def first(self) -> int:
+        """The first epoch that can be read."""
+        from dagster_operators.transactions.history import first_readable
+
+        found = self._ledger()
+        return first_readable(found[0].view()) if found else 1
 
     def version(self, epoch: Complete, table: str) -> int:
         """The version of a table at an epoch.
@@ -74,14 +92,15 @@ class Upstream:
 
     def is_updating(self, table: str) -> bool:
         """Whether rows of the table change, so that it cannot be read as rows that were added."""
-        plan = self._coordinator.view().plan
+        found = self._ledger()
+        plan = found[0].view().plan if found else None
         record = plan.datasets.get(f"tables/{table}") if plan else None
         return record is not None and record.kind == "updating"
 
     def made(self, table: str, version: int) -> Complete | None:
         """The epoch that made a version of a table, if one did."""
-        name = f"tables/{table}"
-        return next((done for done in self._coordinator.history() if done.versions.get(name, -1) >= version), None)
+        name, found = f"tables/{table}", self._ledger()
+        return next((done for done in (found[1].completed() if found else ()) if done.versions.get(name, -1) >= version), None)
 
 
 def nothing_there(root: str, table: str) -> MissingInputError:

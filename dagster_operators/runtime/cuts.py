@@ -27,6 +27,6 @@ def one_cut(planning: Planning, names: Iterable[str], positions: Mapping[str, JS
     for group in groups.values():
         begun = [positions.get(name) for name in group]
         moments = [moment for each in group.values() if (moment := each.cut_at(begun)) is not None]
-        if moments:
-            found |= {name: each.as_of(min(moments)) for name, each in group.items()}
+        # Without a moment nothing is read: what there is by the time that a source is asked, others may not have seen.
+        found |= {name: each.as_of(min(moments, default=None)) for name, each in group.items()}
     return found

@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from dagster_operators.errors import DamagedTableError, LedgerError, OperatorsError, PipelineBusyError, UnknownEpochError
+from dagster_operators.errors import DamagedTableError, LedgerError, OperatorsError, PipelineBusyError
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.cleaning import clean_up
@@ -18,7 +18,7 @@ from dagster_operators.transactions.commit import commit_epoch
 from dagster_operators.transactions.deciding import decide, drop, settle
 from dagster_operators.transactions.dropping import Dropping
 from dagster_operators.transactions.effects import StageAttempt
-from dagster_operators.transactions.history import History, as_repaired
+from dagster_operators.transactions.history import History
 from dagster_operators.transactions.lease import IsRunAlive, Lease
 from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.ledger_repair import LedgerRepair, repair_ledger
@@ -227,21 +227,7 @@ class Coordinator:
         Raises:
             UnknownEpochError: There is no such completed epoch.
         """
-        last = self.last_complete()
-        if last and epoch in {None, last.epoch}:
-            return as_repaired(last, self.view())
-        first = min(self.view().horizon, last.epoch if last else 1)
-        found = next((complete for complete in self.history() if complete.epoch == epoch and complete.epoch >= first), None)
-        if found is None:
-            known = f"epochs {first} to {last.epoch} can be read" if last else "none is complete yet"
-            raise UnknownEpochError(
-                f"{'there is nothing to read' if epoch is None else f'epoch {epoch} is not there'}; {known}",
-                pipeline=self.pipeline,
-                remedy="read one of these" if last else "run an epoch first: pipeline.run_epoch()",
-                first_epoch=first if last else None,
-                last_epoch=last.epoch if last else None,
-            )
-        return found
+        return self.past.readable(epoch)
 
     def slices(self, source: str) -> Iterator[tuple[int, SourceSlice]]:
         """The slices of a source in all completed epochs, in order."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from dagster_operators.errors import UnknownEpochError
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.records import Begin, Complete
 
@@ -64,6 +65,29 @@ class History:
         """All completed epochs, oldest first."""
         self._catch_up()
         return list(self._completed)
+
+    def readable(self, epoch: int | None = None) -> Complete:
+        """The completion of an epoch that can be read, by default of the last one; its versions are those that have its content.
+
+        Raises:
+            UnknownEpochError: There is no such completed epoch.
+        """
+        view = self._ledger.view()
+        last = view.last_complete
+        if last and epoch in {None, last.epoch}:
+            return as_repaired(last, view)
+        first = first_readable(view)
+        found = next((complete for complete in self.completed() if complete.epoch == epoch and complete.epoch >= first), None)
+        if found is None:
+            known = f"epochs {first} to {last.epoch} can be read" if last else "none is complete yet"
+            raise UnknownEpochError(
+                f"{'there is nothing to read' if epoch is None else f'epoch {epoch} is not there'}; {known}",
+                pipeline=view.name,
+                remedy="read one of these" if last else "run an epoch first: pipeline.run_epoch()",
+                first_epoch=first if last else None,
+                last_epoch=last.epoch if last else None,
+            )
+        return found
 
     def slices(self, source: str) -> Iterator[tuple[int, SourceSlice]]:
         """The slices of a source in the completed epochs, in order: those that lead to where it went on last.
@@ -171,6 +195,11 @@ def _cut(slices: list[tuple[int, SourceSlice]], start: JSON | None) -> None:
     ends = [part.end for _, part in slices]
     if start is None or start in ends:
         del slices[len(ends) - ends[::-1].index(start) if start in ends else 0 :]
+
+
+def first_readable(view: LedgerView) -> int:
+    """The first epoch whose files nobody has cleaned away."""
+    return min(view.horizon, view.last_complete.epoch if view.last_complete else 1)
 
 
 def as_repaired(last: Complete, view: LedgerView) -> Complete:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from dagster_operators.errors import LedgerError, StorageError, located
+from dagster_operators.errors import LedgerError, located
 from dagster_operators.storage.delta_commit import GONE, LogEntry, TableLog
-from dagster_operators.storage.log_damage import damage
 from dagster_operators.transactions.effects import Conflict
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.ledger_files import (
@@ -19,6 +18,8 @@ from dagster_operators.transactions.ledger_files import (
     active_files,
     damaged_ledger,
     foldable,
+    loaded,
+    no_ledger,
     read_rows,
     require_whole,
     to_entries,
@@ -60,10 +61,12 @@ class DeltaLedger:
     Args:
         root: The pipeline's storage root.
         name: The pipeline's name; a root that holds another pipeline's ledger is refused.
+        creates: Whether there is one from the first look on; else a root without a ledger is refused, and left as it is.
     """
 
-    def __init__(self, root: Root, name: str) -> None:
+    def __init__(self, root: Root, name: str, *, creates: bool = True) -> None:
         self._root = root
+        self._creates = creates
         self._name = name
         self._log = TableLog(root, "ledger")
         self._known: _Known | None = None
@@ -146,11 +149,15 @@ class DeltaLedger:
     def _open(self) -> _Known:
         with self._root.guard("ledger", "the ledger cannot be opened"):
             if not self._log.is_table():
+                if not self._creates:
+                    raise no_ledger(self._root)
                 self._create()
         while True:
             known = self._read(self._tail)
             if known is not None:
                 return known
+            if not self._creates:
+                raise no_ledger(self._root)
             # The format record, by compare-and-set on the empty table: of two runs that create the ledger at once, one writes it.
             first = Entry(1, round(time.time(), 6), Format(FORMAT_VERSION, uuid.uuid4().hex, self._name))
             self._log.append(0, self._log.stamp(0), LogEntry((write_rows(self._root, to_row(first)).logged,)))
@@ -168,13 +175,7 @@ class DeltaLedger:
                 version = table.version()
 
     def _load(self) -> DeltaTable:
-        try:
-            with self._root.guard("ledger", "the ledger cannot be read"):
-                return self._log.load()
-        except StorageError:
-            if problem := damage(self._root, "ledger"):
-                raise damaged_ledger(self._root, problem) from None
-            raise
+        return loaded(self._root, self._log)
 
     def forget(self) -> None:
         """Read the ledger anew when it is next asked for something."""

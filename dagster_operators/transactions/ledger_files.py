@@ -8,8 +8,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import DamagedLedgerError
+from dagster_operators.errors import DamagedLedgerError, LedgerError, StorageError
 from dagster_operators.storage.delta_commit import LoggedFile
+from dagster_operators.storage.log_damage import damage
 from dagster_operators.storage.parquet_writer import write_table
 from dagster_operators.storage.tiers import tier
 from dagster_operators.transactions.records import Entry, body, from_body
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
+    from dagster_operators.storage.delta_commit import TableLog
     from dagster_operators.storage.root import Root
 
 COLUMNS: Final = (
@@ -60,6 +62,22 @@ class LedgerFile:
     def size_class(self) -> int:
         """0 for up to 15 rows, 1 for up to 255, and so on."""
         return tier(self.last - self.first + 1, FOLD_COUNT)
+
+
+def loaded(root: Root, log: TableLog) -> DeltaTable:
+    """The newest version of the ledger's table.
+
+    Raises:
+        DamagedLedgerError: Its log is not whole.
+        StorageError: It cannot be reached.
+    """
+    try:
+        with root.guard("ledger", "the ledger cannot be read"):
+            return log.load()
+    except StorageError:
+        if problem := damage(root, "ledger"):
+            raise damaged_ledger(root, problem) from None
+        raise
 
 
 def active_files(table: DeltaTable) -> list[LedgerFile]:
@@ -120,6 +138,11 @@ def require_whole(root: Root, files: Sequence[LedgerFile]) -> None:
                 root, f"{lost} missing" if file.first > last else f"record {file.first} is there twice", file.path
             )
         last = file.last
+
+
+def no_ledger(root: Root) -> LedgerError:
+    """The error for a root without a ledger."""
+    return LedgerError("there is no pipeline in the storage root", file=root.uri, remedy="name the root of one that has run")
 
 
 def damaged_ledger(root: Root, problem: str, path: str = "") -> DamagedLedgerError:

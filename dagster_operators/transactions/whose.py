@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dagster_operators.errors import LedgerError
 from dagster_operators.storage.delta_commit import TableLog
 from dagster_operators.storage.root import Root
-from dagster_operators.transactions.ledger_files import active_files, read_rows, to_entries
+from dagster_operators.transactions.ledger_files import active_files, damaged_ledger, loaded, no_ledger, read_rows, to_entries
 from dagster_operators.transactions.records import Format
 
 
@@ -15,9 +14,32 @@ def pipeline_of(root: Root) -> str:
     Raises:
         LedgerError: There is no ledger, or it has no record yet.
     """
+    name = pipeline_in(root)
+    if name is None:
+        raise no_ledger(root)
+    return name
+
+
+def pipeline_in(root: Root) -> str | None:
+    """The same, or None where there is no ledger, or it has no record yet.
+
+    Raises:
+        DamagedLedgerError: There is one, and it cannot be read.
+        StorageError: Nobody knows, since the root cannot be reached.
+    """
     log = TableLog(root, "ledger")
-    files = active_files(log.load()) if log.is_table() else ()
-    first = to_entries(read_rows(root, files[0]))[0].record if files else None
+    if not log.is_table():
+        if any(name.endswith(".parquet") for name in root.children("ledger")):
+            raise damaged_ledger(root, "its log is missing")
+        return None
+    table = loaded(root, log)
+    files = active_files(table)
+    if not files and table.version() == 0:
+        return None
+    try:
+        first = to_entries(read_rows(root, files[0]))[0].record if files else None
+    except FileNotFoundError:
+        raise damaged_ledger(root, "a file of records is missing", files[0].path) from None
     if not isinstance(first, Format):
-        raise LedgerError("there is no pipeline in the storage root", file=root.uri, remedy="name the root of one that has run")
+        raise damaged_ledger(root, "it does not start with its format")
     return first.name

@@ -1,0 +1,119 @@
+"""Another pipeline's ledger as those see it who read its tables: missing, damaged, removed, cleaned, or made meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dagster_operators.connectors.pipeline_source import PipelineSource
+from dagster_operators.errors import DamagedLedgerError, LedgerError, MissingInputError
+from dagster_operators.runtime.cuts import one_cut
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.owner import Owner
+from tests.transactions.flow import Flow
+
+
+def nothing() -> Iterator[Any]:
+    return iter(())
+
+
+def epochs(root: Path, count: int, *, keep: int | None = None) -> None:
+    with Coordinator("numbers", str(root)) as run:
+        flow = Flow(run)
+        for _ in range(count):
+            flow.epoch()
+        if keep is not None:
+            run.open(Owner.of_process())
+            run.clean(keep)
+
+
+def source(root: Path, **options: Any) -> PipelineSource:
+    return PipelineSource(str(root), "clean", **options)
+
+
+def cut_short(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:50])
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["no root", "no record"])
+def test_where_no_pipeline_has_run_there_is_nothing_new_and_nothing_is_made(tmp_path: Path, *, made: bool) -> None:
+    root = tmp_path / "up"
+    if made:
+        epochs(root, 1)
+        for file in (root / "ledger").glob("*.parquet"):
+            file.unlink()
+        for entry in sorted((root / "ledger/_delta_log").glob("*.json"))[1:]:
+            entry.unlink()
+    before = sorted(tmp_path.rglob("*"))
+    assert source(root).choose(None, nothing) is None
+    assert source(root).pipeline_name is None
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda ledger: [cut_short(file) for file in ledger.glob("*.parquet")],
+        lambda ledger: min(ledger.glob("*.parquet")).unlink(),
+        lambda ledger: cut_short(min((ledger / "_delta_log").glob("*.json"))),
+        lambda ledger: shutil.rmtree(ledger / "_delta_log"),
+    ],
+    ids=["records cut short", "first record gone", "log cut short", "log gone"],
+)
+def test_a_damaged_ledger_is_told(tmp_path: Path, harm: Any) -> None:
+    epochs(tmp_path, 1)
+    harm(tmp_path / "ledger")
+    with pytest.raises(DamagedLedgerError):
+        source(tmp_path).choose(None, nothing)
+
+
+def test_a_root_that_is_gone_is_told_and_stays_as_it_is(tmp_path: Path) -> None:
+    root = tmp_path / "up"
+    epochs(root, 1)
+    reading = source(root)
+    assert reading.choose(None, nothing)
+    shutil.move(root, tmp_path / "aside")
+    with pytest.raises(LedgerError, match="no pipeline in the storage root"):
+        reading.choose(None, nothing)
+    assert not root.exists()
+    shutil.move(tmp_path / "aside", root)
+    assert reading.choose(None, nothing), "as when a disk is there again"
+
+
+def test_a_limit_goes_on_behind_epochs_that_were_cleaned_away(tmp_path: Path) -> None:
+    epochs(tmp_path, 1)
+    start = source(tmp_path, max_epochs=1).choose(None, nothing).slice.end
+    epochs(tmp_path, 4, keep=5)
+    chosen = source(tmp_path, max_epochs=1).choose(start, nothing)
+    assert chosen == source(tmp_path).choose(start, nothing), "all rows since, as without a limit"
+    assert chosen.slice.items == {"versions": [2, 5]}
+    assert len(source(tmp_path)._files(chosen.slice.items)) == 4
+
+
+def test_a_limit_holds_as_long_as_it_can(tmp_path: Path) -> None:
+    epochs(tmp_path, 1)
+    start = source(tmp_path).choose(None, nothing).slice.end
+    epochs(tmp_path, 4, keep=3)
+    ends = []
+    while (chosen := source(tmp_path, max_epochs=1).choose(start, nothing)).slice.items:
+        ends.append((start := chosen.slice.end)["epoch"])
+    assert ends == [3, 4, 5]
+
+
+def test_tables_without_a_common_epoch_are_not_read_if_one_is_complete_meanwhile(tmp_path: Path) -> None:
+    both = {"clean": source(tmp_path), "sums": PipelineSource(str(tmp_path), "sums", changes=True)}
+    planning: Any = SimpleNamespace(connector=both.get)
+    cuts: Any = one_cut(planning, both, {})
+    epochs(tmp_path, 1)
+    assert set(cuts) == set(both)
+    assert [(each.choose(None, nothing), each.time()) for each in cuts.values()] == [(None, None), (None, None)]
+    with pytest.raises(MissingInputError):
+        cuts["clean"].pin()
+    later: Any = one_cut(planning, both, {})
+    ends = [each.choose(None, nothing).slice.end["epoch"] for each in later.values()]
+    assert ends == [1, 1]

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
+from dagster_operators.connectors.sql_text import digits
+
 UNAVAILABLE: Final = "__debezium_unavailable_value"
 """In place of a large value that did not change, which the database then does not send."""
 
@@ -150,7 +152,7 @@ def _text(value: Any, kind: str, told: _Kind) -> str | None:
         return None
     found = _of_declared_type(value, kind, told)
     try:
-        text = found or (value if isinstance(value, str) else _json(value))
+        text = found or (value if isinstance(value, str) else digits(value) if isinstance(value, Decimal) else _json(value))
         text.encode()
     except RecursionError:
         raise UnreadableEventError("a value is nested too deeply") from None
@@ -214,5 +216,5 @@ def _decimal(data: Any, scale: Any) -> str | None:
         unscaled = base64.b64decode(data, validate=True)
     except (binascii.Error, TypeError, ValueError):
         return None
-    sign, digits, _ = Decimal(int.from_bytes(unscaled, signed=True)).as_tuple()
-    return str(Decimal((sign, digits, -int(scale)))) if unscaled else None
+    sign, figures, _ = Decimal(int.from_bytes(unscaled, signed=True)).as_tuple()
+    return digits(Decimal((sign, figures, -int(scale)))) if unscaled else None

@@ -18,7 +18,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed do
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
-from dagster_operators.connectors.sql_text import literal
+from dagster_operators.connectors.sql_text import digits, literal
 from dagster_operators.connectors.text_format import TextFormat, decoded_lines
 from dagster_operators.errors import PipelineError
 from dagster_operators.storage.location import FileLocation, SourceFile
@@ -261,7 +261,7 @@ def _json_text(value: Any, kind: DataType, text: str | None) -> str | None:
         return None
     if kind.is_timestamp and type(value) is int and _FIRST_SECOND <= value < _LAST_SECOND:
         return (_EPOCH + timedelta(seconds=value)).isoformat()
-    written = value if isinstance(value, str) else text or (str(value) if isinstance(value, Decimal) else _json(value))
+    written = value if isinstance(value, str) else text or (digits(value) if isinstance(value, Decimal) else _json(value))
     if kind.is_nested:
         return written if _is_taken_within(value, kind) else written + _NOT_READ
     if _is_taken(value, kind):

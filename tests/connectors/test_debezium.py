@@ -90,6 +90,12 @@ def test_decimals_have_all_their_digits(unscaled: int, scale: int) -> None:
         assert Fraction(found) == Fraction(unscaled, 10**scale)
 
 
+@pytest.mark.parametrize(("unscaled", "text"), [(0, "0.0000000000"), (1, "0.0000000001"), (-15 * 10**12, "-1500.0000000000")])
+def test_decimals_have_no_exponent_which_sail_does_not_cast(unscaled: int, text: str) -> None:
+    data = base64.b64encode(unscaled.to_bytes(17, signed=True)).decode()
+    assert entries(enveloped(data, parameters={"scale": 10}))[0][1]["price"] == text
+
+
 @pytest.mark.parametrize(
     ("column", "value", "text"),
     [

@@ -42,6 +42,7 @@ JSON = {
     "no number for a truth value": ("b boolean", '{"b": 1}\n{"b": true}\n', [("true",)], ['{"b": 1}']),
     "no text for a truth value": ("b boolean", '{"b": "true"}\n', [], ['{"b": "true"}']),
     "decimals are rounded": ("v decimal(8,2)", '{"v": 1.235}\n', [("1.24",)], []),
+    "decimals with exponents": ("v decimal(20,6)", '{"v": 0.0000000}\n{"v": 1.5e3}\n', [("0.000000",), ("1500.000000",)], []),
     "not a number": ("v double", '{"v": "1.5"}\n{"v": "NaN"}\n', [("NaN",)], ['{"v": "1.5"}']),
     "an object as a text": ("s string", '{"s" : {"x": [1, 2]}, "t":"a,b"}\n', [('{"x": [1, 2]}',)], []),
     "a number as a text": ("s string, t string", '{"t": 1.50, "s":1e5 }\n{"s": true}\n', [("1e5", "1.50"), ("true", None)], []),

@@ -250,18 +250,17 @@ class PostgresSink(Sink):
 
     def _put_back(self, committed: int, attempt: SinkAttempt, target: _Target) -> SinkError:
         """The error about a database that is older than the ledger, or another one."""
-        again = (
-            f"run what came since again: pipeline.rollback(to={committed}, keep_sinks=True), then epochs; or, "
-            if committed
-            else ""
-        )
-        note = target.book.as_noted(attempt)
+        ways = ["put the database back to what it was"]
+        if not attempt.decided and committed:
+            ways.append(f"run what came since again: pipeline.rollback(to={committed}, keep_sinks=True), then epochs")
+        if not attempt.decided:
+            ways.append("if it is another place that begins empty, give the sink another name")
+        ways.append(f"if what is missing is to stay so or was put in by hand, note it: {target.book.as_noted(attempt)}")
         return SinkError(
             f"the database knows {f'epoch {committed}' if committed else 'no epoch'} as the last of this sink, and the pipeline "
             f"gave it epoch {attempt.after}: it was put back to a backup, or is another one",
             table=self.table,
-            remedy=f"put the database back to what it was; or {again}if it is another place that begins empty, give the sink "
-            f"another name; or, if what is missing is to stay so or was put in by hand, note it: {note}",
+            remedy="; or, ".join(ways),
         )
 
     # --- within one connection -----------------------------------------------------------------------------------------

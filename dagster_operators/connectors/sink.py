@@ -30,12 +30,15 @@ class SinkAttempt:
         generation: The fencing token of the run that calls.
         after: The last epoch before this one that the sink was given and committed; 0 if the pipeline knows of none.
             A sink that has an earlier one as its last was put back to a backup, and should refuse to go on behind the gap.
+        decided: Whether the epoch is decided and the sink lost it: it must be completed before the pipeline can do anything else,
+            going back included.
     """
 
     epoch: int
     attempt: str
     generation: int
     after: int = 0
+    decided: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from dagster_operators.errors import (
 )
 from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.operator import StreamType
+from dagster_operators.transactions.failpoints import watch
+from tests.connectors.sink_flow import TABLE, SinkFlow, coordinator, numbers_of
 from tests.examples import fresh_examples
 
 pytestmark = pytest.mark.postgres
@@ -93,6 +95,30 @@ def test_a_lost_transaction_is_told_from_a_committed_one(numbered):
     assert all_of(numbered) == [(1,)]
     with pytest.raises(SinkError, match="has epoch 1 of this pipeline already"):
         sink.write(numbers(2), SinkAttempt(1, "g1-00000002", 1))
+
+
+def test_a_database_that_is_put_back_behind_the_decision_tells_the_way_that_is_left(tmp_path, database):
+    """The decided epoch comes before anything else that the pipeline could do, such as a rollback."""
+    database.query(TABLE)
+
+    def put_back(name):
+        if name == "before:commit_participant:1":
+            database.query(f"ROLLBACK PREPARED '{database.prepared()[0]}'")
+            database.query("DELETE FROM numbers WHERE n >= 20")
+            database.query("UPDATE dagster_operators_epochs SET epoch = 1 WHERE epoch = 2")
+
+    with coordinator(tmp_path, database.dsn) as run:
+        SinkFlow(run).epoch()
+        SinkFlow(run).epoch()
+        with watch(put_back), pytest.raises(SinkError, match=r"knows epoch 1 as the last .* gave it epoch 2") as caught:
+            SinkFlow(run).epoch()
+    first, noted = caught.value.remedy.split("; or, ")
+    assert first == "put the database back to what it was"
+    database.query(noted.partition("note it: ")[2])
+    with coordinator(tmp_path, database.dsn) as run:
+        SinkFlow(run).epoch()
+        assert run.last_complete().epoch == 4
+    assert all_of(database) == [(n,) for n in numbers_of(4) if not 20 <= n < 30]
 
 
 def test_another_attempt_takes_the_place_of_an_earlier_one(numbered):

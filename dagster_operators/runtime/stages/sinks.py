@@ -70,11 +70,11 @@ class SinkParticipant:
         others = (each for each in coordinator.participants.values() if isinstance(each, SinkParticipant) and each.sink is sink)
         self._turn: threading.RLock = next((other._turn for other in others), threading.RLock())  # noqa: SLF001 - of this class
 
-    def write(self, staged: StagedForSink, epoch: int, generation: int) -> Any:
+    def write(self, staged: StagedForSink, epoch: int, generation: int, *, decided: bool = False) -> Any:
         """Give the sink the staged rows; returns its commit data."""
         rows = rows_of(self._coordinator.root, staged)
         last = self._coordinator.last_complete()
-        attempt = SinkAttempt(epoch, staged.attempt, generation, last.sinks.get(self.name, 0) if last else 0)
+        attempt = SinkAttempt(epoch, staged.attempt, generation, last.sinks.get(self.name, 0) if last else 0, decided)
         data = self._call(epoch, lambda: self.sink.write(rows, attempt))
         reach("sink:written")
         return data
@@ -96,7 +96,7 @@ class SinkParticipant:
         except NotPreparedError as error:
             _log.warning("the sink %r lost what it had prepared for epoch %s and is given it again: %s", self.name, epoch, error)
             generation = self._coordinator.view().generation
-            self._write_again(staged, epoch, generation)
+            self._write_again(staged, epoch, generation, decided=True)
             self._call(epoch, lambda: self.sink.prepare(epoch, staged.commit_data, generation))
             self._call(epoch, lambda: self.sink.commit(epoch, staged.commit_data))
 
@@ -108,8 +108,8 @@ class SinkParticipant:
         """Fence earlier runs and drop what they left undecided."""
         self._call(None, lambda: self.sink.recover(decided_epoch, generation))
 
-    def _write_again(self, staged: StagedForSink, epoch: int, generation: int) -> None:
-        data = self.write(staged, epoch, generation)
+    def _write_again(self, staged: StagedForSink, epoch: int, generation: int, *, decided: bool = False) -> None:
+        data = self.write(staged, epoch, generation, decided=decided)
         if data != staged.commit_data:
             raise SinkError(
                 f"the sink gave {data!r} for what it called {staged.commit_data!r} before",

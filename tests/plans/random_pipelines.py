@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count
 from typing import Any
 
@@ -198,18 +198,21 @@ UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
 
 
 @st.composite
-def pipelines(draw: Any, most: int = 6, wrapped: Callable[[do.Stream], Any] = lambda stream: stream) -> do.Pipeline:
+def pipelines(
+    draw: Any, most: int = 6, wrapped: Callable[[do.Stream], Any] = lambda stream: stream, without: Collection[str] = ()
+) -> do.Pipeline:
     """A pipeline with some rows, some operators, and tables for what nobody reads.
 
     Args:
         draw: Hypothesis's.
         most: How many operators.
         wrapped: Given each source's stream, gives what its steps are called on.
+        without: Steps that are not drawn.
     """
     pipeline = do.Pipeline("random", root="unused")
     epochs = st.lists(st.lists(ROWS, max_size=4), min_size=1, max_size=3)
     streams = [wrapped(source(pipeline, name, draw(epochs))) for name in ("one", "two")]
-    for step in draw(st.lists(st.sampled_from(sorted(APPENDING)), max_size=most)):
+    for step in draw(st.lists(st.sampled_from(sorted(set(APPENDING).difference(without))), max_size=most)):
         one, other = draw(st.sampled_from(streams)), draw(st.sampled_from(streams))
         if one.event_time is None or other.event_time is None:
             continue  # a transform may change times, and a loop has none, so nothing that needs one can follow

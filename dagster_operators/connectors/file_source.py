@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
@@ -14,6 +14,7 @@ from dagster_operators.connectors import parquet_format
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, ENTRY_COLUMNS, OnUnknown, check_events, keys_of, read_events
 from dagster_operators.connectors.dialect import reader_paths
+from dagster_operators.connectors.file_format import SUFFIXES, Format, common_format
 from dagster_operators.connectors.moved_files import names_of, position_with, without_name
 from dagster_operators.connectors.parquet_bounds import may_have_any
 from dagster_operators.connectors.read_failure import explain_read_failure
@@ -33,17 +34,6 @@ if TYPE_CHECKING:
 
     from dagster_operators.storage.root import Root
 
-Format = Literal["csv", "json", "parquet", "debezium-json"]
-
-_SUFFIXES: dict[str, Format] = {
-    "csv": "csv",
-    "tsv": "csv",
-    "json": "json",
-    "jsonl": "json",
-    "ndjson": "json",
-    "parquet": "parquet",
-}
-_COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
 _READERS = 8
 
 
@@ -97,7 +87,7 @@ class FileSource(Connector):
     _former_name: str = field(init=False, repr=False, default="")
 
     def __post_init__(self) -> None:
-        if self.format not in {None, *_SUFFIXES.values(), DEBEZIUM}:
+        if self.format not in {None, *SUFFIXES.values(), DEBEZIUM}:
             raise PipelineError(f"a FileSource reads csv, json, parquet and {DEBEZIUM}, not {self.format!r}")
         check_events(self.format == DEBEZIUM, self.schema, self.key, self.options, self.unknown)
         if self.corrupt not in {"fail", "reject"}:
@@ -296,7 +286,7 @@ class FileSource(Connector):
     @property
     def skips_files(self) -> bool:
         """For Parquet files: only their footers tell what they have."""
-        return (self.format or _SUFFIXES.get(self.uri.lower().rpartition(".")[2], "parquet")) == "parquet"
+        return (self.format or SUFFIXES.get(self.uri.lower().rpartition(".")[2], "parquet")) == "parquet"
 
     def read_some(self, session: SparkSession, items: JSON, schema_json: str, any_of: Sequence[str]) -> DataFrame:
         """As ``read``, without Parquet files whose footers tell that they have none of the rows."""
@@ -358,28 +348,7 @@ class FileSource(Connector):
         return TextFormat("csv" if kind == "csv" else "json", tuple(sorted(shown.items())))
 
     def _format(self, files: Sequence[SourceFile]) -> Format:
-        """The one format of files.
-
-        Raises:
-            BadInputError: Their suffixes tell no format or different ones.
-        """
-        if self.format is not None:
-            return self.format
-        formats: dict[Format, SourceFile] = {}
-        for file in files:
-            name = file.path.lower()
-            for compression in _COMPRESSIONS:
-                name = name.removesuffix(compression)
-            kind = _SUFFIXES.get(name.rpartition(".")[2])
-            if kind is None or (formats and kind not in formats):
-                problem = (
-                    "the file's suffix tells no format" if kind is None else f"a {kind} file is among files of another format"
-                )
-                raise BadInputError(
-                    problem, file=self._location.full_path(file), remedy="give a format=, or a path like folder/*.csv"
-                )
-            formats[kind] = file
-        return next(iter(formats))
+        return self.format or common_format(self._location, files)
 
     def _count_rows(self, file: SourceFile) -> int:
         kind = self._format([file])

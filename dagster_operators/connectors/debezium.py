@@ -74,7 +74,7 @@ def entries_of(line: str, columns: Mapping[str, str], keys: Sequence[str]) -> It
         UnreadableEventError: It is no event, or one that cannot be applied.
 
     >>> [entry.operation for entry in entries_of('{"op": "u", "before": {"k": 1}, "after": {"k": 2}}', {"k": "int"}, ["k"])]
-    ['delete', 'upsert']
+    ['delete', 'insert']
     >>> list(entries_of("null", {"k": "int"}, ["k"]))
     []
     """
@@ -88,7 +88,7 @@ def entries_of(line: str, columns: Mapping[str, str], keys: Sequence[str]) -> It
         moved = isinstance(before, dict) and all(key in before for key in keys) and _key(before, keys) != _key(after, keys)
         if moved:
             yield _entry("delete", {key: before[key] for key in keys}, columns, kinds)
-        yield _entry("upsert" if moved else _OPERATIONS[operation], after, columns, kinds)
+        yield _entry("insert" if moved else _OPERATIONS[operation], after, columns, kinds)
     elif operation == "d":
         yield _entry("delete", _row(event, "before", keys), columns, kinds)
     elif operation == "t":

@@ -39,7 +39,7 @@ def entries(event: Any, columns: dict[str, str] = COLUMNS) -> list[tuple[str, di
         ({"op": "c", "before": None, "after": {"id": 1, "v": "a"}}, [("insert", {"id": "1", "v": "a"})]),
         ({"op": "r", "after": {"id": 1, "v": None}}, [("upsert", {"id": "1"})]),
         ({"op": "u", "before": None, "after": {"id": 1, "v": "b"}}, [("update", {"id": "1", "v": "b"})]),
-        ({"op": "u", "before": {"id": 1}, "after": {"id": 2}}, [("delete", {"id": "1"}), ("upsert", {"id": "2"})]),
+        ({"op": "u", "before": {"id": 1}, "after": {"id": 2}}, [("delete", {"id": "1"}), ("insert", {"id": "2"})]),
         ({"op": "d", "before": {"id": 1, "v": "b"}, "after": None}, [("delete", {"id": "1", "v": "b"})]),
         (None, []),
         ({"schema": {}, "payload": None}, []),
@@ -266,6 +266,9 @@ def test_change_events_have_no_event_time() -> None:
         ([event("d", {"id": 9}, None)], "operation delete has the key 9, which is not there"),
         ([event("u", None, {"id": 9, "v": "a"})], "operation update has the key 9, which is not there"),
         ([event("c", None, {"id": 1, "v": "a"})], "operation insert has the key 1, which is there"),
+        ([event("c", None, {"id": 2}), event("c", None, {"id": 2})], "operation insert has the key 2, which is there"),
+        ([event("d", {"id": 1}, None), event("u", None, {"id": 1})], "operation update has the key 1, which is not there"),
+        ([event("c", None, {"id": 2}), event("u", {"id": 2}, {"id": 1})], "operation insert has the key 1, which is there"),
     ],
 )
 def test_events_of_unknown_keys_can_fail_the_epoch(tmp_path: Path, lines: list[str], told: str) -> None:
@@ -276,3 +279,16 @@ def test_events_of_unknown_keys_can_fail_the_epoch(tmp_path: Path, lines: list[s
     with pytest.raises(OperatorsError, match=told):
         pipeline.run_epoch()
     assert rows_of(pipeline, "current") == [(1, "b")]
+
+
+@pytest.mark.sail
+def test_known_keys_do_not_fail_the_epoch_whatever_it_has_of_them(tmp_path: Path) -> None:
+    insert, update, delete = (
+        event("c", None, {"id": 1, "v": "a"}),
+        event("u", {"id": 1}, {"id": 2, "v": "b"}),
+        event("d", {"id": 2}, None),
+    )
+    drop(tmp_path, 0, [insert, update, delete, insert, update])
+    pipeline = pipeline_over(tmp_path, SAIL, unknown="fail")
+    pipeline.run_epoch()
+    assert rows_of(pipeline, "current") == [(2, "b")]

@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 VERSION: Final = "__version"
 GONE: Final = "__gone"
 _FIRST: Final = "__first"
+_BEFORE: Final = "__before"
+_WITHIN: Final = "then "
+"""Before an operation that does not fit the one before it in the same epoch, whatever the state has."""
 _OLD: Final = "__old_"
 _NEW: Final = "__new"
 _OLD_GONE: Final = "__old_gone"
@@ -70,7 +73,8 @@ class ToChanges(LogicalOperator):
             that comes before the one that is there is left out. None for the order in which a source has them.
         deleted: Of an append stream, Spark SQL for whether a row says that its key is gone.
         unknown: What an update or delete of a key does that is not there: ``repair`` inserts the updated row and leaves the
-            delete out, ``fail`` fails the epoch; so does then an insert of a key that is there.
+            delete out, ``fail`` fails the epoch; so does then an insert of a key that is there. Every row is judged by what those
+            before it left, so it does not matter how they are cut into epochs.
     """
 
     kind: ClassVar[str] = "to_changes"
@@ -183,8 +187,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
             place = f"({logical.order})" if logical.order else "0L"
         rows = frame.selectExpr(*map(quoted, columns), f"{operation} AS {OPERATION}", f"{place} AS {PLACE}")
         if logical.unknown == "fail":
-            of_key = f"PARTITION BY {', '.join(map(quoted, self.keys))} ORDER BY {PLACE}"
-            rows = rows.selectExpr("*", f"first_value({OPERATION}) OVER ({of_key}) AS {_FIRST}")
+            rows = self._judged(rows)
         last = rows if marked else first_rows(rows, list(map(quoted, self.keys)), _LAST_PLACE, None, 1).drop(NUMBER)
         return last.selectExpr(
             f"{version}L AS {VERSION}",
@@ -193,6 +196,17 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
             *([PLACE] if logical.order is not None else []),
             *([_FIRST] if logical.unknown == "fail" else []),
         )
+
+    def _judged(self, rows: DataFrame) -> DataFrame:
+        """The rows with the first operation of their key, or with one that the row before it in the epoch does not allow."""
+        key = f"PARTITION BY {', '.join(map(quoted, self.keys))}"
+        in_order = f"{key} ORDER BY {PLACE}"
+        first = f"first_value({OPERATION}) OVER ({in_order}) AS {_FIRST}"
+        before = rows.selectExpr("*", first, f"lag({OPERATION}) OVER ({in_order}) AS {_BEFORE}")
+        after_delete = f"{_BEFORE} = 'delete' AND {OPERATION} IN ('update', 'delete')"
+        wrong = f"({after_delete}) OR ({_BEFORE} <> 'delete' AND {OPERATION} = 'insert')"
+        found = f"min(CASE WHEN {wrong} THEN concat('{_WITHIN}', {OPERATION}) END) OVER ({key})"
+        return before.selectExpr(*map(quoted, rows.columns), f"coalesce({found}, {_FIRST}) AS {_FIRST}")
 
     def _newest(self, rows: DataFrame) -> DataFrame:
         """The newest row of each key."""
@@ -243,11 +257,13 @@ def _same(one: str, other: str, kind: DataType) -> str:
 
 
 def _unexpected(there: str) -> str:
-    return f"(NOT {there} AND {_FIRST} IN ('update', 'delete')) OR ({there} AND {_FIRST} = 'insert')"
+    of_state = f"(NOT {there} AND {_FIRST} IN ('update', 'delete')) OR ({there} AND {_FIRST} = 'insert')"
+    return f"startswith({_FIRST}, '{_WITHIN}') OR {of_state}"
 
 
 def _told(keys: Sequence[str]) -> str:
     """SQL for what is wrong with a row whose key is there and should not be, or the other way round."""
     shown = ", ', ', ".join(f"coalesce(CAST({quoted(key)} AS STRING), 'null')" for key in keys)
-    there = f"CASE WHEN {_FIRST} = 'insert' THEN ', which is there' ELSE ', which is not there' END"
-    return f"concat('to_changes: a row of the operation ', {_FIRST}, ' has the key ', {shown}, {there})"
+    operation = f"replace({_FIRST}, '{_WITHIN}', '')"
+    there = f"CASE WHEN {operation} = 'insert' THEN ', which is there' ELSE ', which is not there' END"
+    return f"concat('to_changes: a row of the operation ', {operation}, ' has the key ', {shown}, {there})"

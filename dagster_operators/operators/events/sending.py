@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from pathlib import PurePath
 from typing import Any, Final
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -77,7 +82,8 @@ def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """The metadata of a message as its receiver gets them: what dora cannot carry arrives as text, with a warning.
 
     Raises:
-        OperatorFailedError: A whole number has more than 64 bits, a list has values of several types, or this is no dictionary.
+        OperatorFailedError: A whole number has more than 64 bits, a list has values of several types, a value has another text in
+            every process, or this is no dictionary.
 
     >>> as_metadata({"width": 640, "box": (1.5, 2), "by": "me"})
     {'width': 640, 'box': [1.5, 2.0], 'by': 'me'}
@@ -101,8 +107,30 @@ def _parameter(key: str, value: Any) -> Any:
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
     if isinstance(value, list | tuple) and _type_of(value) is not None:
         return _list(key, value)
+    if not _has_stable_text(value):
+        raise OperatorFailedError(
+            f"the parameter {key!r} of a message is or holds a {kind.__name__}, whose text is another in every process",
+            remedy="send a text of it: str(...) of an object's own values, sorted(...) of a set",
+        )
     warnings.warn(f"the parameter {key!r} of a message is a {kind.__name__}, and arrives as text", stacklevel=2)
     return str(value)
+
+
+def _has_stable_text(value: Any) -> bool:
+    """Whether the text of a value is the same in every process, so that a message that is sent again is the same."""
+    if isinstance(value, Mapping):
+        return all(_has_stable_text(part) for pair in value.items() for part in pair)
+    if isinstance(value, list | tuple):
+        return all(map(_has_stable_text, value))
+    if isinstance(value, np.ndarray | np.generic):
+        return not value.dtype.hasobject
+    return value is None or isinstance(value, _STABLE)
+
+
+_STABLE: Final = (
+    bool, int, float, complex, str, bytes, bytearray, date, time, timedelta, tzinfo, Decimal, Fraction, UUID, range, Enum,
+    PurePath, pa.Scalar, pa.Array, pa.ChunkedArray, pa.RecordBatch, pa.Table, pa.DataType, pa.Schema,
+)  # fmt: skip
 
 
 def _whole(key: str, value: int) -> int:

@@ -73,6 +73,16 @@ def test_other_metadata_arrive_as_text_with_a_warning(value):
         assert as_metadata({"a": value}) == {"a": str(value)}
 
 
+@pytest.mark.parametrize(
+    "value", [{"a", "b"}, frozenset("ab"), object(), {"a": [{"b"}]}, len, [object()], np.array([object()])],
+    ids=["set", "frozenset", "object", "nested", "function", "list", "array"],
+)  # fmt: skip
+def test_metadata_whose_text_is_another_in_every_process_are_refused(value):
+    with pytest.raises(OperatorFailedError, match=r"'a'.*another in every process") as caught:
+        as_metadata({"a": value})
+    assert "sorted" in caught.value.remedy
+
+
 @pytest.mark.parametrize(("value", "told"), [(2**70, "64 bits"), ([1, "a"], "several types"), ([1, True], "several types")])
 def test_metadata_that_dora_refuses_are_refused(value, told):
     with pytest.raises(OperatorFailedError, match=told):

@@ -1,7 +1,7 @@
 """Frozen dataclasses to JSON and back, strictly: a field too many, missing or of the wrong type is an error.
 
-Records and manifests outlive the process that wrote them, so what is read is checked completely; nothing in a storage root is
-ever unpickled or evaluated.
+Records and manifests outlive the process that wrote them, so what is read is checked completely, and nothing of them is unpickled
+or evaluated. (State is, of event operators that say ``state: pickle``.)
 
 >>> @dataclasses.dataclass(frozen=True)
 ... class Point:

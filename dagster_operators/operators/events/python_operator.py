@@ -9,6 +9,8 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from io import BytesIO
+from threading import RLock
 from typing import Any, Final
 
 from dagster_operators.errors import OperatorFailedError, OperatorsError
@@ -25,6 +27,10 @@ DESCRIPTOR: Final = "dataflow_descriptor"
 
 GONE: Final = ""
 """Where the names of attributes are kept that ``__init__`` makes, and that were deleted since: no attribute is called that."""
+
+
+_ENVIRONMENT: Final = RLock()
+"""The environment is the whole process's: operators with variables of their own run one after another."""
 
 
 class PythonOperator:
@@ -54,7 +60,7 @@ class PythonOperator:
         """
         with self._telling("loading it"), self._environment():
             folder = posixpath.dirname(self._own.file)
-            modules = SourceModules(self._files, folder, f"{self._where.get('pipeline', '')}_{self._own.path}")
+            modules = SourceModules(self._files, folder, self._own.path)
             made = getattr(modules.load(self._own.file), "Operator", None)
             if made is None:
                 raise OperatorFailedError(
@@ -64,7 +70,7 @@ class PythonOperator:
             self._of_init = {*getattr(self._instance, "__dict__", ())}
             self._instance.dataflow_descriptor = json.loads(self._descriptor)
             if saved is not None:
-                self._restore(saved)
+                self._restore(saved, modules)
             self._classes = ClassState(modules.loaded())
 
     def on_event(self, event: dict[str, Any], send: Callable[..., None]) -> DoraStatus:
@@ -104,8 +110,8 @@ class PythonOperator:
         gone = sorted(self._of_init - kept.keys() - {DESCRIPTOR})
         return {**kept, GONE: gone} if gone else kept
 
-    def _restore(self, saved: bytes) -> None:
-        kept = pickle.loads(saved) if self._own.state == "pickle" else load(saved)  # noqa: S301 - its file asks for it
+    def _restore(self, saved: bytes, modules: SourceModules) -> None:
+        kept = _Unpickler(BytesIO(saved), modules).load() if self._own.state == "pickle" else load(saved)
         if hasattr(self._instance, "set_state"):
             self._instance.set_state(kept["state"])
         else:
@@ -135,14 +141,26 @@ class PythonOperator:
         if not self._own.env:
             yield
             return
-        given = {name: _expanded(text, self._where) for name, text in self._own.env}
-        before = {name: os.environ.get(name) for name in given}
-        os.environ.update(given)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+        with _ENVIRONMENT:
+            given = {name: _expanded(text, self._where) for name, text in self._own.env}
+            before = {name: os.environ.get(name) for name in given}
+            os.environ.update(given)
+            try:
+                yield
+            finally:
+                for name, value in before.items():
+                    os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads what was pickled for an operator whose file asks for it, with its own classes wherever earlier versions had them."""
+
+    def __init__(self, data: BytesIO, modules: SourceModules) -> None:
+        super().__init__(data)
+        self._modules = modules
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        return super().find_class(self._modules.of_class(module_name), global_name)
 
 
 def _line(error: BaseException, files: Mapping[str, str]) -> dict[str, Any]:

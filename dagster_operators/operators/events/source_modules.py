@@ -30,7 +30,7 @@ class SourceModules:
     def __init__(self, files: Mapping[str, str], folder: str, owner: str) -> None:
         self._files = files
         self._folder = folder
-        self._owner = "event_operators_" + re.sub(r"\W", "_", owner)
+        self._owner = owner
         self._modules: dict[str, ModuleType] = {}
         self._builtins = {**vars(builtins), "__import__": self._import}
 
@@ -41,6 +41,11 @@ class SourceModules:
     def loaded(self) -> tuple[ModuleType, ...]:
         """All modules that were loaded by now."""
         return tuple(self._modules.values())
+
+    def of_class(self, module: str) -> str:
+        """The name that the module of a pickled class has now: in earlier versions it had another."""
+        earlier = {_name_before(self._owner, name): made.__name__ for name, made in self._modules.items()}
+        return earlier.get(module, module)
 
     def _import(
         self,
@@ -82,7 +87,7 @@ class SourceModules:
 
     def _execute(self, name: str, path: str, *, package: bool) -> ModuleType:
         text = self._files[path]
-        made = ModuleType(f"{self._owner}_{name.replace('.', '_')}")
+        made = ModuleType(_name(self._owner, name))
         made.__file__ = path
         made.__builtins__ = self._builtins  # type: ignore[attr-defined]
         made.DoraStatus = DoraStatus  # type: ignore[attr-defined] # files that use it without importing it are in use
@@ -92,8 +97,30 @@ class SourceModules:
         self._modules[name] = made
         sys.modules[made.__name__] = made  # where dataclasses and pickle look for a class's module
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-        exec(compile(text, path, "exec"), vars(made))  # noqa: S102 - it is the user's operator
+        try:
+            exec(compile(text, path, "exec"), vars(made))  # noqa: S102 - it is the user's operator
+        except BaseException:  # so that who imports it again does not find a half of it
+            self._modules.pop(name, None)
+            sys.modules.pop(made.__name__, None)
+            raise
         return made
+
+
+def _name(owner: str, module: str) -> str:
+    """The name of an operator's module in ``sys.modules``, where no other has it.
+
+    >>> _name("a-b", "op"), _name("a_b", "op"), _name("a", "b.op"), _name("a", "b_op")
+    ('event_operators_a_2d_b_2f_op', 'event_operators_a__b_2f_op', 'event_operators_a_2f_b_2e_op', 'event_operators_a_2f_b__op')
+    """
+    return "event_operators_" + re.sub(
+        r"[\W_]", lambda found: "__" if found[0] == "_" else f"_{ord(found[0]):x}_", f"{owner}/{module}"
+    )
+
+
+def _name_before(owner: str, module: str) -> str:
+    """The name that it had in earlier versions: what is pickled has it."""
+    plain = re.sub(r"\W", "_", f"_{owner}")
+    return f"event_operators_{plain}_{module.replace('.', '_')}"
 
 
 def _absolute(name: str, place: Mapping[str, Any], level: int) -> str:

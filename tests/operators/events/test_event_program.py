@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -15,7 +18,9 @@ from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.event_loop import EventLoop
 from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_rows import from_ipc
-from dagster_operators.operators.events.wiring import EventInput, EventSource
+from dagster_operators.operators.events.python_operator import PythonOperator
+from dagster_operators.operators.events.source_modules import SourceModules
+from dagster_operators.operators.events.wiring import EventInput, EventOperator, EventSource
 from dagster_operators.testing import OperatorHarness
 from dagster_operators.time.watermark import MAX_WATERMARK
 from tests.operators.events.dataflows import FORWARD, LOG, dataflow, operator
@@ -320,6 +325,17 @@ def test_objects_are_kept_where_the_file_says_pickle():
     assert driven.epoch(rows(1, 2)).epoch(rows(3)).values("sum/sum") == [[1], [3], [6]]
 
 
+def test_objects_that_an_earlier_version_pickled_are_read(tmp_path):
+    modules = SourceModules({"sum.py": PICKLED}, "", "two/sum")
+    made = modules.load("sum.py")
+    data = pickle.dumps({"box": made.Box()}, protocol=0).replace(made.__name__.encode(), b"event_operators__two_sum_sum")
+    own = EventOperator("two", "sum", alone=False, file="sum.py", state="pickle")
+    running = PythonOperator(own, {"sum.py": PICKLED}, "{}", {})
+    running.open(data)
+    running.close()
+    assert type(running._instance.box).__name__ == "Box"
+
+
 def test_objects_are_refused_by_default():
     driven = Driven(dataflow([operator("sum", [("n", "numbers/n")], ["sum"])], {"sum": PICKLED}))
     with pytest.raises(OperatorFailedError, match="the attribute 'box' cannot be saved") as caught:
@@ -435,6 +451,28 @@ def test_the_environment_is_the_operators_own(monkeypatch):
         dataflow([operator("log", [("n", "numbers/n")], ["log"], env=(("PLACE", "${DO_TEST_HOME}/x"),))], {"log": text})
     )
     assert driven.epoch(rows(1)).log() == ["1 INPUT n there/xthere/x"]
+
+
+def test_operators_in_other_threads_do_not_see_it(monkeypatch):
+    monkeypatch.delenv("DO_TEST_PLACE", raising=False)
+    first, second = (
+        PythonOperator(operator("log", [], [], env=(("DO_TEST_PLACE", value),)), {}, "{}", {}) for value in ("1", "2")
+    )
+    seen, entered = [], threading.Event()
+
+    def other():
+        with second._environment():
+            seen.append(os.environ["DO_TEST_PLACE"])
+            entered.set()
+
+    thread = threading.Thread(target=other)
+    with first._environment():
+        thread.start()
+        assert not entered.wait(0.1)
+        seen.append(os.environ["DO_TEST_PLACE"])
+    thread.join()
+    assert seen == ["1", "2"]
+    assert "DO_TEST_PLACE" not in os.environ
 
 
 # --- what goes wrong -------------------------------------------------------------------------------------------------

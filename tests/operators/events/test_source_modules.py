@@ -53,6 +53,22 @@ def test_classes_work_where_python_looks_for_their_module():
     assert load(op=text).Box().x == 1
 
 
+def test_no_two_operators_have_modules_of_one_name():
+    made = [load(owner, op="x = 1") for owner in ("a-b", "a_b", "a/b", "a_2d_b")]
+    inner = [load("own", path=path, a_in_b="", a_b="").__name__ for path in ("ops/a_b.py",)]
+    nested = load("own", op="import a.b\nname = a.b.__name__", a_in_package="", a_in_b="")
+    assert len({one.__name__ for one in made} | {*inner, nested.name}) == 6
+    assert all(sys.modules[one.__name__] is one for one in made)
+
+
+def test_a_module_that_failed_is_not_there_by_halves():
+    text = "try:\n    import half\nexcept ValueError:\n    pass\nimport half"
+    before = set(sys.modules)
+    with pytest.raises(ValueError, match="no more"):
+        load("failing", op=text, half="begun = True\nraise ValueError('no more')")
+    assert set(sys.modules) == before
+
+
 def test_a_module_that_is_missing_is_an_error_as_ever():
     with pytest.raises(ModuleNotFoundError, match="no_such_module_anywhere"):
         load(op="import no_such_module_anywhere")

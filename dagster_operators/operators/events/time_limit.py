@@ -6,6 +6,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from dagster_operators.errors import OperatorFailedError
@@ -77,10 +78,16 @@ class TimeLimit:
             self._thread, self._fired, self._deadline = threading.get_ident(), False, time.monotonic() + self._seconds
 
     def _end(self) -> None:
-        self._deadline = None
         with self._lock:
-            if self._fired:
-                _interrupt(self._thread, None)  # it may not have come through yet
+            self._deadline = None
+        if not self._fired:
+            return
+        # What may not have come through yet comes now. Were it taken back (SetAsyncExc with NULL), CPython would look for it at every
+        # step of the process from then on, and 3.11 would never get beyond the next step that is profiled or debugged.
+        with suppress(_TimeIsOver):
+            _interrupt(self._thread)
+            while True:
+                time.sleep(0)
 
     def close(self) -> None:
         """End the thread."""
@@ -91,10 +98,9 @@ class TimeLimit:
             with self._lock:
                 if self._deadline is not None and time.monotonic() > self._deadline:
                     self._fired, self._deadline = True, time.monotonic() + _LOOKS  # in case that it is caught
-                    _interrupt(self._thread, _TimeIsOver)
+                    _interrupt(self._thread)
 
 
-def _interrupt(thread: int, kind: Any) -> None:
-    """Raise an exception in a thread at its next step; with None, take back what is not raised yet."""
-    given = None if kind is None else ctypes.py_object(kind)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), given)
+def _interrupt(thread: int) -> None:
+    """Have it raised in a thread at its next step; what has not been raised there yet is replaced."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_TimeIsOver))

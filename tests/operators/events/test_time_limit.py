@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -66,3 +68,26 @@ def test_nothing_comes_through_after_the_call():
                 limit.call(time.sleep, 0.002)
     finally:
         limit.close()
+
+
+PROFILED = """
+import cProfile
+from dagster_operators.operators.events.time_limit import TimeLimit
+limit = TimeLimit(0.05)
+def endless():
+    while True:
+        pass
+try:
+    limit.call(endless)
+except Exception as error:
+    print(type(error).__name__)
+def work():
+    return 3
+print(cProfile.Profile().runcall(work))
+"""
+
+
+def test_the_process_can_be_profiled_afterwards():
+    """An interruption that was taken back had Python 3.11 look for it for ever, at the first step that a profiler saw."""
+    done = subprocess.run([sys.executable, "-c", PROFILED], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["OperatorFailedError", "3"]

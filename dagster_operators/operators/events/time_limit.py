@@ -82,8 +82,8 @@ class TimeLimit:
             self._deadline = None
         if not self._fired:
             return
-        # What may not have come through yet comes now. Were it taken back (SetAsyncExc with NULL), CPython would look for it at every
-        # step of the process from then on, and 3.11 would never get beyond the next step that is profiled or debugged.
+        # What may not have come through yet comes now. Were it taken back (SetAsyncExc with NULL), CPython would look for it at
+        # each step of the process from then on, and 3.11 would never get beyond the next one that is profiled or debugged.
         with suppress(_TimeIsOver):
             _interrupt(self._thread)
             while True:

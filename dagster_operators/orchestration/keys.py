@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
 from dagster_operators.api.pipeline import Pipeline
@@ -111,7 +111,7 @@ class AssetKeys:
         )
         self.inputs: Mapping[str, dg.AssetKey] = {name: key or self._own(name, kind) for name, (kind, key) in found.items()}
         self.sinks: Mapping[str, dg.AssetKey] = {
-            name: self.names.key(pipeline, name, "sink", self._free(name, "sink"), own=sink.asset_key)
+            name: self.names.key(pipeline, name, "sink", self._free(name, "sink", self.inputs), own=sink.asset_key)
             for name, sink in pipeline.dataflow.sinks.items()
         }
         if len({*self.tables.values(), *self.sinks.values()}) < len(self.tables) + len(self.sinks):
@@ -135,10 +135,10 @@ class AssetKeys:
         """Of the source itself."""
         return self.names.key(self._pipeline, name, kind, self._free(name, kind), own=_own_key(self._pipeline, name))
 
-    def _free(self, name: str, kind: str) -> str:
-        """What is no table is called; a table's name is the table's."""
+    def _free(self, name: str, kind: str, others: Container[str] = ()) -> str:
+        """What is no table is called; a table's name is the table's, and what a sink is called no source or lookup is."""
         called = name
-        while called in self.tables:
+        while called in self.tables or called in others:
             called = f"{called}_{kind}"
         return called
 

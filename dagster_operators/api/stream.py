@@ -204,7 +204,8 @@ class Stream(RowStream, FrontierStream, OutputStream):
         Args:
             keys: Of an append stream the key columns; an updating stream knows its own.
             order_by: Of an append stream, Spark SQL that grows with each row of a key, such as a version or the time of the
-                change: rows that come after a later one are left out.
+                change: rows that come after a later one are left out. Of equal order a deletion counts, else the row that is
+                greater by its columns from left to right: it is the same one however the rows come in epochs.
             deleted: Of an append stream, Spark SQL for whether a row says that its key is gone.
             unknown: A deletion of a key that is not there is left out (``"repair"``) or fails the epoch (``"fail"``).
             name: The operator's name; its state is addressed by it.

@@ -42,6 +42,7 @@ from dagster_operators.operators.physical import (
     RunFile,
     StageContext,
 )
+from dagster_operators.operators.relational.last_row import comes_before, last_first
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
 from dagster_operators.types.data_type import DataType
 from dagster_operators.types.names import quoted
@@ -70,7 +71,8 @@ class ToChanges(LogicalOperator):
     Attributes:
         keys: The key columns; of an updating stream its own.
         order: Of an append stream, Spark SQL by which the last row of a key is found, within an epoch and among epochs: a row
-            that comes before the one that is there is left out. None for the order in which a source has them.
+            that comes before the one that is there is left out. Of equal order :mod:`.last_row` decides. None for the order in
+            which a source has them.
         deleted: Of an append stream, Spark SQL for whether a row says that its key is gone.
         unknown: What an update or delete of a key does that is not there: ``repair`` inserts the updated row and leaves the
             delete out, ``fail`` fails the epoch; so does then an insert of a key that is there. Every row is judged by what those
@@ -188,7 +190,8 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         rows = frame.selectExpr(*map(quoted, columns), f"{operation} AS {OPERATION}", f"{place} AS {PLACE}")
         if logical.unknown == "fail":
             rows = self._judged(rows)
-        last = rows if marked else first_rows(rows, list(map(quoted, self.keys)), _LAST_PLACE, None, 1).drop(NUMBER)
+        order = _LAST_PLACE if logical.order is None else last_first(self._deciding(rows), f"{OPERATION} = 'delete'")
+        last = rows if marked else first_rows(rows, list(map(quoted, self.keys)), order, None, 1).drop(NUMBER)
         return last.selectExpr(
             f"{version}L AS {VERSION}",
             *map(quoted, columns),
@@ -200,7 +203,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
     def _judged(self, rows: DataFrame) -> DataFrame:
         """The rows with the first operation of their key, or with one that the row before it in the epoch does not allow."""
         key = f"PARTITION BY {', '.join(map(quoted, self.keys))}"
-        in_order = f"{key} ORDER BY {PLACE}"
+        in_order = f"{key} ORDER BY {PLACE}, {OPERATION} DESC"
         first = f"first_value({OPERATION}) OVER ({in_order}) AS {_FIRST}"
         before = rows.selectExpr("*", first, f"lag({OPERATION}) OVER ({in_order}) AS {_BEFORE}")
         after_delete = f"{_BEFORE} = 'delete' AND {OPERATION} IN ('update', 'delete')"
@@ -210,8 +213,14 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
 
     def _newest(self, rows: DataFrame) -> DataFrame:
         """The newest row of each key."""
-        order = (*(_LAST_PLACE if self.logical.order is not None else ()), OrderItem(VERSION, descending=True, nulls_first=False))
+        ordered = last_first(self._deciding(rows), GONE) if self.logical.order is not None else ()
+        order = (*ordered, OrderItem(VERSION, descending=True, nulls_first=False))
         return first_rows(rows, list(map(quoted, self.keys)), order, None, 1).drop(NUMBER)
+
+    def _deciding(self, rows: DataFrame) -> dict[str, DataType]:
+        """The columns that decide between rows of a key that have the same place, with their types."""
+        others = {*self.keys, *ENTRY, VERSION, GONE, _FIRST}
+        return {name: kind for name, kind in schema_of(rows).types.items() if name not in others}
 
     def _there(self, rows: DataFrame) -> DataFrame:
         """The newest rows of the keys that are not gone."""
@@ -229,7 +238,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         on = " AND ".join(f"{quoted(key)} <=> {named[key]}" for key in self.keys) or "true"
         same = " AND ".join(_same(quoted(name), old_name, kinds[name]) for name, old_name in named.items())
         there = f"coalesce(NOT {_OLD_GONE}, false)"
-        stale = f" OR coalesce({PLACE} < {_OLD_PLACE}, {PLACE} IS NULL AND {_OLD_PLACE} IS NOT NULL)" if ordered else ""
+        stale = f" OR ({comes_before(self._deciding(new), named, GONE, _OLD_PLACE, _OLD_GONE)})" if ordered else ""
         nothing = f"({there} AND NOT {GONE} AND {same}){stale}"
         taken = f"CASE WHEN {nothing} OR NOT {there} THEN NULL WHEN {GONE} THEN '{DELETE}' ELSE '{UPDATE_BEFORE}' END"
         given = f"CASE WHEN {nothing} OR {GONE} THEN NULL WHEN {there} THEN '{UPDATE_AFTER}' ELSE '{INSERT}' END"

@@ -95,6 +95,31 @@ def test_any_rows_in_any_order(tmp_path_factory: pytest.TempPathFactory, batches
     assert found(pipeline, "current") == sorted(((key, e["v"]) for key, e in seen.items() if not e["gone"]), key=repr)
 
 
+TIED: Rows = [row(1, 1.0, 1), row(1, 2.0, 1), row(1, None, 1), row(2, 3.0, 1, gone=True), row(2, 3.0, 1), row(3, 1.0, 0)]
+"""Rows of which some are equal in their order."""
+
+
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
+def test_rows_of_equal_order_give_the_same_however_they_are_cut(tmp_path: Path, engine: str) -> None:
+    for name, batches in (("whole", [TIED]), ("cut", [TIED[:4], TIED[4:]]), ("back", [TIED[4:], TIED[1:4], TIED[:1]])):
+        pipeline = built(tmp_path / name, batches, ENGINES[engine])
+        pipeline.run_until_caught_up()
+        assert found(pipeline, "current") == [(1, 2.0), (3, 1.0)], name
+
+
+@pytest.mark.sail
+def test_values_with_parts_decide_too(tmp_path: Path) -> None:
+    schema = "id long, at long, xs array<long>, names map<string, string>, s struct<a: long>, b binary, d date"
+    same = {"id": 1, "at": 1, "xs": [1, 2], "names": {"a": "b"}, "s": {"a": 0}, "b": b"x", "d": None}
+    rows = [same, {**same, "s": {"a": 1}}, {**same, "xs": [0, 9]}]
+    for name, batches in (("cut", [rows[:2], rows[2:]]), ("back", [rows[2:], rows[1:2], rows[:1]])):
+        pipeline = do.Pipeline("p", root=str(tmp_path / name), engine=SAIL)
+        changes = pipeline.source("rows", do.MemorySource(batches, schema=schema)).to_changes("id", order_by="at")
+        changes.select("id", "s.a AS a", "xs[0] AS x").latest("id").to_table("t")
+        pipeline.run_until_caught_up()
+        assert found(pipeline, "t") == [(1, 1, 1)], name
+
+
 @pytest.mark.sail
 def test_keys_that_are_not_there_can_fail_the_epoch(tmp_path: Path) -> None:
     built(tmp_path / "repaired", [[row(1, 1.0, 1, gone=True)]]).run_epoch()

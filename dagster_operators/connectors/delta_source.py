@@ -13,7 +13,7 @@ from dagster_operators.connectors.change_feed import CHANGE_FIELDS, check_change
 from dagster_operators.connectors.connector import Connector, SliceChoice
 from dagster_operators.connectors.delta_reader import DeltaReader
 from dagster_operators.connectors.delta_versions import DeltaVersions
-from dagster_operators.connectors.written_position import check_keys
+from dagster_operators.connectors.written_position import check_keys, check_reached
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.storage.access import Access
@@ -91,6 +91,7 @@ class DeltaSource(DeltaReader):
     @override
     def check_position(self, position: JSON) -> None:
         check_keys(position, {"version": int, "commit": str})
+        check_reached(position, "version", lambda: self._log.table().version(), self.uri)
 
     def below(self, root: Root) -> DeltaSource:
         """With the root's access if the table lies on the same store and has no ``storage_options`` of its own."""

@@ -16,7 +16,7 @@ from dagster_operators.connectors.delta_files import read_files, require_files
 from dagster_operators.connectors.delta_reader import DeltaReader, versions_of
 from dagster_operators.connectors.file_changes import rows_changed
 from dagster_operators.connectors.upstream import Upstream, nothing_there
-from dagster_operators.connectors.written_position import check_keys
+from dagster_operators.connectors.written_position import check_keys, check_reached
 from dagster_operators.errors import BadInputError, PipelineError
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.storage.access import Access
@@ -155,6 +155,7 @@ class PipelineSource(DeltaReader):
     @override
     def check_position(self, position: JSON) -> None:
         check_keys(position, {"epoch": int}, ("version", "commit"))
+        check_reached(position, "epoch", lambda: last.epoch if (last := self._up.epoch()) else None, self.uri)
 
     def below(self, root: Root) -> PipelineSource:
         """With the root's access if the other pipeline lies on the same store and has no ``storage_options`` of its own."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any
 
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, SourceError, StorageError
 from dagster_operators.graph.slice import JSON
 
 
@@ -30,6 +32,33 @@ def check_keys(position: JSON, needed: Mapping[str, type], also: Collection[str]
         raise PipelineError(
             f"{position!r} is no position of the source",
             remedy=f"give a mapping with {parts}; or name an epoch, behind which the source is put where it stood then",
+        )
+
+
+def check_reached(position: JSON, part: str, last: Callable[[], int | None], place: str) -> None:
+    """See that a position is not behind all that there is, where rows would be missed until it is reached.
+
+    Args:
+        position: As it was written.
+        part: What counts in it, such as ``epoch``.
+        last: Finds the last one there is; None for none yet. What cannot be reached from here is told by the next epoch.
+        place: What is read.
+
+    Raises:
+        PipelineError: It is; the remedy says what there is.
+
+    >>> check_reached({"epoch": 3}, "epoch", lambda: 1, "shop")
+    Traceback (most recent call last):
+    dagster_operators.errors.PipelineError: shop has not come to epoch 3... To do: name one up to 1, the last there is
+    """
+    asked: Any = position[part] if isinstance(position, dict) else None
+    found = None
+    with suppress(SourceError, StorageError):
+        found = last()
+    if found is not None and asked > found:
+        raise PipelineError(
+            f"{place} has not come to {part} {asked}: rows up to there would be missed",
+            remedy=f"name one up to {found}, the last there is",
         )
 
 

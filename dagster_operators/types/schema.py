@@ -162,7 +162,7 @@ def with_comments(schema_json: str, said: Mapping[str, str]) -> str:
     """A schema in JSON in which columns have these comments; unchanged without any.
 
     >>> Schema.from_json(with_comments(Schema.from_ddl("k string, v long").to_json(), {"V": "a count"})).to_ddl()
-    "k STRING, v BIGINT COMMENT 'a count'"
+    "`k` string, `v` bigint COMMENT 'a count'"
     """
     if not said:
         return schema_json

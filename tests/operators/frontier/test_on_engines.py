@@ -13,7 +13,7 @@ from dagster_operators.errors import CapabilityError
 from dagster_operators.orchestration.keys import AssetKeys
 from dagster_operators.orchestration.materialisation import materialisations
 from dagster_operators.orchestration.options import Options
-from dagster_operators.orchestration.tables import table_assets
+from dagster_operators.orchestration.steps import PipelineSteps
 from tests.crash.killed import run_and_kill
 from tests.engines import EMBEDDED, SAIL
 from tests.operators.frontier.words import count_complete
@@ -247,9 +247,9 @@ def test_explain_and_dagster_say_what_is_held(sail, tmp_path):
     for _ in range(3):
         pipeline.run_epoch()
     assert pipeline.explain(holds=True).splitlines()[-1] == f"  counts: {START + timedelta(seconds=30):%FT%TZ} by stash"
-    assets = table_assets(pipeline, AssetKeys(pipeline))
-    made = materialisations(assets, pipeline.epochs.coordinator, pipeline.history()[-1], Options(preview_rows=0))
-    assert {each.table.name: each.metadata.get("held") for each in made} == {
+    steps = PipelineSteps(pipeline, AssetKeys(pipeline), Options(preview_rows=0))
+    made = materialisations(steps, pipeline.epochs.coordinator, pipeline.history()[-1])
+    assert {each.key.path[-1]: each.metadata.get("held") for each in made} == {
         "counts": {"counts": f"{START + timedelta(seconds=30):%FT%TZ} by stash"}, "windows": None,
     }  # fmt: skip
 

@@ -259,7 +259,7 @@ def test_keys_that_differ_the_second_time_are_refused(tmp_path: Path, monkeypatc
     monkeypatch.setattr(expressions, "_CHANGING", re.compile("nothing"))
 
     def build(rows: do.Stream) -> None:
-        rows.select("uuid() AS k", "v", "ts").key_by("k").deduplicate(keep="last", name="newest").to_table("newest")
+        rows.select("uuid() || 'unseen' AS k", "v", "ts").key_by("k").deduplicate(keep="last", name="newest").to_table("newest")
 
     pipeline = pipeline_of(tmp_path, build)
     pipeline.run_epoch()

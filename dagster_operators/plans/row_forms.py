@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dagster_operators.connectors.connector import Connector
@@ -25,6 +25,9 @@ EDGES = ("enter", "leave")
 
 _LONGEST = 400
 """A longer text is told by its digest."""
+
+_MOST = 32
+"""So many ways that rows of a stream come are told apart."""
 
 _READING = ("format", "options")
 """Settings of a source by which the same data gives other rows."""
@@ -80,8 +83,13 @@ class RowForms:
 
     def of(self, stream: StreamRef) -> tuple[RowForm, ...]:
         """All ways that rows of a stream come."""
-        if stream not in self._known:
-            self._known[stream] = tuple(self._of(stream))
+        waiting = [stream]
+        while waiting:
+            missing = [one for one in self._before(waiting[-1]) if one not in self._known]
+            if missing:
+                waiting += missing
+            elif (known := waiting.pop()) not in self._known:
+                self._known[known] = _few(self._of(known))
         return self._known[stream]
 
     def rounds(self, stream: StreamRef) -> Mapping[str, StreamRef]:
@@ -95,17 +103,19 @@ class RowForms:
             waiting += [self._fed[name] for name in names]
         return found
 
-    def _of(self, stream: StreamRef) -> Iterator[RowForm]:
+    def _before(self, stream: StreamRef) -> Sequence[StreamRef]:
+        """The streams that the rows of a stream are each made from, one by one; none where they begin."""
         node = self._shape.nodes[stream.operator]
-        if (
-            not stream.is_main
-            or isinstance(node.operator, LoopVariable)
-            or not (node.operator.linear or node.operator.kind in EDGES)
-        ):
+        if not stream.is_main or isinstance(node.operator, LoopVariable):
+            return ()
+        return node.inputs if node.operator.linear or node.operator.kind in EDGES else ()
+
+    def _of(self, stream: StreamRef) -> Iterator[RowForm]:
+        node, made_from = self._shape.nodes[stream.operator], self._before(stream)
+        if not made_from:
             name = self._names.get(node.name, node.name)
             yield _read(node, name) if stream.is_main else RowForm(name, str(StreamRef(name, stream.port)))
-            return
-        for form in (one for before in node.inputs for one in self.of(before)):
+        for form in (one for before in made_from for one in self._known[before]):
             yield form if node.operator.kind in (*EDGES, "union") else self._behind(node, form)
 
     def _behind(self, node: PlanNode, form: RowForm) -> RowForm:
@@ -163,6 +173,17 @@ def _read(node: PlanNode, name: str) -> RowForm:
     start = _short(f"{name}{canonical_fields({one: encoded[one] for one in _READING if encoded.get(one) is not None})}")
     types = parse_ddl(declared) if declared else ()
     return RowForm(name, start, columns={one.name.lower(): f"{start}.{one.name.lower()} {one.type}" for one in types})
+
+
+def _few(forms: Iterable[RowForm]) -> tuple[RowForm, ...]:
+    """The forms, those of each origin as one where there are too many: through unions of unions they double each time."""
+    found = tuple(forms)
+    if len(found) <= _MOST:
+        return found
+    texts: dict[str, list[str]] = {}
+    for form in found:
+        texts.setdefault(form.origin, []).append(form.text())
+    return tuple(RowForm(origin, _short("\n\n".join(sorted(each)))) for origin, each in texts.items())
 
 
 def _short(text: str) -> str:

@@ -6,7 +6,9 @@ is behind it would take back what it never had, or never take back what it has.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
 
 from dagster_operators.errors import OperatorsError
 from dagster_operators.graph.operator import StreamType
@@ -41,6 +43,7 @@ class TakenBackVerdicts:
         self._stored = stored
         names = {name: compared.former.get(name, f"new {name}") for name in compared.new.nodes}
         self._now, self._before = RowForms(compared.new, names), RowForms(compared.old, {})
+        self._new, self._old = Streams(compared.new), Streams(compared.old)
         self._new_names = {f"new {name}" for name in compared.added}
 
     def verdicts(self) -> Iterator[Verdict]:
@@ -62,7 +65,7 @@ class TakenBackVerdicts:
 
     def _differ(self, now: StreamRef, then: StreamRef, used: Collection[str] | None) -> bool:
         """Whether changes that came before would come out of a stream otherwise."""
-        if not (changes(self._compared.new, now) and changes(self._compared.old, then)):
+        if not (self._new.changes(now) and self._old.changes(then)):
             return False
         rounds, earlier = self._now.rounds(now), self._before.rounds(then)
         fed = ((rounds[name], earlier[name], None) for name in rounds.keys() & earlier.keys())
@@ -70,7 +73,7 @@ class TakenBackVerdicts:
 
     def _others(self, now: StreamRef, then: StreamRef, used: Collection[str] | None) -> bool:
         if used is None:
-            has, had = _columns(self._compared.new, now), _columns(self._compared.old, then)
+            has, had = self._new.columns(now), self._old.columns(then)
             used = has if has == had else None
         return self._texts(self._now, now, used) != self._texts(self._before, then, used)
 
@@ -78,18 +81,6 @@ class TakenBackVerdicts:
         """The forms of a stream, of operators that are there before and now: what others give is taken back as it was added."""
         ignored = {*self._new_names} if forms is self._now else {*self._compared.removed}
         return sorted(form.text(used) for form in forms.of(stream) if form.origin not in ignored)
-
-
-def changes(shape: PlanShape, stream: StreamRef) -> bool:
-    """Whether the rows of a stream are changes, each an addition or a removal."""
-    node = shape.nodes[stream.operator]
-    if not stream.is_main:
-        return False
-    if node.operator.kind in ("to_changes", "as_changes"):
-        return True
-    if isinstance(node.operator, LoopVariable):
-        return node.operator.retracting
-    return _hands_on(shape, node.name) and any(changes(shape, one) for one in node.inputs)
 
 
 def _hands_on(shape: PlanShape, name: str) -> bool:
@@ -107,20 +98,44 @@ def _used(shape: PlanShape, name: str) -> frozenset[str] | None:
     return None if read is None else frozenset(column.lower() for column in read)
 
 
-def _columns(shape: PlanShape, stream: StreamRef) -> frozenset[str] | None:
-    """All columns of a stream, in small letters; None where a plan does not tell."""
-    kind = _type(shape, stream)
-    return None if kind is None or kind.columns is None else frozenset(column.lower() for column in kind.columns)
+class Streams:
+    """What a plan tells of its streams. Each operator is looked at once, after those before it.
 
+    Args:
+        shape: The plan.
+    """
 
-def _type(shape: PlanShape, stream: StreamRef) -> StreamType | None:
-    node = shape.nodes[stream.operator]
-    told = isinstance(node.operator, Source) and node.operator.connector.kind != "operator"
-    if not stream.is_main or not (told or node.operator.kind in _TELLING):
-        return None
-    kinds = [_type(shape, one) for one in node.inputs]
-    known = [kind for kind in kinds if kind is not None]
-    try:
-        return node.operator.output(known) if len(known) == len(kinds) else None
-    except OperatorsError:
-        return None
+    def __init__(self, shape: PlanShape) -> None:
+        self._shape = shape
+
+    def changes(self, stream: StreamRef) -> bool:
+        """Whether the rows of a stream are changes, each an addition or a removal."""
+        return stream.is_main and stream.operator in self._changing
+
+    @cached_property
+    def _changing(self) -> frozenset[str]:
+        found = set[str]()
+        for name, node in self._shape.nodes.items():
+            if isinstance(node.operator, LoopVariable):
+                begins = node.operator.retracting
+            else:
+                begins = node.operator.kind in ("to_changes", "as_changes")
+            if begins or (_hands_on(self._shape, name) and any(one.is_main and one.operator in found for one in node.inputs)):
+                found.add(name)
+        return frozenset(found)
+
+    def columns(self, stream: StreamRef) -> frozenset[str] | None:
+        """All columns of a stream, in small letters; None where a plan does not tell."""
+        kind = self._types.get(stream.operator) if stream.is_main else None
+        return None if kind is None or kind.columns is None else frozenset(column.lower() for column in kind.columns)
+
+    @cached_property
+    def _types(self) -> Mapping[str, StreamType]:
+        found: dict[str, StreamType] = {}
+        for name, node in self._shape.nodes.items():
+            told = isinstance(node.operator, Source) and node.operator.connector.kind != "operator"
+            known = [found[one.operator] for one in node.inputs if one.is_main and one.operator in found]
+            if (told or node.operator.kind in _TELLING) and len(known) == len(node.inputs):
+                with suppress(OperatorsError):
+                    found[name] = node.operator.output(known)
+        return found

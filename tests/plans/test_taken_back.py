@@ -111,6 +111,25 @@ def test_the_same_in_other_words_is_no_change(before: Make, after: Make, end: Ma
     assert asked(plan(changes, before, end), plan(changes, after, end)) == {}
 
 
+@pytest.mark.parametrize("edited", [False, True], ids=["as it was", "edited"])
+@pytest.mark.parametrize("shape", ["diamonds", "chain"])
+def test_large_plans_are_compared_in_no_time(shape: str, *, edited: bool) -> None:
+    """Without one step for each way through the diamonds (2 ** 40), and without one call within another for each operator."""
+
+    def long(rows: Stream, *, edited: bool) -> Stream:
+        rows = rows.filter("v < 5" if edited else "v < 6")
+        for number in range(40 if shape == "diamonds" else 1200):
+            if shape == "diamonds":
+                rows = rows.filter(f"v > {number}").union(rows.filter(f"v < {number}")).with_columns(k="concat(k, k)")
+            else:
+                rows = rows.select("id", "k", "v")
+        return rows
+
+    before = plan(changes, lambda rows: long(rows, edited=False), totals)
+    after = plan(changes, lambda rows: long(rows, edited=edited), totals)
+    assert asked(before, after) == ({"operator end": ()} if edited else {})
+
+
 def test_a_column_that_an_aggregate_does_not_read_may_change() -> None:
     assert asked(plan(changes, same, totals), plan(changes, lambda r: r.with_columns(w="v + 1"), totals)) == {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import threading
@@ -102,10 +103,12 @@ def test_of_many_writers_one_gets_each_version(numbers):
 
     def write(writer: int) -> None:
         start.wait()
+        mine = copy.copy(numbers)
+        mine.log = TableLog(numbers.root, "numbers", INTERVAL)  # each run has its own
         for base in range(3 * INTERVAL):
-            while not numbers.log.has(base):
+            while not mine.log.has(base):
                 pass
-            if numbers.append(base, 100 * writer + base):
+            if mine.append(base, 100 * writer + base):
                 taken.append((base, 100 * writer + base))
 
     writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]

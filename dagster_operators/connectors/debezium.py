@@ -13,10 +13,11 @@ import datetime as dt
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
+from dagster_operators.connectors.debezium_values import NoValueError, checked, exact_json, type_of
 from dagster_operators.connectors.sql_text import digits
 
 UNAVAILABLE: Final = "__debezium_unavailable_value"
@@ -28,7 +29,11 @@ _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - times are of UTC throu
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 _BEYOND: Final = "(beyond the years 1 to 9999)"
 _MICROS: Final = 100_000_000_000_000
-_MILLIS: Final = 100_000_000_000
+"""From 1973-03-03 on, counted in microseconds."""
+_MILLIS: Final = range(100_000_000_000, 4_102_444_800_000)
+"""From 1973-03-03 to 2099, counted in milliseconds; what is larger may be microseconds of 1970 to 1973."""
+_END_OF_TIME: Final = range(253_402_214_400_000, 253_402_300_800_000)
+"""9999-12-31 in milliseconds, which stands for no end; in microseconds it is a minute of 1978."""
 _PER_SECOND: Final = {
     "io.debezium.time.Timestamp": 1_000,
     "org.apache.kafka.connect.data.Timestamp": 1_000,
@@ -52,10 +57,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a schema says of a column: the name of its logical type, and the scale of a decimal as it was found."""
+    """What a schema says of a column: the name of its logical type, the scale of a decimal as it was found, and all of it."""
 
     name: str = ""
     scale: Any = 0
+    said: Mapping[str, Any] = field(default_factory=dict)
 
 
 class UnreadableEventError(ValueError):
@@ -117,12 +123,12 @@ def _payload(line: str) -> tuple[dict[str, Any], dict[str, _Kind]]:
 
 
 def _kinds(schema: Mapping[str, Any]) -> dict[str, _Kind]:
-    rows = [field.get("fields") or [] for field in schema.get("fields") or [] if field.get("field") in ("before", "after")]
-    return {
-        field["field"]: _Kind(str(field.get("name")), (field.get("parameters") or {}).get("scale", 0))
-        for row in rows
-        for field in row
-    }
+    rows = [part.get("fields") or [] for part in schema.get("fields") or [] if part.get("field") in ("before", "after")]
+    return {part["field"]: _kind(part) for row in rows for part in row}
+
+
+def _kind(said: Mapping[str, Any]) -> _Kind:
+    return _Kind(str(said.get("name")), (said.get("parameters") or {}).get("scale", 0), said)
 
 
 def _row(event: Mapping[str, Any], side: str, keys: Sequence[str]) -> dict[str, Any]:
@@ -143,35 +149,29 @@ def _key(row: Mapping[str, Any], keys: Sequence[str]) -> list[Any]:
 
 
 def _entry(operation: str, row: Mapping[str, Any], columns: Mapping[str, str], kinds: Mapping[str, _Kind]) -> Entry:
-    return Entry(operation, tuple(_text(row.get(name), kind, kinds.get(name, _Kind())) for name, kind in columns.items()))
+    texts: list[str | None] = []
+    for name, kind in columns.items():
+        try:
+            texts.append(_text(row.get(name), kind, kinds.get(name, _Kind())))
+        except NoValueError as error:
+            raise UnreadableEventError(f"column {name} is {error}") from None
+    return Entry(operation, tuple(texts))
 
 
 def _text(value: Any, kind: str, told: _Kind) -> str | None:
     """A value as text that casts to the declared type, or to none where it is no such value."""
-    if value is None:
-        return None
-    found = _of_declared_type(value, kind, told)
     try:
-        text = found or (value if isinstance(value, str) else digits(value) if isinstance(value, Decimal) else _json(value))
+        value = checked(value, type_of(kind), told.said, lambda one, of, said: _of_declared_type(one, of, _kind(said)))
+        if value is None:
+            return None
+        found = _of_declared_type(value, kind, told)
+        text = found or (value if isinstance(value, str) else exact_json(value))
         text.encode()
     except RecursionError:
         raise UnreadableEventError("a value is nested too deeply") from None
     except UnicodeEncodeError:
         raise UnreadableEventError("a text has half a character") from None
     return text
-
-
-def _json(value: Any) -> str:
-    """A value as JSON; numbers have all their digits.
-
-    >>> _json({"a": [Decimal("0.12345678901234567890"), None]})
-    '{"a": [0.12345678901234567890, null]}'
-    """
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{json.dumps(name)}: {_json(inner)}' for name, inner in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_json, value))}]"
-    return str(value) if isinstance(value, Decimal) else json.dumps(value)
 
 
 def _of_declared_type(value: Any, kind: str, told: _Kind) -> str | None:
@@ -195,12 +195,13 @@ def _date(days: int) -> str:
 
 
 def _time(value: int, logical: str) -> str:
-    """A number as a time. What it counts says the schema; without one its size does, from 1973 on."""
+    """A number as a time. What it counts says the schema; without one its size does, where it is certain enough."""
     per_second = _PER_SECOND.get(logical)
     if per_second is None:
-        per_second = 1_000_000 if abs(value) >= _MICROS else 1_000 if abs(value) >= _MILLIS else 0
+        size = abs(value)
+        per_second = 1_000 if size in _MILLIS else 1_000_000 if size >= _MICROS and size not in _END_OF_TIME else 0
     if not per_second:
-        return f"{value} (of a time before 1973 it cannot be told what it counts: declare it as bigint)"
+        return f"{value} (it cannot be told whether it counts milli- or microseconds: declare it as bigint)"
     try:
         found = _EPOCH + dt.timedelta(microseconds=value * 1_000_000 // per_second)
     except OverflowError:

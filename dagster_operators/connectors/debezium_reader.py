@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from dagster_operators.connectors.connector import OnCorrupt
 from dagster_operators.connectors.debezium import UnreadableEventError, entries_of
+from dagster_operators.connectors.debezium_values import as_texts, has_bytes
+from dagster_operators.connectors.dialect import reads_like_spark
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat, decoded_lines
@@ -20,6 +22,7 @@ from dagster_operators.connectors.text_salvage import cast_of
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.changes import OPERATION, PLACE
 from dagster_operators.storage.location import FileLocation, SourceFile
+from dagster_operators.types.data_type import DataType, Plain
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
@@ -100,6 +103,7 @@ def read_events(  # noqa: PLR0917 - what a reader of files needs
     """
     hidden = Schema.from_ddl(ENTRY_COLUMNS).names
     types = {name: kind for name, kind in Schema.from_json(schema_json).types.items() if name not in hidden}
+    _refuse_bytes_within(session, types)
     cut = functools.partial(_cut_files, location, {name: str(kind) for name, kind in types.items()}, tuple(keys or ()))
     texts = ", ".join(f"c{place} string" for place in range(len(types)))
     listed = session.createDataFrame(
@@ -107,7 +111,7 @@ def read_events(  # noqa: PLR0917 - what a reader of files needs
     )
     values, wrong = [], [_WRONG]
     for place, (name, kind) in enumerate(types.items()):
-        cast = cast_of(f"c{place}", kind)
+        cast = _cast_of(f"c{place}", kind)
         values.append(f"{cast} AS {quoted(name)}")
         about = literal(f"column {name} is no {kind.shown}: ")
         wrong.append(f"CASE WHEN c{place} IS NOT NULL AND {cast} IS NULL THEN concat({about}, c{place}) END")
@@ -127,6 +131,22 @@ def read_events(  # noqa: PLR0917 - what a reader of files needs
         f"CASE WHEN {CORRUPT_REASON} IS NOT NULL THEN {_FILE} END AS {CORRUPT_FILE}",
         CORRUPT_REASON,
     )  # fmt: skip
+
+
+def _cast_of(column: str, kind: DataType) -> str:
+    """SQL for a value of a type from its text; values within others are texts, too."""
+    if kind.is_nested:
+        return f"CAST(from_json({column}, {literal(as_texts(kind).sql)}) AS {kind.sql})"
+    return f"unbase64({column})" if kind == Plain("binary") else cast_of(column, kind)
+
+
+def _refuse_bytes_within(session: SparkSession, types: Mapping[str, DataType]) -> None:
+    for name, kind in types.items():
+        if kind.is_nested and has_bytes(kind) and not reads_like_spark(session):
+            raise PipelineError(
+                f"bytes within the column {name} are read by Spark only", column=name,
+                remedy="declare them as string, which has them in Base64, or run on Spark",
+            )  # fmt: skip
 
 
 def _cut_files(

@@ -38,6 +38,7 @@ _FILE = "_file"
 _WHOLE = "_is_whole"
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?|true|false")
 _NOT_FINITE = frozenset({"NaN", "Infinity", "+Infinity", "-Infinity", "INF", "+INF", "-INF"})
+_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 _NOT_READ = " (not read)"
@@ -90,7 +91,8 @@ def read_salvaging(
     listed = session.createDataFrame([(json.dumps(file.to_json()),) for file in files], "file string")
     values, wrong = [], []
     for place, (name, kind) in enumerate(types.items()):
-        cast = _strict_cast(f"c{place}", kind)
+        is_base64 = text.name == "json" and kind == Plain("binary")
+        cast = _bytes_of(f"c{place}") if is_base64 else _strict_cast(f"c{place}", kind)
         values.append(f"{cast} AS {quoted(name)}")
         about = literal(f"column {name} is no {kind.shown}: ")
         wrong.append(f"CASE WHEN c{place} IS NOT NULL AND {cast} IS NULL THEN concat({about}, c{place}) END")
@@ -126,6 +128,11 @@ def _strict_cast(column: str, kind: DataType) -> str:
     if kind == Plain("date") or kind.is_timestamp:  # a longer year makes Sail fail, and a time alone would be today's
         return f"CASE WHEN trim({column}) RLIKE '^[0-9]{{4}}(-|$)' THEN {cast_of(column, kind)} END"
     return cast_of(column, kind)
+
+
+def _bytes_of(column: str) -> str:
+    """SQL for bytes from Base64; null if the text is none."""
+    return f"CASE WHEN {column} RLIKE {literal(_BASE64)} THEN unbase64({column}) END"
 
 
 def _cut_files(
@@ -268,7 +275,7 @@ def _json_text(value: Any, kind: DataType, text: str | None) -> str | None:
         return written
     if isinstance(value, str):
         return _json(value) if _NUMBER.fullmatch(value.strip()) else written
-    return f"{written} (no text)" if kind == Plain("date") or kind.is_timestamp else written
+    return f"{written} (no text)" if kind in (Plain("date"), Plain("binary")) or kind.is_timestamp else written
 
 
 def _json(value: Any) -> str:
@@ -294,7 +301,7 @@ def _is_taken_within(value: Any, kind: DataType) -> bool:
             return all(_is_taken_within(one, within) for one in value)
         case int() | Decimal(), DecimalType():
             return value is not True and value is not False and Decimal(repr(float(Decimal(value)))) == value
-    return not kind.is_nested and _is_taken(value, kind)
+    return not kind.is_nested and kind != Plain("binary") and _is_taken(value, kind)
 
 
 def _is_taken(value: Any, kind: DataType) -> bool:
@@ -305,4 +312,4 @@ def _is_taken(value: Any, kind: DataType) -> bool:
         return value in _NOT_FINITE if isinstance(value, str) else isinstance(value, int | float | Decimal) and value is not True
     if kind == Plain("boolean"):
         return isinstance(value, bool)
-    return isinstance(value, str) if kind == Plain("date") or kind.is_timestamp else True
+    return isinstance(value, str) if kind in (Plain("date"), Plain("binary")) or kind.is_timestamp else True

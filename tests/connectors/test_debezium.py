@@ -158,6 +158,109 @@ def test_an_event_is_applied_as_a_whole_or_set_aside(tmp_path: Path) -> None:
     assert sorted(row.reason for row in rejects) == ["a text has half a character", "not a complete record of JSON"]
 
 
+NESTED = {
+    "id": "int",
+    "ts": "array<timestamp>",
+    "days": "array<date>",
+    "s": "struct<p:decimal(38,2),n:int>",
+    "m": "map<string,double>",
+    "v": "string",
+    "truth": "boolean",
+    "data": "binary",
+    "d": "double",
+    "f": "float",
+    "at": "timestamp",
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        ("ts", "[1700000000000000, null]", '["2023-11-14 22:13:20.000000Z", null]'),
+        ("ts", '["2024-01-05T10:00:00+02:00"]', '["2024-01-05 08:00:00.000000Z"]'),
+        ("days", "[19000]", '["2022-01-08"]'),
+        ("s", '{"p": 12345678901234567890.12, "n": 1}', '{"p": "12345678901234567890.12", "n": "1"}'),
+        ("s", '{"p": {"scale": 1, "value": "/w=="}}', '{"p": "-0.1", "n": null}'),
+        ("s", '"{\\"n\\": 2}"', '{"p": null, "n": "2"}'),
+        ("m", '{"a": NaN, "b": 0.5}', '{"a": "NaN", "b": "0.5"}'),
+        ("v", '{"a": [12345678901234567890.10]}', '{"a": [12345678901234567890.10]}'),
+        ("truth", "0", "false"),
+        ("truth", "1", "true"),
+        ("data", '"aGVsbG8="', "aGVsbG8="),
+        ("d", "NaN", "NaN"),
+    ],
+)
+def test_nested_values_are_converted_too_and_exact(column: str, value: str, text: str) -> None:
+    found = next(entries_of(f'{{"op": "c", "after": {{"id": 1, "{column}": {value}}}}}', NESTED, ["id"]))
+    assert dict(zip(NESTED, found.values, strict=True))[column] == text
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("ts", "[5]"),
+        ("ts", '["x"]'),
+        ("days", '["2022-1-8"]'),
+        ("days", "5"),
+        ("s", '{"n": "abc"}'),
+        ("s", '{"n": 3.5}'),
+        ("s", '{"n": 2147483648}'),
+        ("s", '{"p": 0.001}'),
+        ("s", '{"p": 1e36}'),
+        ("s", "[1]"),
+        ("s", '"x"'),
+        ("m", '{"a": true}'),
+        ("m", '{"a": 1e400}'),
+        ("d", "1e400"),
+        ("f", "1e39"),
+        ("truth", "2"),
+        ("truth", '"yes"'),
+        ("data", '"?"'),
+        ("data", "1234"),
+    ],
+)
+def test_what_cannot_be_read_exactly_is_corrupt(column: str, value: str) -> None:
+    with pytest.raises(UnreadableEventError, match=f"column {column} is no "):
+        list(entries_of(f'{{"op": "c", "after": {{"id": 1, "{column}": {value}}}}}', NESTED, ["id"]))
+
+
+def test_the_schema_says_what_nested_values_are() -> None:
+    micros = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
+    fields = [{"field": "ts", "type": "array", "items": micros}]
+    envelope = {
+        "schema": {"fields": [{"field": "after", "fields": fields}]},
+        "payload": {"op": "c", "after": {"id": 1, "ts": [5]}},
+    }
+    assert entries(envelope, NESTED) == [("insert", {"id": "1", "ts": '["1970-01-01 00:00:00.000005Z"]'})]
+
+
+@pytest.mark.parametrize("value", [99_999_999_999, 31_536_000_000_000, 253_402_300_799_000, -31_536_000_000_000])
+def test_a_number_that_may_be_two_times_is_refused(value: int) -> None:
+    told = f"{value} (it cannot be told whether it counts milli- or microseconds: declare it as bigint)Z"
+    assert entries({"op": "c", "after": {"id": 1, "at": value}}) == [("insert", {"id": "1", "at": told})]
+
+
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_nested_values_and_bytes_in_a_table(tmp_path: Path, engine: str) -> None:
+    schema = "id int, b binary, ts array<timestamp>, s struct<p: decimal(38,2), f: double>, m map<string, date>"
+    row = '{"id": 1, "b": "aGVsbG8=", "ts": [1700000000000000], "s": {"p": 12345678901234567890.12, "f": NaN}, "m": {"a": 19000}}'
+    drop(tmp_path, 0, [f'{{"op": "c", "after": {row}}}'])
+    pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=ENGINES[engine])
+    source = do.FileSource(f"{tmp_path}/in", format="debezium-json", schema=schema, key="id")
+    texts = (
+        "id",
+        "decode(b, 'utf-8') AS b",
+        "CAST(ts[0] AS string) AS ts",
+        "concat_ws(' ', s.p, isnan(s.f)) AS s",
+        "CAST(m['a'] AS string) AS m",
+    )
+    pipeline.source("rows", source).latest("id").select(*texts).to_table("current")
+    pipeline.run_epoch()
+    assert rows_of(pipeline, "current") == [
+        (1, "hello", "2023-11-14 22:13:20", "12345678901234567890.12 true", "2022-01-08"),
+    ]
+
+
 def event(op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
     return json.dumps({"op": op, "before": before, "after": after})
 

@@ -40,7 +40,8 @@ _HELPERS: Final = ("dora_read_input_id", "dora_free_input_id", "dora_read_data",
 _SENT: Final = b"\x01\x02\x03\x04\x05"
 _ID: Final = b"layout"
 _RELEASE: Final = 8
-"""Where the release function is in Arrow's structure of an array, in words."""
+_RELEASE_SCHEMA: Final = 7
+"""Where the release function is in Arrow's structure of an array, and in that of a schema, in words."""
 
 Send = Callable[[str, pa.Array], None]
 """Takes what the operator sends."""
@@ -72,6 +73,7 @@ class NativeLibrary:
         self._send = send
         self._failed: BaseException | None = None
         self._output = self._sender(self._on_output)
+        self._make_room()
         self._check_symbols()
         self._check_layout()
         begun = self._library.dora_init_operator()
@@ -84,16 +86,26 @@ class NativeLibrary:
         Raises:
             OperatorFailedError: It returned an error.
         """
-        raw, text = self._ffi.new("RawEvent *"), self._ffi.from_buffer("uint8_t[]", name.encode())
-        own = None
         if kind == "INPUT":
-            own = raw.input = self._input(text, value)
-        elif kind == "INPUT_CLOSED":
-            raw.input_closed = self._vec(text)
+            return self.on_input(name, value)
+        raw = self._ffi.new("RawEvent *")
+        if kind == "INPUT_CLOSED":
+            raw.input_closed = self._name(name)[0]
         raw.stop = kind == "STOP"
-        found = self._library.dora_on_event(raw, self._output, self._context)
-        if own is not None:
-            self._release(own)
+        return self._status(self._library.dora_on_event(raw, self._output, self._context))
+
+    def on_input(self, name: str, value: pa.Array | None) -> int:
+        """Tell the operator of a message; the status that it returned.
+
+        Raises:
+            OperatorFailedError: It returned an error.
+        """
+        self._fill(name, value)
+        found = self._library.dora_on_event(self._raw, self._output, self._context)
+        self._release()
+        return self._status(found)
+
+    def _status(self, found: Any) -> int:
         self._raise(found.result, "dora_on_event")
         if self._failed is not None:
             raise self._failed
@@ -126,36 +138,45 @@ class NativeLibrary:
             self._send(name, value)
         except Exception as error:  # noqa: BLE001 - it must not get into the library, and is raised when that returns
             self._failed = error
-        return self._ffi.new("DoraResult *")[0]
+        return self._fine[0]
 
     def _imported(self, output: Any) -> pa.Array:
-        places = [int(self._ffi.cast("uintptr_t", self._ffi.addressof(output, name))) for name in ("data_array", "schema")]
-        return pa.Array._import_from_c(*places)  # noqa: SLF001 - what pyarrow has for this
+        self._sent[0] = output
+        return pa.Array._import_from_c(*self._sent_places)  # noqa: SLF001 - what pyarrow has for this
 
     # --- what the operator gets --------------------------------------------------------------------------------------
 
-    def _input(self, name: Any, value: pa.Array | None) -> Any:
-        made = self._ffi.new("Input *")
-        made.has_data, made.id = 1, self._vec(name)
-        made.telemetry.ptr = self._ffi.cast("uint8_t *", 1)  # Rust's empty text
-        places = [int(self._ffi.cast("uintptr_t", self._ffi.addressof(made, place))) for place in ("data_array", "schema")]
-        (pa.nulls(0) if value is None else value)._export_to_c(*places)  # noqa: SLF001 - as above
-        return made
+    def _make_room(self) -> None:
+        """The structures that every message is put in: making them, and looking for their fields, takes longer than the rest."""
+        ffi = self._ffi
+        self._own, self._sent, self._fine = ffi.new("Input *"), ffi.new("Output *"), ffi.new("DoraResult *")
+        self._raw = ffi.new("RawEvent *", {"input": self._own})
+        self._own_places = [_address(ffi, self._own) + ffi.offsetof("Input", field) for field in ("data_array", "schema")]
+        self._sent_places = [_address(ffi, self._sent) + ffi.offsetof("Output", field) for field in ("data_array", "schema")]
+        self._names: dict[str, tuple[Any, Any]] = {}
 
-    def _release(self, own: Any) -> None:
+    def _fill(self, name: str, value: pa.Array | None) -> None:
+        own = self._own
+        own.has_data, own.id = 1, self._name(name)[0]
+        own.telemetry.ptr = self._ffi.cast("uint8_t *", 1)  # Rust's empty text
+        (pa.nulls(0) if value is None else value)._export_to_c(*self._own_places)  # noqa: SLF001 - as above
+
+    def _release(self) -> None:
         """Give back what the operator did not take."""
-        for field, words in (("data_array", own.data_array), ("schema", own.schema)):
-            place = _RELEASE if field == "data_array" else 7
-            if words[place] and (field == "schema" or own.has_data):
-                release = self._ffi.cast("void (*)(void *)", words[place])
-                release(self._ffi.addressof(own, field))
+        own = self._own
+        if own.has_data and own.data_array[_RELEASE]:
+            self._ffi.cast("void (*)(void *)", own.data_array[_RELEASE])(self._ffi.cast("void *", self._own_places[0]))
+        if own.schema[_RELEASE_SCHEMA]:
+            self._ffi.cast("void (*)(void *)", own.schema[_RELEASE_SCHEMA])(self._ffi.cast("void *", self._own_places[1]))
 
     # --- texts and errors --------------------------------------------------------------------------------------------
 
-    def _vec(self, text: Any) -> Any:
-        made = self._ffi.new("Vec_u8 *")
-        made.ptr, made.len, made.cap = self._ffi.cast("uint8_t *", text), len(text), len(text)
-        return made[0]
+    def _name(self, text: str) -> Any:
+        """A text as the library is given it; it lives as long as this does."""
+        if text not in self._names:
+            data = self._ffi.from_buffer("uint8_t[]", text.encode())
+            self._names[text] = (self._ffi.new("Vec_u8 *", (data, len(data), len(data))), data)
+        return self._names[text][0]
 
     def _text(self, vec: Any) -> str:
         return bytes(self._ffi.buffer(vec.ptr, vec.len)).decode(errors="replace") if vec.len else ""
@@ -199,16 +220,21 @@ class NativeLibrary:
             return self._ffi.new("DoraResult *")[0]
 
         sent = self._library.dora_send_operator_output(self._sender(output), _ID, _SENT, len(_SENT))
-        own = self._input(self._ffi.from_buffer("uint8_t[]", _ID), pa.array(list(_SENT), pa.uint8()))
+        self._fill(_ID.decode(), pa.array(list(_SENT), pa.uint8()))
+        own = self._own
         name = self._library.dora_read_input_id(own)
         told = self._ffi.string(name) if name != self._ffi.NULL else b""
         self._library.dora_free_input_id(name)
         data = self._library.dora_read_data(own)
         read = bytes(self._ffi.buffer(data.ptr, data.len)) if data.ptr != self._ffi.NULL else b""
-        self._release(own)
+        self._release()
         if sent.error != self._ffi.NULL or seen != [(_ID.decode(), _SENT)] or (told, read) != (_ID, _SENT):
             raise OperatorFailedError(
                 "the library was built with structures of another layout than those of dora 0.3.6 to 1.1",
                 remedy="build it with Rust 1.95 or a release near it, and without -Zrandomize-layout",
             )
         self._library.dora_free_data(data)
+
+
+def _address(ffi: Any, pointer: Any) -> int:
+    return int(ffi.cast("uintptr_t", pointer))

@@ -50,7 +50,7 @@ class OtherProcess:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._connection.close()
         self._process.join(timeout=10)
-        self._process.terminate()
+        self._process.kill()
 
 
 def _serve(connection: Connection, build: Build, root: Path, folder: Path, on: str) -> None:

@@ -32,7 +32,7 @@ def recording_server(folder: Path) -> Iterator[RecordingServer]:
         try:
             yield RecordingServer(int(process.stdout.readline()), log)
         finally:
-            process.terminate()
+            process.kill()  # it inherits that SIGTERM is ignored where SIGINT is, for Dagster gives both one handler
 
 
 def _serve(log: Path) -> None:

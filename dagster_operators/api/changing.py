@@ -47,10 +47,11 @@ class Changing:
         return [self._as_filled(verdict) for verdict in self.epochs.comparison().verdicts]
 
     def _as_filled(self, verdict: Verdict) -> Verdict:
-        """The verdict on a new table that is filled before the next epoch begins."""
+        """The verdict on a new table, or what is new before such ones, that is filled before the next epoch begins."""
         from dagster_operators.plans.verdict import Level
 
-        if not verdict.fillable or verdict.subject.removeprefix("table ") not in self.dataflow.backfilled:
+        shown = verdict.tables or (verdict.subject.removeprefix("table "),)
+        if not verdict.fillable or not self.dataflow.backfilled.issuperset(shown):
             return verdict
         text = "it is new, and is computed over what the epochs have read before the next one begins (backfill=True)"
         return replace(verdict, level=Level.HARMLESS, problem=text, choices={})

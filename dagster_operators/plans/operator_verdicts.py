@@ -10,6 +10,7 @@ from dagster_operators.graph.values import shown
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.plans.compared import ComparedPlans, listed
 from dagster_operators.plans.diff import diff
+from dagster_operators.plans.from_here_on import UPDATING, FromHereOn
 from dagster_operators.plans.matching import Matching, named_as_before
 from dagster_operators.plans.pauses import Pause
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
@@ -27,10 +28,12 @@ class OperatorVerdicts:
     Args:
         compared: The plan, and that of the last epoch.
         stored: What else the ledger knows.
+        anew: The sources of which it was decided that they begin from nothing.
     """
 
-    def __init__(self, compared: ComparedPlans, stored: Stored) -> None:
+    def __init__(self, compared: ComparedPlans, stored: Stored, anew: Collection[str] = ()) -> None:
         self._compared = compared
+        self._from_here_on = FromHereOn(compared, stored, anew)
         self._old, self._new = compared.old, compared.new
         self._stored = stored
 
@@ -47,6 +50,14 @@ class OperatorVerdicts:
             pause = self._stored.pauses.operators.get(name)
             if pause or own_name:
                 yield self._put_back(name, pause)
+            elif name in self._new.running and (before := self._from_here_on.never_had(name)):
+                yield self._behind_changes(name, before)
+
+    def _behind_changes(self, name: str, before: Collection[str]) -> Verdict:
+        text = f"it is new, behind changes of {listed(before)}: it would take back rows that it never had"
+        there = {table.name for table in self._old.plan.tables} | {*self._stored.tables}
+        shown = tuple(sorted(end.removeprefix("table ") for end in self._new.ends[name] if end.startswith("table ")))
+        return Verdict(Level.DECISION, f"operator {name}", text, tables=shown, fillable=bool(shown) and there.isdisjoint(shown))
 
     def _left_behind(self, name: str) -> Verdict:
         subject, kind = f"operator {name}", self._old.nodes[name].operator.kind
@@ -119,6 +130,8 @@ class OperatorVerdicts:
         if pause:
             parts += filter(None, (pause.changed, "its settings were others then" if pause.means_another else ""))
         choices = _RESTART if pause and pause.means_another else _KEEP_STATE
+        if (pause is None or pause.missed) and self._from_here_on.never_had(name):
+            choices = _RESTART  # to go on, it would take back rows that came since then
         return self._asked(name, ", ".join(parts), choices, empties=self._images(name), was=was)
 
     def _asked(self, name: str, text: str, choices: Mapping[Choice, str], *, empties: tuple[str, ...], was: str) -> Verdict:
@@ -133,6 +146,9 @@ class OperatorVerdicts:
         takes_back = any(self._new.nodes[one].operator.kind in _TAKING_BACK for one in (name, *going_on))
         if "restart" in choices and going_on and takes_back:
             text += f"; without its state it would not take back what {listed(going_on)} had of it"
+            choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
+        elif "restart" in choices and (before := self._from_here_on.never_had(name)):
+            text += f"; without its state it would take back rows of {listed(before)} that it never had"
             choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
         return Verdict(Level.DECISION, f"operator {name}", text, choices, empties=empties, was=was)
 
@@ -178,7 +194,3 @@ class OperatorVerdicts:
     def _was_updating(self, name: str) -> bool:
         """Whether the rows that an operator puts out replace each other."""
         return self._new.nodes[name].operator.kind in UPDATING
-
-
-UPDATING = frozenset({"keyed_aggregate", "top_per_key", "deduplicate_last", "latest"})
-"""Kinds of operators whose rows replace each other."""

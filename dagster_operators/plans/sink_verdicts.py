@@ -10,8 +10,8 @@ from dagster_operators.functions.references import ObjectReference
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.values import canonical, shown
 from dagster_operators.plans.compared import ComparedPlans, listed, shown_stream
+from dagster_operators.plans.from_here_on import UPDATING, FromHereOn
 from dagster_operators.plans.logical_plan import PlanSink
-from dagster_operators.plans.operator_verdicts import UPDATING
 from dagster_operators.plans.pauses import Pause
 from dagster_operators.plans.shape import PlanShape
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
@@ -30,7 +30,7 @@ class SinkVerdicts:
         self._compared = compared
         self._old, self._new = compared.old, compared.new
         self._stored = stored
-        self._restarted = restarted
+        self._from_here_on = FromHereOn(compared, stored, restarted)
 
     def verdicts(self) -> Iterator[Verdict]:
         """What is to be told of each sink that changed, came or went."""
@@ -59,7 +59,7 @@ class SinkVerdicts:
                 yield Verdict(Level.FROM_HERE_ON, subject, text)
         if not updating:
             return
-        if anew := [name for name in updating if name in {*self._restarted, *self._stored.elsewhere}]:
+        if anew := self._from_here_on.beginning(sink.stream):
             yield _asked(subject, f"{listed(anew)} begins without state, and what it gave before stays there")
         elif self._made(sink.stream) != self._made_before(before.stream):
             yield _asked(subject, "what is computed before it changed: only rows that change from here on would be as it is now")
@@ -77,9 +77,7 @@ class SinkVerdicts:
         return Verdict(Level.KEPT, subject, f"it goes on behind epoch {pause.epoch}: nothing came since then")
 
     def _added(self, sink: PlanSink) -> Verdict:
-        subject, former = f"sink {sink.name}", self._compared.former
-        behind = [name for name in self._updating(sink.stream) if former.get(name) in self._stored.stateful]
-        behind = [name for name in behind if name not in {*self._restarted, *self._stored.elsewhere}]
+        subject, behind = f"sink {sink.name}", self._from_here_on.replaced(sink.stream)
         if not behind:
             return Verdict(Level.FROM_HERE_ON, subject, "it is new, and is given the rows from here on")
         return _asked(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans.compared import ComparedPlans, listed, shown_stream
-from dagster_operators.plans.operator_verdicts import UPDATING
+from dagster_operators.plans.from_here_on import FromHereOn
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 
 
@@ -24,6 +24,7 @@ class TableVerdicts:
         self._compared = compared
         self._old, self._new = compared.old, compared.new
         self._stored = stored
+        self._from_here_on = FromHereOn(compared, stored, restarted)
 
     def verdicts(self) -> Iterator[Verdict]:
         """What is to be told of each table that changed, came or went."""
@@ -72,12 +73,11 @@ class TableVerdicts:
         return Verdict(Level.DECISION, subject, text, choices, empties=(name,))
 
     def _added(self, name: str, stream: StreamRef, gone: list[str]) -> Verdict:
-        subject, former = f"table {name}", self._compared.former
-        behind = [anchor.operator for anchor in self._new.anchors(stream) if former.get(anchor.operator) in self._stored.stateful]
-        updating = [one for one in behind if self._was_updating(one) and not self._begins_anew(StreamRef(one))]
-        if not updating:
+        subject = f"table {name}"
+        behind = self._from_here_on.taken_back(stream) or self._from_here_on.replaced(stream)
+        if not behind:
             return Verdict(Level.FROM_HERE_ON, subject, "it is new, and has the rows from here on", fillable=True)
-        text = f"it is new, behind {listed(updating)}, which has state: it would have only rows that change from here on"
+        text = f"it is new, behind {listed(behind)}, which has state: it would have only rows that change from here on"
         if gone:
             text += f"; {listed(gone)} is no longer written"
         return Verdict(Level.DECISION, subject, text, {"keep": "let it have the rows that change from here on"}, fillable=True)
@@ -87,7 +87,3 @@ class TableVerdicts:
         anew = {*self._stored.elsewhere, *self._restarted}
         anew &= {*self._compared.former, *self._stored.pauses.operators}
         return any(anchor.operator in anew for anchor in self._new.anchors(stream))
-
-    def _was_updating(self, name: str) -> bool:
-        """Whether the rows that an operator puts out replace each other."""
-        return self._new.nodes[name].operator.kind in UPDATING

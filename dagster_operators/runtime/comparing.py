@@ -18,7 +18,7 @@ from dagster_operators.runtime.homes import elsewhere
 from dagster_operators.runtime.identities import Binding, Ledgered, bind, source_origins
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.past_plans import PastPlans
-from dagster_operators.runtime.rebuildable import rebuildable, tables_shown_by
+from dagster_operators.runtime.rebuildable import in_the_way, rebuildable, tables_shown_by
 from dagster_operators.runtime.stored_changes import ASKED, REBUILD
 from dagster_operators.runtime.undecided import undecided
 from dagster_operators.transactions.coordinator import Coordinator
@@ -98,7 +98,8 @@ class Comparing:
             found = replace(found, undecided=tuple(left))
             offers = self._offers(found)
             self._ask(found, logical, offers)
-            raise undecided(self._dataflow.name, self._coordinator.root.uri, found.epoch, found.undecided, offers)
+            where = self._dataflow.name, self._coordinator.root.uri
+            raise undecided(*where, found.epoch, found.undecided, offers, sinks=self._sinks(found))
         ledgered = self._ledgered(view, last, found.before)
         anew = {one.subject.partition(" ")[2] for one in settled if one.subject.startswith("operator ")}
         anew |= found.elsewhere.keys() & self._leading_to(rebuilt)
@@ -141,6 +142,11 @@ class Comparing:
         """By the change, the tables that may be computed anew instead of deciding."""
         after = found.after
         return {one.subject: rebuildable(one, found.before, after) for one in found.undecided} if after else {}
+
+    def _sinks(self, found: Comparison) -> dict[str, list[str]]:
+        """By the change, the sinks for which nothing may be computed anew."""
+        after = found.after
+        return {one.subject: in_the_way(one, found.before, after) for one in found.undecided} if after else {}
 
     def _leading_to(self, tables: Collection[str]) -> frozenset[str]:
         """The operators that lead to some of the program's tables."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from dagster_operators.connectors.connector import Connector
@@ -32,6 +33,18 @@ def rebuildable(verdict: Verdict, before: LogicalPlan | None, after: LogicalPlan
     operators = [node.operator for node in after.nodes if node.name in leading]
     read = [operator.connector for operator in operators if isinstance(operator, Source)]
     forgets = any(isinstance(connector, Connector) and connector.forgets for connector in read)
-    behind = reach.behind([operator.name for operator in operators if not isinstance(operator, Source)])
-    outside = any(sink.stream.operator in behind for sink in after.sinks)
-    return [] if forgets or outside else tables
+    return [] if forgets or _sinks(after, reach, leading) else tables
+
+
+def in_the_way(verdict: Verdict, before: LogicalPlan | None, after: LogicalPlan) -> list[str]:
+    """The sinks that have rows of what would be computed anew to settle a change, and cannot give them back."""
+    tables = tables_shown_by(verdict, before, after)
+    reach = Reach.of(after.nodes, [pair for loop in after.loops for pair in loop.feedback])
+    return _sinks(after, reach, reach.before([table.stream.operator for table in after.tables if table.name in tables]))
+
+
+def _sinks(plan: LogicalPlan, reach: Reach, leading: Collection[str]) -> list[str]:
+    """The sinks behind some operators that are no sources."""
+    operators = [node.name for node in plan.nodes if node.name in leading and not isinstance(node.operator, Source)]
+    behind = reach.behind(operators)
+    return sorted(sink.name for sink in plan.sinks if sink.stream.operator in behind)

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 
 def undecided(
-    pipeline: str, root: str, epoch: int, verdicts: Sequence[Verdict], rebuilt: Mapping[str, Sequence[str]]
+    pipeline: str,
+    root: str,
+    epoch: int,
+    verdicts: Sequence[Verdict],
+    rebuilt: Mapping[str, Sequence[str]],
+    *,
+    sinks: Mapping[str, Sequence[str]],
 ) -> UndecidedChangeError:
     """The error about changes that somebody has to decide about.
 
@@ -25,11 +31,15 @@ def undecided(
         epoch: The last completed epoch.
         verdicts: The changes.
         rebuilt: By what they are about, the tables that may be computed anew instead; none where that is no way on.
+        sinks: By what they are about, the sinks for which they may not.
     """
     lines = [f"the pipeline is not what it was in epoch {epoch}, and somebody has to decide what becomes of what is stored:"]
     for verdict in verdicts:
         lines.append(f"- {verdict.subject}: {verdict.problem}")
         lines += _in_python(verdict, rebuilt.get(verdict.subject, ()))
+        if not verdict.choices and (outside := sinks.get(verdict.subject)):
+            told = f"{', '.join(outside)} cannot give back what it took of it"
+            lines.append(f"    {told}: take the sink out of the program, rebuild the tables, and put a new sink there")
     commands = dict.fromkeys(command for verdict in verdicts for command in _commands(root, verdict, rebuilt))
     first = verdicts[0].subject.split(" ", 1)
     return UndecidedChangeError(

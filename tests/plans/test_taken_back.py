@@ -189,11 +189,12 @@ def test_what_goes_round_does_not_change_unasked() -> None:
     assert asked(looped(1), looped(1)) == {}
 
 
+def event(what: str, key: int, value: int | None = None) -> str:
+    return json.dumps({"op": what, "before": {"id": key}, "after": value and {"id": key, "k": "a", "v": value}})
+
+
 @pytest.mark.sail
 def test_only_a_rebuild_is_a_way_on(tmp_path: Path) -> None:
-    def event(what: str, key: int, value: int | None = None) -> str:
-        return json.dumps({"op": what, "before": {"id": key}, "after": value and {"id": key, "k": "a", "v": value}})
-
     def made(condition: str) -> do.Pipeline:
         pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=SAIL)
         totals(changes(pipeline, str(tmp_path / "in/*.json")).filter(condition)).to_table("t")
@@ -212,3 +213,43 @@ def test_only_a_rebuild_is_a_way_on(tmp_path: Path) -> None:
     changed.rebuild("t")
     changed.run_until_caught_up()
     assert [(row.k, row.n, row.total) for row in changed.read("t").collect()] == [("a", 2, 3)]
+
+
+class Given(do.Sink):
+    """Counts the rows that it is given."""
+
+    updates = True
+
+    def write(self, rows: Any, attempt: Any) -> Any:
+        return sum(batch.num_rows for batch in rows)
+
+    def prepare(self, epoch: int, commit_data: Any, generation: int) -> None: ...
+
+    def commit(self, epoch: int, commit_data: Any) -> None: ...
+
+    def abort(self, epoch: int, generation: int) -> None: ...
+
+    def recover(self, decided_epoch: int, generation: int) -> None: ...
+
+
+@pytest.mark.sail
+def test_a_sink_behind_what_changed_is_taken_out_for_the_rebuild(tmp_path: Path) -> None:
+    def made(condition: str, sink: str = "") -> do.Pipeline:
+        pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=SAIL)
+        last = totals(changes(pipeline, str(tmp_path / "in/*.json")).filter(condition)).to_table("t")
+        if sink:
+            last.to_sink(Given(), name=sink)
+        return pipeline
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text("\n".join((event("c", 1, 1), event("c", 3, 7))))
+    made("v < 5", "out").run_until_caught_up()
+    with pytest.raises(UndecidedChangeError, match="take the sink out of the program, rebuild the tables") as refused:
+        made("v < 100", "out").run_epoch()
+    assert "pipeline.rebuild" not in str(refused.value)
+    made("v < 100").rebuild("t")
+    again = made("v < 100", "new")
+    again.decide("sink new", "keep")
+    (tmp_path / "in/1.json").write_text(event("d", 3))
+    again.run_until_caught_up()
+    assert [(row.k, row.n, row.total) for row in again.read("t").collect()] == [("a", 1, 1)]

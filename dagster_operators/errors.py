@@ -205,6 +205,10 @@ class PipelineBusyError(LedgerError):
     retryable = True
 
 
+class EpochUnderWayError(LedgerError):
+    """An epoch is begun, or something is decided that waits for the next one: what is done between epochs has to wait."""
+
+
 class FencedError(LedgerError):
     """A newer run has taken over; this one may not write any more."""
 

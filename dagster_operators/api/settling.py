@@ -13,6 +13,7 @@ from dagster_operators.time.watermark import parse_duration
 
 if TYPE_CHECKING:
     from dagster_operators.api.history import History
+    from dagster_operators.runtime.compacting import Compaction
     from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.ledger_repair import LedgerRepair
     from dagster_operators.transactions.owner import Owner
@@ -130,3 +131,28 @@ class Settling(ABC):
         if horizon is None:
             return 0
         return self._alone(lambda coordinator: coordinator.clean(horizon))
+
+    def compact(self, table: str | None = None, *, target_size: int | None = None) -> Compaction:
+        """Join small files of a table, or of all tables, into larger ones, in an epoch that computes nothing.
+
+        The rows stay as they are: who reads the table's changes sees none. The small files stay, too, for those who read older
+        epochs, until :meth:`clean` deletes them.
+
+        Args:
+            table: The table; all when left out.
+            target_size: About so many bytes a joined file has, by default 128 MiB; files of half of it stay as they are.
+
+        Returns:
+            The epoch, and what became of each table's files.
+
+        Raises:
+            PipelineBusyError: A run is at work.
+            EpochUnderWayError: An epoch is begun and not complete; run it first.
+            PipelineError: There is no such table.
+            LostFileError: A file is gone.
+        """
+        from dagster_operators.runtime.compacting import TARGET_SIZE, compact
+
+        if target_size is not None and target_size < 1:
+            raise PipelineError(f"target_size is {target_size}", pipeline=self.name, remedy="give a number of bytes")
+        return self._alone(lambda coordinator: compact(coordinator, table, target_size or TARGET_SIZE))

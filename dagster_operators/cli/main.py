@@ -14,7 +14,7 @@ from dagster_operators.cli.new import new
 from dagster_operators.cli.operators import operators
 from dagster_operators.cli.plans import plan
 from dagster_operators.cli.rebuilding import rebuild
-from dagster_operators.cli.settling import clean, repair, unlock
+from dagster_operators.cli.settling import clean, compact, repair, unlock
 
 
 @click.group()
@@ -36,5 +36,5 @@ main.add_command(rollback)
 main.add_command(reset)
 for command in (run, check, graph):
     main.add_command(command)
-for command in (status, history, read, repair, clean, unlock, doctor):
+for command in (status, history, read, repair, compact, clean, unlock, doctor):
     main.add_command(command)

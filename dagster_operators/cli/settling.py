@@ -1,4 +1,4 @@
-"""``dagster-operators repair``, ``clean`` and ``unlock``: what is done to a storage root between epochs."""
+"""``dagster-operators repair``, ``compact``, ``clean`` and ``unlock``: what is done to a storage root between epochs."""
 
 from __future__ import annotations
 
@@ -33,6 +33,16 @@ def repair(stored: StoredPipeline, *, table: str | None, keep: Any, ledger: bool
         told = [f"{record.dataset}: kept {record.keep}, at version {record.version}" for record in settled]
         found = [{"table": record.dataset, "keep": record.keep, "version": record.version} for record in settled]
     answer(found) if as_json else click.echo("\n".join(told) or "nothing was wrong")
+
+
+@click.command()
+@at_root
+@click.argument("table", required=False)
+@click.option("--target-size", type=click.IntRange(1), help="About so many bytes a joined file has; 128 MiB when left out.")
+def compact(stored: StoredPipeline, *, table: str | None, target_size: int | None, as_json: bool) -> None:
+    """Join small files of TABLE of ROOT, or of all tables, into larger ones; the rows stay as they are."""
+    done = stored.compact(table, target_size=target_size)
+    answer(asdict(done)) if as_json else click.echo(done)
 
 
 @click.command()

@@ -4,16 +4,20 @@
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import dagster as dg
 from pydantic import Field
 
+from dagster_operators.errors import EpochUnderWayError
 from dagster_operators.orchestration.failures import as_failures, is_last_try
 from dagster_operators.orchestration.ops import definition_name
 from dagster_operators.orchestration.options import MAINTENANCE_RETRIES
 from dagster_operators.orchestration.single_op_job import single_op_job
 from dagster_operators.orchestration.steps import PipelineSteps
+from dagster_operators.runtime.compacting import TARGET_SIZE
+
+_MAINTENANCE: Final = "Joins small files of the tables, and deletes files that only old epochs need"
 
 
 class Keep(Enum):
@@ -24,7 +28,10 @@ class Keep(Enum):
 
 
 class MaintenanceConfig(dg.Config):
-    """What stays readable."""
+    """What is joined, and what stays readable."""
+
+    compact: bool = Field(default=True, description="Join small files of the tables first")
+    target_size: int = Field(default=TARGET_SIZE, ge=1, description="About so many bytes a joined file has")
 
     keep: str = Field(default="7 days", description="Epochs completed within this time stay readable")
     keep_epochs: int = Field(default=2, ge=1, description="At least so many epochs stay readable, however old")
@@ -38,22 +45,36 @@ class RepairConfig(dg.Config):
 
 
 def maintenance_job(steps: PipelineSteps) -> dg.JobDefinition:
-    """The job ``<pipeline>_maintenance``: deletes files that only old epochs need."""
+    """The job ``<pipeline>_maintenance``: joins small files, and deletes files that only old epochs need."""
 
     @dg.op(
         name=definition_name(steps, "maintenance"),
         pool=steps.name,
-        description="Deletes files that only old epochs need",
+        description=_MAINTENANCE,
         out=dg.Out(dg.Nothing),
         retry_policy=MAINTENANCE_RETRIES,
     )
     def maintenance(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[Any]:
         with as_failures(steps.pipeline.root, last_try=is_last_try(context)):
+            joined = _compact(context, steps, config)
             deleted = steps.pipeline.clean(config.keep, keep_epochs=config.keep_epochs)
         context.log.info("%d files that only old epochs needed are deleted.", deleted)
-        yield dg.Output(None, metadata={"deleted_files": deleted})
+        yield dg.Output(None, metadata={"joined_files": joined, "deleted_files": deleted})
 
-    return single_op_job(steps, "maintenance", "Deletes files that only old epochs need", maintenance)
+    return single_op_job(steps, "maintenance", _MAINTENANCE, maintenance)
+
+
+def _compact(context: dg.OpExecutionContext, steps: PipelineSteps, config: MaintenanceConfig) -> int:
+    """Join small files; how many were joined. An epoch that waits for its next try is left to it."""
+    if not config.compact:
+        return 0
+    try:
+        done = steps.pipeline.compact(target_size=config.target_size)
+    except EpochUnderWayError as error:
+        context.log.warning("No files were joined: %s.", error.problem)
+        return 0
+    context.log.info("%s.", done)
+    return sum(joined.files for joined in done.tables.values())
 
 
 def repair_job(steps: PipelineSteps) -> dg.JobDefinition:

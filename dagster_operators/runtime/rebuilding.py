@@ -140,7 +140,8 @@ class Rebuilding:
 
     def _over(self) -> Complete | None:
         """The epoch that took over what is in the folder, should a run have died then, and nobody put the pipeline back since."""
-        last = next((one for one in reversed(self._run.history()) if one.transition), None)
+        known = (one for one in reversed(self._run.history()) if one.transition.partition(" ")[0] not in {"", "compact"})
+        last = next(known, None)
         if last is None or not last.transition.startswith("rebuild "):
             return None
         begins = (one for one in self._run.records(Begin) if isinstance(one, Begin) and one.begin_id == last.begin_id)

@@ -36,6 +36,10 @@ CHECKPOINT_INTERVAL: Final = 20
 
 _ENGINE: Final = "dagster_operators"
 
+_WROTE: Final = {"operation": "WRITE", "operationParameters": {"mode": "Append", "partitionBy": "[]"}}
+_MOVED: Final = {"operation": "OPTIMIZE", "operationParameters": {"predicate": "[]"}}
+"""What an entry is called that changes rows, and one that leaves them as they are."""
+
 _UNQUOTED: Final = "/=:@!$&'()*+,;~"
 """What stands for itself in the path of a URI (RFC 3986), besides letters, digits and ``-._``."""
 
@@ -285,8 +289,7 @@ def _actions(entry: LogEntry) -> Iterator[dict[str, Any]]:
     yield {
         "commitInfo": {
             "timestamp": now,
-            "operation": "WRITE",
-            "operationParameters": {"mode": "Append", "partitionBy": "[]"},
+            **(_WROTE if entry.data_change else _MOVED),
             "isBlindAppend": not entry.removes,
             "engineInfo": _ENGINE,
             **entry.metadata,

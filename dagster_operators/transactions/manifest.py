@@ -54,11 +54,16 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Change:
-    """What a commit does to one dataset (``tables/clean``, ``state/agg.partials``, ``streams/x``): files added and removed."""
+    """What a commit does to one dataset (``tables/clean``, ``state/agg.partials``, ``streams/x``): files added and removed.
+
+    Attributes:
+        data_change: Whether its rows change, or only lie in other files.
+    """
 
     dataset: str
     adds: tuple[FileEntry, ...] = ()
     removes: tuple[str, ...] = ()
+    data_change: bool = added(2, True)  # noqa: FBT003 - a field, as the others
 
     @property
     def is_stream(self) -> bool:

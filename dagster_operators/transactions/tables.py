@@ -124,6 +124,7 @@ class Tables:
         entry = LogEntry(
             tuple(LoggedFile(file.path, file.size, _stats(file)) for file in effect.change.adds),
             tuple(LoggedFile(path, before[path].size) for path in removes),
+            data_change=effect.change.data_change,
             transaction=(effect.pipeline, effect.epoch),
             metadata={"dagster_operators.epoch": str(effect.epoch)},
             schema_json=schema,

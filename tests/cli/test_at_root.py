@@ -103,6 +103,14 @@ def test_read_gives_rows_of_any_epoch(root: Path) -> None:
     assert "epochs 1 to 3 can be read" in told("read", root, "clean", "--epoch", 9, code=1)
 
 
+def test_compact_joins_small_files(root: Path) -> None:
+    assert found("compact", root, "none", code=1)["error"] == "PipelineError"
+    assert told("compact", root, "clean") == "epoch 4: clean: 3 files joined into 1\n"
+    assert told("compact", root) == "no table has small files to be joined\n"
+    assert found("compact", root, "clean", "--target-size", 1000) == {"epoch": 4, "tables": {}}
+    assert "9 rows" in told("status", root)
+
+
 def test_repair_settles_what_somebody_else_wrote(root: Path) -> None:
     write_to(root / "tables/clean")
     assert found("status", root)["wrong"] == ["tables/clean"]

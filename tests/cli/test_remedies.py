@@ -24,6 +24,7 @@ from dagster_operators.cli.remedies import as_commands
         ("pipeline.withdraw('operator per_key')", "withdraw 'my root' operator per_key"),
         ("pipeline.decide('table totals', 'keep')", "decide 'my root' table totals keep"),
         ("pipeline.drop('old')", "drop 'my root' old"),
+        ("pipeline.compact('clean')", "compact 'my root' clean"),
     ],
 )
 def test_a_call_as_a_command(remedy: str, command: str) -> None:

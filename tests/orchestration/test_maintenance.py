@@ -46,9 +46,24 @@ def logged(instance: dg.DagsterInstance, run_id: str) -> str:
 def test_maintenance_deletes_what_old_epochs_need(tmp_path: Path, defs: dg.Definitions, instance: dg.DagsterInstance) -> None:
     result = execute(defs, instance, "numbers_maintenance", keep="0 seconds", keep_epochs=1)
     assert result.success
-    assert "2 files that only old epochs needed are deleted." in logged(instance, result.run_id)
-    assert do.StoredPipeline(str(tmp_path / "root")).status().oldest_epoch == 3
+    told = logged(instance, result.run_id)
+    assert "epoch 4: clean: 3 files joined into 1." in told
+    assert "5 files that only old epochs needed are deleted." in told
+    assert do.StoredPipeline(str(tmp_path / "root")).status().oldest_epoch == 4
     assert defs.resolve_schedule_def("numbers_maintenance_schedule").cron_schedule == "0 3 * * *"
+
+
+def test_maintenance_leaves_an_epoch_that_is_begun_to_its_next_try(
+    tmp_path: Path, defs: dg.Definitions, instance: dg.DagsterInstance
+) -> None:
+    with Coordinator("numbers", str(tmp_path / "root")) as run:
+        flow = Flow(run)
+        run.open(Owner.of_process())
+        assert run.begin(flow.plan, flow.choose) is not None
+    result = execute(defs, instance, "numbers_maintenance", keep="0 seconds", keep_epochs=1)
+    assert result.success
+    assert "No files were joined: epoch 4 is begun and not complete" in logged(instance, result.run_id)
+    assert do.StoredPipeline(str(tmp_path / "root")).status().oldest_epoch == 3
 
 
 def test_repair_settles_tables(tmp_path: Path, defs: dg.Definitions, instance: dg.DagsterInstance) -> None:

@@ -11,8 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from dagster_operators.operators.engine_schema import struct
-from dagster_operators.runtime.stages.staged_rows import write_batches
-from dagster_operators.storage.parquet_stats import delta_stats
+from dagster_operators.runtime.stages.staged_rows import described, write_batches
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, lost_error
 from dagster_operators.transactions.manifest import FileEntry
@@ -81,19 +80,12 @@ class StagedFiles:
         paths = {info.path.removeprefix(f"{base}/"): info.size for info in listed if info.path.endswith(".parquet")}
         found = sorted(item for item in paths.items() if not _is_hidden(item[0].removeprefix(directory)))
         if len(found) < _FEW:
-            entries = [self._entry(dataset, *item) for item in found]
+            entries = [described(self._root, dataset, *item) for item in found]
         else:
             with ThreadPoolExecutor(8) as pool:
-                entries = list(pool.map(lambda item: self._entry(dataset, *item), found))
+                entries = list(pool.map(lambda item: described(self._root, dataset, *item), found))
         self._looked_at.update(f"{dataset}/{path}" for path, _ in found)
         return tuple(entry for entry in entries if entry.rows)
-
-    def _entry(self, dataset: str, path: str, size: int) -> FileEntry:
-        import pyarrow.parquet as pq
-
-        with self._root.guard(f"{dataset}/{path}", "a staged file cannot be read back"):
-            footer = pq.read_metadata(self._root.path(dataset, path), filesystem=self._root.files)
-        return FileEntry(path, size, footer.num_rows, delta_stats(footer))
 
     def read(self, dataset: str, files: Iterable[FileEntry], schema_json: str) -> DataFrame | None:
         """The rows of some files of a dataset, in one partition if they are few; None without files.

@@ -1,0 +1,198 @@
+"""Joining small files of tables into larger ones, as OPTIMIZE does, in an epoch of the pipeline that computes nothing.
+
+The rows stay as they are, and the log says so (``dataChange`` is false): who reads what each version changed sees nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from dagster_operators.errors import EpochUnderWayError, PipelineError
+from dagster_operators.runtime.results import table_names
+from dagster_operators.runtime.stages.staged_rows import described, read_batches, write_batches
+from dagster_operators.storage.presence import lost_files
+from dagster_operators.transactions.lost import PUT_BACK, lost_error, sizes_of
+from dagster_operators.transactions.manifest import KEPT_FOLDER, Change, FileEntry
+from dagster_operators.transactions.transition import Transition, unfinished_in
+from dagster_operators.transactions.transition_epoch import as_completed
+from dagster_operators.types.data_type import Array, DataType, Struct
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    from dagster_operators.transactions.coordinator import Coordinator
+    from dagster_operators.transactions.effects import StageAttempt
+    from dagster_operators.transactions.records import Complete
+    from dagster_operators.transactions.view import LedgerView
+
+TARGET_SIZE: Final = 128 * 1024 * 1024
+"""About so many bytes a joined file has."""
+
+_ROWS: Final = 8_192
+_EPOCH: Final = re.compile(r"e(\d+)-")
+
+_Group: TypeAlias = tuple[FileEntry, ...]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What became of small files of a table.
+
+    Attributes:
+        files: How many were joined.
+        into: Into how many.
+        bytes: How many bytes they had.
+
+    >>> str(Joined(40, 2, 80_000))
+    '40 files joined into 2'
+    """
+
+    files: int
+    into: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.files} files joined into {self.into}"
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """What a compaction did.
+
+    Attributes:
+        epoch: The epoch that did it; the last one if there was nothing to join.
+        tables: By table what became of its files.
+
+    >>> print(Compaction(7, {"clean": Joined(40, 2, 80_000)}))
+    epoch 7: clean: 40 files joined into 2
+    """
+
+    epoch: int
+    tables: Mapping[str, Joined] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        told = "; ".join(f"{table}: {joined}" for table, joined in self.tables.items())
+        return f"epoch {self.epoch}: {told}" if told else "no table has small files to be joined"
+
+
+def compact(run: Coordinator, table: str | None = None, target_size: int = TARGET_SIZE) -> Compaction:
+    """Join the small files of a table, or of all tables, in an epoch of its own.
+
+    Args:
+        run: Has the pipeline.
+        table: The table; None for all.
+        target_size: About so many bytes a joined file has; files of half of it are not joined any more.
+
+    Raises:
+        EpochUnderWayError: An epoch is begun, or something was decided that waits for the next one.
+        PipelineError: There is no such table.
+        LostFileError: A file is gone, or has not the rows that it was written with.
+    """
+    view = run.settle()
+    last, plan = view.last_complete, view.last_plan
+    if last is None or plan is None:
+        return Compaction(0)
+    _require_between_epochs(view)
+    plan = as_completed(plan, last, view)
+    names = [name for name in table_names(view.versions) if f"tables/{name}" in plan.datasets]
+    if table is not None and table not in names:
+        raise PipelineError("there is no such table", pipeline=run.pipeline, table=table, remedy=f"there are: {', '.join(names)}")
+    found = {name: groups for name in names if table in {None, name} and (groups := _groups(run, view, name, target_size))}
+    if not found:
+        return Compaction(last.epoch)
+    made = run.transit(plan, _behind(last, found), lambda attempt: _changes(run, view, attempt, found))
+    return Compaction(made.epoch, {name: _told(groups) for name, groups in found.items()})
+
+
+def groups_of(files: Iterable[FileEntry], target_size: int) -> Iterator[tuple[FileEntry, ...]]:
+    """The files that are joined with each other: small ones of neighbouring epochs, so that bounds of times stay close.
+
+    >>> files = [FileEntry(f"e{epoch}-g1-0a/a", size, 1) for epoch, size in ((10, 3), (2, 3), (1, 9), (11, 3), (12, 4))]
+    >>> [[file.path[:3] for file in group] for group in groups_of(files, 10)]
+    [['e2-', 'e10', 'e11']]
+    """
+    group, size = list[FileEntry](), 0
+    for file in sorted(files, key=_age):
+        if not file.is_ours or file.size >= target_size / 2:
+            continue
+        if size + file.size > target_size:
+            if len(group) > 1:
+                yield tuple(group)
+            group, size = [], 0
+        group.append(file)
+        size += file.size
+    if len(group) > 1:
+        yield tuple(group)
+
+
+def _age(file: FileEntry) -> tuple[int, str]:
+    found = _EPOCH.match(file.path)
+    return int(found[1]) if found else 0, file.path
+
+
+def _require_between_epochs(view: LedgerView) -> None:
+    waiting = next((f"what was decided about {subject} takes effect with the next epoch" for subject, _ in view.decided), "")
+    if view.open_begin is not None:
+        waiting = f"epoch {view.open_begin.epoch} is begun and not complete, and would begin anew"
+    if waiting:
+        raise EpochUnderWayError(waiting, pipeline=view.name, epoch=view.last_epoch, remedy="run an epoch first")
+
+
+def _groups(run: Coordinator, view: LedgerView, table: str, target_size: int) -> list[_Group]:
+    dataset = f"tables/{table}"
+    version = view.versions[dataset]
+    schema = Schema.from_json(run.schema(dataset, version))
+    if not all(_is_known(one.type) for one in schema):
+        return []
+    return list(groups_of(run.files(dataset, version), target_size))
+
+
+def _is_known(kind: DataType) -> bool:
+    """Whether this process writes it as all engines do; not maps: Sail does not read those of several writers together."""
+    match kind:
+        case Array(element):
+            return _is_known(element)
+        case Struct(fields):
+            return all(_is_known(one.type) for one in fields)
+        case _:
+            return kind.is_simple
+
+
+def _behind(last: Complete, found: Mapping[str, list[_Group]]) -> Transition:
+    return Transition(
+        "compact", ", ".join(found), last.offsets, last.watermarks, last.finished, last.held,
+        unfinished=unfinished_in(last.metrics), times=last.times,
+    )  # fmt: skip
+
+
+def _told(groups: Iterable[_Group]) -> Joined:
+    listed = list(groups)
+    files = [file for group in listed for file in group]
+    return Joined(len(files), len(listed), sum(file.size for file in files))
+
+
+def _changes(run: Coordinator, view: LedgerView, attempt: StageAttempt, found: Mapping[str, list[_Group]]) -> Iterator[Change]:
+    for table, groups in found.items():
+        dataset = f"tables/{table}"
+        schema_json = run.schema(dataset, view.versions[dataset])
+        folder = f"{attempt.directory(dataset)}/{KEPT_FOLDER}"
+        joined = [_join(run, dataset, schema_json, group, f"{folder}/{number}") for number, group in enumerate(groups)]
+        yield Change(dataset, tuple(joined), tuple(file.path for group in groups for file in group), data_change=False)
+
+
+def _join(run: Coordinator, dataset: str, schema_json: str, group: _Group, folder: str) -> FileEntry:
+    if lost := lost_files(run.root, sizes_of([Change(dataset, group)])):
+        raise lost_error(lost, "files cannot be joined", PUT_BACK, pipeline=run.pipeline)
+    path = f"{folder}/part-0.parquet"
+    schema = Schema.from_json(schema_json).with_nulls().to_arrow()
+    rows = read_batches(run.root, dataset, [file.path for file in group], schema, _ROWS)
+    write_batches(run.root, f"{dataset}/{path}", rows, schema)
+    made = described(run.root, dataset, path, run.root.files.get_file_info(run.root.path(dataset, path)).size)
+    expected = sum(file.rows for file in group)
+    if made.rows != expected:
+        wrong = {f"{dataset}/{file.path}": f"or one of {len(group)} has not its rows" for file in group}
+        so = f"files cannot be joined, {made.rows} rows instead of {expected}"
+        raise lost_error(wrong, so, PUT_BACK, pipeline=run.pipeline)
+    return made

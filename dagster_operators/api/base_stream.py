@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
+from dagster_operators.api.feed_as_rows import warn_of_feed_as_rows
 from dagster_operators.api.implied import with_changes
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.errors import PipelineError
@@ -106,6 +107,7 @@ class BaseStream(PluggedIn):
         linked = chain and not any(stream._cut for stream in streams)  # noqa: SLF001
         made = operator(name=named, chain=linked, **settings)
         node = self._dataflow.add(made, with_changes(self._dataflow, made, [stream._ref for stream in streams]))  # noqa: SLF001
+        warn_of_feed_as_rows(self._dataflow, made, node.inputs)
         if renamed_from is not None:
             renamed(self._dataflow, node.name, renamed_from)
         return type(self)(self._dataflow, StreamRef(node.name))

@@ -11,6 +11,7 @@ from dagster_operators.api.operator_given import operator_given
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.expressions import require_mapping, require_texts
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
@@ -30,6 +31,8 @@ from dagster_operators.time.watermark import parse_duration, require_unit
 
 if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
+
+_OF_CHANGES = "windows are for rows that stay; group by the time: with_columns(hour=\"date_trunc('hour', at)\").key_by('hour')"
 
 
 class KeyedStream(PluggedIn):
@@ -86,7 +89,9 @@ class KeyedStream(PluggedIn):
                 "a window needs an event time, and the stream has none",
                 pipeline=pipeline,
                 operator=self._stream.name,
-                remedy="give the source event_time=..., and hand that column on unchanged",
+                remedy="give the source event_time=..., and hand that column on unchanged"
+                if self._stream._type.changes == Changes.APPEND  # noqa: SLF001
+                else _OF_CHANGES,
             )
         if window is None:
             others = tuple(key for key in self.keys if key not in (WINDOW_START, WINDOW_END))

@@ -119,7 +119,8 @@ class PipelineGraph:
         if connector.row_keys is not None and event_time is not None:
             raise PipelineError(
                 "change events have no event time: what they take back came before", pipeline=self.name, source=name,
-                remedy="leave event_time= out; windows are for rows that stay",
+                remedy="leave event_time= out; in place of windows, which are for rows that stay, group by the time: "
+                f"with_columns(hour=\"date_trunc('hour', {event_time})\").key_by('hour').aggregate(...)",
             )  # fmt: skip
         late = self._lateness(name, lateness, event_time)
         key = asset_path(asset_key, pipeline=self.name, source=name)

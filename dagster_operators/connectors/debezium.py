@@ -88,6 +88,7 @@ def entries_of(line: str, columns: Mapping[str, str], keys: Sequence[str]) -> It
     operation = str(event.get("op")) if event else "m"
     if operation == "m":  # a message of the database's log, or a tombstone
         return
+    _check_declared(event, columns, kinds)
     if operation in _OPERATIONS:
         after = _row(event, "after", keys)
         before: Any = event.get("before") if operation == "u" else None
@@ -120,6 +121,15 @@ def _payload(line: str) -> tuple[dict[str, Any], dict[str, _Kind]]:
         return event, _kinds(schema or {})
     except (AttributeError, KeyError, TypeError):
         raise UnreadableEventError("the schema beside the event is none of Kafka Connect") from None
+
+
+def _check_declared(event: Mapping[str, Any], columns: Mapping[str, str], kinds: Mapping[str, _Kind]) -> None:
+    """Refuse a declared column that the event's own schema does not know: it would be null in every row."""
+    rows = [row for side in ("before", "after") if isinstance(row := event.get(side), dict)]
+    missing = [name for name in columns if name not in kinds and not any(name in row for row in rows)] if kinds else []
+    if missing:
+        there = ", ".join(kinds)
+        raise UnreadableEventError(f"the event's schema has no column {missing[0]}: declare columns that it has: {there}")
 
 
 def _kinds(schema: Mapping[str, Any]) -> dict[str, _Kind]:

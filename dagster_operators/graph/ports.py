@@ -90,6 +90,11 @@ class InputPort:
             return "put latest(key) before it, which makes of the changes the current row of each key"
         if given is ChangeKind.APPEND:
             return "give it the output of an aggregate, top or deduplicate(keep='last') without a window"
+        if given is ChangeKind.RETRACT:
+            return (
+                "put it before the operator that makes changes of rows, if there is one; aggregate and top without a window take "
+                "changes, and latest(key) has the current row of each key"
+            )
         return "put it before the operator whose rows change, or use that operator in windows, whose rows stay as they are"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
@@ -90,7 +91,8 @@ def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, o
     if holds:
         metadata["held"] = holds
     shown = options.previewed(coordinator.pipeline, table.name)
-    rows = preview(coordinator, dataset, files, complete.epoch, shown, is_masked=options.is_masked) if shown else None
+    is_masked = partial(options.is_masked, rejects=table.rejects)
+    rows = preview(coordinator, dataset, files, complete.epoch, shown, is_masked=is_masked) if shown else None
     if rows is not None:
         metadata["preview"] = dg.MetadataValue.md(rows)
     return metadata

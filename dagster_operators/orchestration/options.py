@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import dagster as dg
 
@@ -15,6 +16,9 @@ COMMIT_RETRIES = dg.RetryPolicy(max_retries=5, delay=1, backoff=dg.Backoff.EXPON
 
 MAINTENANCE_RETRIES = dg.RetryPolicy(max_retries=5, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """The retry policy of what is done between epochs: a run that is at work ends."""
+
+_QUOTING: Final = frozenset({"record", "reason"})
+"""The columns of tables of rejected records that have values of other columns."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,18 @@ class Options:
             return self.preview_rows
         return self.preview_rows.get(f"{pipeline}.{table}", self.preview_rows.get(table, 0))
 
-    def is_masked(self, table: str, column: str) -> bool:
-        """Whether no preview shows the values of a column."""
+    def is_masked(self, table: str, column: str, *, rejects: bool = False) -> bool:
+        """Whether no preview shows the values of a column.
+
+        Args:
+            table: The table.
+            column: The column.
+            rejects: Whether the table has rejected records. They are whole and in any form, so where any column is masked none is
+                shown, nor the reason, which quotes them.
+
+        >>> Options(masked_columns=frozenset({"email"})).is_masked("people_rejects", "record", rejects=True)
+        True
+        """
+        if rejects and self.masked_columns and column in _QUOTING:
+            return True
         return column in self.masked_columns or f"{table}.{column}" in self.masked_columns

@@ -10,6 +10,7 @@ import dagster as dg
 from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.graph.outputs import Check, Table
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.arrow.arrow_operator import REJECTS
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.orchestration.keys import AssetKeys, rejects_tables, table_uri
 from dagster_operators.planner.lineage import TableLineage
@@ -37,6 +38,7 @@ class TableAsset:
         owners: Dagster owners.
         tags: Dagster tags.
         columns: What columns are, by name.
+        rejects: Whether its rows are records that were rejected.
     """
 
     name: str
@@ -52,6 +54,7 @@ class TableAsset:
     owners: tuple[str, ...]
     tags: Mapping[str, str]
     columns: Mapping[str, str]
+    rejects: bool = False
 
 
 def table_assets(pipeline: Pipeline, keys: AssetKeys) -> dict[str, TableAsset]:
@@ -89,6 +92,7 @@ def _table(
         owners=table.owners,
         tags=table.tags,
         columns=table.columns,
+        rejects=table.stream.port == REJECTS,
     )
 
 
@@ -107,6 +111,7 @@ def _rejects(pipeline: Pipeline, keys: AssetKeys, stage: Stage, source: str, nam
         owners=(),
         tags={},
         columns={},
+        rejects=True,
     )
 
 

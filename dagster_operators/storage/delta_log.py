@@ -151,7 +151,10 @@ class DeltaLog:
         try:
             return DeltaTable(path, version=version, storage_options=access.for_deltalake())
         except TableNotFoundError as error:
-            raise MissingInputError("there is no Delta table", table=self.location.path) from error
+            raise MissingInputError(
+                "there is no Delta table", table=self.location.path,
+                remedy="correct the path, that of the folder with _delta_log in it; or write the table first, then run again",
+            ) from error  # fmt: skip
         except (DeltaError, OSError) as error:
             at = "" if version is None else f" at version {version}"
             problem = f"the Delta table{at} cannot be read ({access.redact(str(error))})"

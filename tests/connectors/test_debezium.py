@@ -61,7 +61,7 @@ def test_an_event(event: Any, expected: list[Any]) -> None:
 
 def test_the_schema_says_what_values_are() -> None:
     fields = [
-        {"field": "id"},
+        *({"field": name} for name in ("id", "v", "day", "local")),
         {"field": "price", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "1"}},
         {"field": "at", "name": "io.debezium.time.MicroTimestamp"},
     ]
@@ -72,11 +72,22 @@ def test_the_schema_says_what_values_are() -> None:
 
 def enveloped(value: Any, **field: Any) -> Any:
     """An event whose schema says what its only value is."""
-    fields = [{"field": "price", "name": "org.apache.kafka.connect.data.Decimal", **field}]
+    named = [{"field": name} for name in COLUMNS if name != "price"]
+    fields = [*named, {"field": "price", "name": "org.apache.kafka.connect.data.Decimal", **field}]
     return {
         "schema": {"fields": [{"field": "after", "fields": fields}]},
         "payload": {"op": "c", "after": {"id": 1, "price": value}},
     }
+
+
+def test_a_declared_column_that_the_schema_does_not_know_is_an_error() -> None:
+    schema = {"fields": [{"field": "after", "fields": [{"field": "id"}, {"field": "price"}]}]}
+    deleted = {"op": "d", "before": {"id": 1}}
+    assert entries({"schema": schema, "payload": deleted}, {"id": "int", "price": "double"}) == [("delete", {"id": "1"})]
+    told = "the event's schema has no column prise: declare columns that it has: id, price"
+    for event in (deleted, {"op": "c", "after": {"id": 1, "price": 2}}, {"op": "c", "after": [{}]}):
+        with pytest.raises(UnreadableEventError, match=told):
+            entries({"schema": schema, "payload": event}, {"id": "int", "prise": "double"})
 
 
 @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))
@@ -226,7 +237,7 @@ def test_what_cannot_be_read_exactly_is_corrupt(column: str, value: str) -> None
 
 def test_the_schema_says_what_nested_values_are() -> None:
     micros = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
-    fields = [{"field": "ts", "type": "array", "items": micros}]
+    fields = [*({"field": name} for name in NESTED if name != "ts"), {"field": "ts", "type": "array", "items": micros}]
     envelope = {
         "schema": {"fields": [{"field": "after", "fields": fields}]},
         "payload": {"op": "c", "after": {"id": 1, "ts": [5]}},

@@ -201,8 +201,9 @@ def test_event_times_come_from_footers(table):
 
 
 def test_no_table(tmp_path):
-    with pytest.raises(MissingInputError, match="no Delta table"):
+    with pytest.raises(MissingInputError, match="no Delta table") as raised:
         DeltaSource(tmp_path / "none").choose(None, nothing)
+    assert "correct the path" in raised.value.remedy
 
 
 def test_a_column_that_disappears_or_changes_type(table, session):

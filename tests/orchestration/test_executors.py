@@ -47,14 +47,16 @@ def test_the_default_engine_is_apache_spark(
 @pytest.mark.usefixtures("on_sail")
 def test_rejects_are_materialised_too(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.json").write_text('{"k": "good"}\n{"k": \n')
+    (tmp_path / "in/a.json").write_text('{"k": "good"}\n{"k": "secret"\n')
     pipeline = do.Pipeline("p", root=str(tmp_path / "p"))
     source = do.FileSource(str(tmp_path / "in"), format="json", schema="k string", corrupt="reject")
     pipeline.source("rows", source).to_table("clean")
-    result = do.build_definitions(pipeline).resolve_job_def("p_epoch").execute_in_process(instance=instance)
+    defs = do.build_definitions(pipeline, masked_columns=["clean.k"])
+    result = defs.resolve_job_def("p_epoch").execute_in_process(instance=instance)
     made = {event.asset_key.path[-1]: event.step_materialization_data.materialization.metadata
             for event in result.get_asset_materialization_events() if event.asset_key}  # fmt: skip
     assert {name: metadata["rows_in_epoch"].value for name, metadata in made.items()} == {"clean": 1, "rows_rejects": 1}
+    assert "secret" not in made["rows_rejects"]["preview"].value
 
 
 def test_the_engine_of_the_resource_runs_the_stages(folder: Path, instance: dg.DagsterInstance, sail: object) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dagster_operators import MemorySource, Pipeline, Tumbling
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dagster_operators import ArrowOperator, Collector, FileSource, MemorySource, OperatorContext, Pipeline, Tumbling
 from dagster_operators.orchestration.keys import AssetKeys
 from dagster_operators.orchestration.tables import table_assets
 from dagster_operators.planner.stages import cut_stages
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def test_a_table_behind_many_diamonds_knows_its_operators_and_sources() -> None:
@@ -22,6 +28,25 @@ def test_a_table_behind_many_diamonds_knows_its_operators_and_sources() -> None:
     assert len(assets["last"].operators) == len(set(assets["last"].operators)) == 120
     assert "rows" not in assets["last"].operators
     assert [key.path for key in assets["last"].upstream] == [["p", "kept"]]
+
+
+class Refusing(ArrowOperator):
+    """Gives up on every row."""
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        return inputs[0]
+
+    def process_batch(self, batch: pa.RecordBatch, ctx: OperatorContext, out: Collector) -> None:
+        ctx.reject(batch, "refused")
+
+
+def test_rejected_records_are_known_as_such() -> None:
+    pipeline = Pipeline("p", root="unused")
+    rows = pipeline.source("rows", FileSource("in", format="json", schema="k string", corrupt="reject"))
+    rows.apply(Refusing(), name="refusing").to_table("taken")
+    rows.apply(Refusing(), name="other").rejects().to_table("refused")
+    found = {name: table.rejects for name, table in table_assets(pipeline, AssetKeys(pipeline)).items()}
+    assert found == {"rows_rejects": True, "taken": False, "refused": True}
 
 
 def test_the_operators_of_an_asset_are_those_that_were_written() -> None:

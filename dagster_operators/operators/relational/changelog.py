@@ -35,6 +35,10 @@ DELTA_CHANGE: Final = "_change_type"
 
 _OF_COMMIT: Final = ("_commit_version", "_commit_timestamp")
 _OF_DELTA: Final = {"update_preimage": UPDATE_BEFORE, "update_postimage": UPDATE_AFTER}
+_WAYS_OUT: Final = {
+    ChangeKind.RETRACT: "its rows are changes already: leave as_changes out",
+    ChangeKind.UPSERT: "its rows replace each other: write to_changes(), which makes changes of them",
+}
 _NET = "__do_net"
 _ROWS = "__do_rows"
 
@@ -59,6 +63,10 @@ class AsChanges(LogicalOperator):
     @override
     def config(self) -> dict[str, Any]:
         return {"change": self.change}
+
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", remedy=_WAYS_OUT.get(types[0].changes.kind, "")),)
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TIME = "__time"
+_OF_CHANGES = "of changes, latest(key) has the current row of each key, and key_by(...).top(1, by=...) one of several"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class DeduplicateFirst(LogicalOperator):
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
-        return (InputPort("input", exchange=by_keys(self.keys)),)
+        return (InputPort("input", exchange=by_keys(self.keys), remedy=_OF_CHANGES if types[0].retracting else ""),)
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
@@ -114,7 +115,7 @@ class DeduplicateLast(LogicalOperator):
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
-        return (InputPort("input", exchange=by_keys(self.keys)),)
+        return (InputPort("input", exchange=by_keys(self.keys), remedy=_OF_CHANGES if types[0].retracting else ""),)
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:

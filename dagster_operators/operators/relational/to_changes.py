@@ -96,7 +96,7 @@ class ToChanges(LogicalOperator):
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
         accepts = frozenset({ChangeKind.APPEND, ChangeKind.UPSERT})
-        remedy = "a retracting stream has changes already"
+        remedy = "its rows are changes already: leave to_changes out"
         return (InputPort("input", accepts, by_keys(self.keys_of(types[0])), remedy),)
 
     def keys_of(self, stream: StreamType) -> tuple[str, ...]:

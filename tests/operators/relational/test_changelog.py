@@ -113,7 +113,17 @@ def test_operators_that_need_rows_that_stay_refuse_changes() -> None:
     changes = stream().as_changes()
     with pytest.raises(PipelineError, match=r"deduplicate takes append streams, and 'as_changes' is retracting") as refused:
         changes.key_by("id").deduplicate()
-    assert "put it before" in refused.value.remedy
+    assert "top(1, by=...)" in refused.value.remedy
+    with pytest.raises(PipelineError, match="as_changes takes append streams") as refused:
+        changes.as_changes()
+    assert refused.value.remedy == "its rows are changes already: leave as_changes out"
+    with pytest.raises(PipelineError, match="a window needs an event time") as refused:
+        changes.window(do.Tumbling("1 hour"))
+    assert refused.value.remedy.startswith("windows are for rows that stay; group by the time")
+    updating = stream().key_by("id").aggregate(n="count(*)")
+    with pytest.raises(PipelineError, match="as_changes takes append streams") as refused:
+        updating.as_changes()
+    assert "write to_changes()" in refused.value.remedy
     with pytest.raises(PipelineError, match=r"latest takes retracting streams, and 'rows' is append") as refused:
         stream().latest("id")
     assert "as_changes(...)" in refused.value.remedy

@@ -1,0 +1,71 @@
+"""A change data feed whose rows an operator would count as they are: an update as two rows, a deletion as one more."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Final
+
+from dagster_operators.graph.changes import ChangeKind
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.operator import LogicalOperator
+from dagster_operators.graph.ports import InputPort, StreamRef
+from dagster_operators.operators.aggregates.aggregation import Aggregation
+from dagster_operators.operators.relational.changelog import DELTA_CHANGE
+from dagster_operators.operators.relational.source import Source
+
+_PACKAGE: Final = __name__.partition(".")[0]
+
+
+def warn_of_feed_as_rows(dataflow: Dataflow, operator: LogicalOperator, streams: Sequence[StreamRef]) -> None:
+    """Warn when an operator that takes changes is given a change data feed that nobody has read as changes.
+
+    It is no error: the rows of a feed can be wanted as they are, to count them for one. Who names ``_change_type`` knows them.
+
+    Args:
+        dataflow: The graph.
+        operator: What reads the streams.
+        streams: What it reads.
+    """
+    ports = operator.inputs([dataflow.type_of(stream) for stream in streams])
+    for port, stream in zip(ports, streams, strict=True):
+        if _adds_up(operator, port) and not _knows(operator):
+            source = _feed_behind(dataflow, stream)
+            if source is not None:
+                warnings.warn(
+                    f"{operator.name!r} takes the change data feed of {source!r} for rows that are all added: an update counts "
+                    f"as two rows. To do: read them as changes, pipeline.source({source!r}, ...).as_changes(); or, to have the "
+                    f"rows of the feed as they are, keep {DELTA_CHANGE} among the keys",
+                    stacklevel=_outside(),
+                )
+
+
+def _feed_behind(dataflow: Dataflow, stream: StreamRef) -> str | None:
+    """The source of a change data feed whose rows come here as they are; None where somebody has asked what they do."""
+    node = dataflow.nodes[stream.operator]
+    if isinstance(node.operator, Source):
+        return node.name if node.operator.connector.config().get("changes") is True else None
+    if not stream.is_main or not node.operator.row_wise or len(node.inputs) != 1 or _knows(node.operator):
+        return None
+    return _feed_behind(dataflow, node.inputs[0])
+
+
+def _adds_up(operator: LogicalOperator, port: InputPort) -> bool:
+    """Whether it matters to an operator if a row is added or taken back: an aggregate, or one that takes changes, too."""
+    return isinstance(operator, Aggregation) or (
+        {ChangeKind.APPEND, ChangeKind.RETRACT} <= port.accepts and not operator.row_wise
+    )
+
+
+def _knows(operator: LogicalOperator) -> bool:
+    return DELTA_CHANGE in json.dumps(operator.config(), default=str)
+
+
+def _outside() -> int:
+    """How many frames up the code is that is not of this package."""
+    depth, frame = 1, sys._getframe(1)  # noqa: SLF001 - what warnings itself does since Python 3.12
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == _PACKAGE:
+        depth, frame = depth + 1, frame.f_back
+    return depth

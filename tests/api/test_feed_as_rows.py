@@ -1,0 +1,46 @@
+"""A change data feed that an operator takes for rows: a warning, and none for who knows what its rows are."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+
+import dagster_operators as do
+
+
+def feed() -> do.Stream:
+    return do.Pipeline("p", root="unused").source("orders", do.DeltaSource("lake/orders", changes=True))
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        lambda: feed().key_by("k").aggregate(n="count(*)"),
+        lambda: feed().filter("v > 1").select("k", "v").key_by("k").top(1, by="v"),
+        lambda: feed().with_columns(w="v + 1").key_by("k").aggregate(n="sum(w)"),
+    ],
+    ids=["aggregate", "top", "behind others"],
+)
+def test_updates_counted_as_rows_are_warned_of(count: Callable[[], do.Stream]) -> None:
+    with pytest.warns(UserWarning, match=r"takes the change data feed of 'orders' .*as_changes\(\)") as seen:
+        count()
+    assert [one.filename for one in seen] == [__file__]
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        lambda: feed().as_changes().key_by("k").aggregate(n="count(*)"),
+        lambda: feed().key_by("k", "_change_type").aggregate(n="count(*)"),
+        lambda: feed().key_by("k").aggregate(n="count_if(_change_type = 'delete')"),
+        lambda: feed().filter("_change_type = 'insert'").key_by("k").aggregate(n="count(*)"),
+        lambda: feed().select("k"),
+    ],
+    ids=["changes", "key", "aggregate", "filter", "no state"],
+)
+def test_who_knows_what_the_rows_are_is_not_warned(count: Callable[[], do.Stream]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        count()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dagster_operators.errors import PipelineError
-from dagster_operators.operators.events.native_operator import packed
+from dagster_operators.operators.events.native_process import packed
 
 LARGEST: Final = 32 * 2**20
 """How many bytes of a library a plan may hold."""

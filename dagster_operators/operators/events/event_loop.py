@@ -2,7 +2,8 @@
 
 Everything has a time, and time goes forward: before a message of a source is delivered, every tick that is due by then was. What
 an event leads to is delivered before the next event comes, in the order in which it was sent. So the order is the same however
-often an epoch is run.
+often an epoch is run. A loop for operators that take many events at once is
+in ``windowed_loop.py``.
 """
 
 from __future__ import annotations
@@ -109,8 +110,13 @@ class EventLoop:
         ]
 
     def deliver(self, address: str, message: Message) -> None:
-        """A message of a source, and all that comes of it."""
+        """A message of a source, and all that comes of it: at once, or with what else is in its window."""
+        self._begin()
         self._put(address, message)
+        self._settle()
+
+    def settle(self) -> None:
+        """Deliver all that waits."""
         self._settle()
 
     def advance(self, time: int) -> None:
@@ -130,6 +136,7 @@ class EventLoop:
             if kind == _TICK:
                 self._ticks[key] = nanos + item
                 heapq.heappush(self._due, (nanos + item, _TICK, key, item))
+                self._begin(nanos // 1000)
                 self._put(key, Message(nanos // 1000, _NO_VALUE))
             else:
                 self._wait(*item)
@@ -154,16 +161,17 @@ class EventLoop:
 
     def close(self, addresses: Iterable[str]) -> None:
         """Nothing will ever come from these outputs: those that read them are told, and all that comes of it."""
+        self._begin()
         for address in addresses:
             self._close(address)
-        self._settle()
+        self.settle()
 
     def stop(self, reason: str, paths: Iterable[str] | None = None) -> None:
         """Tell operators that it is over, in their order."""
         for path in list(self._operators) if paths is None else paths:
             if path not in self.stopped:
                 self.stopped[path] = reason
-                self._tell(self._operators[path], other_event("STOP", reason), self._now or 0)
+                self._tell(self._operators[path], other_event("STOP", reason), self._moment())
 
     def _start_timers(self, now: int) -> None:
         intervals = {one.source: one.interval for operator in self._operators.values() for one in operator.inputs}
@@ -188,7 +196,11 @@ class EventLoop:
         """Let a message wait at an input."""
         if operator.path not in self.stopped:
             self._make_room(operator, one)
-            self._waiting.append((operator, one, message))
+            self._enqueue(operator, one, message)
+
+    def _enqueue(self, operator: EventOperator, one: EventInput, message: Message | None) -> None:
+        """Let an event come behind all that wait."""
+        self._waiting.append((operator, one, message))
 
     def _make_room(self, operator: EventOperator, one: EventInput) -> None:
         """Drop the oldest message that waits at an input, if it is full."""
@@ -214,28 +226,39 @@ class EventLoop:
                     f"an event led to more than {_MOST_MESSAGES} messages", node=operator.node, event_operator=operator.id,
                     remedy="see that operators that read each other stop sending",
                 )  # fmt: skip
-            if message is None:
-                self._input_closed(operator, one)
-                continue
-            if one.queue_size is not None:
+            if message is not None and one.queue_size is not None:
                 self._full[operator.path, one.id] -= 1
-            if operator.path not in self.stopped:
-                self._tell(operator, input_event(one.id, message), message.time)
+            self._deliver(operator, one, message)
+
+    def _deliver(self, operator: EventOperator, one: EventInput, message: Message | None) -> None:
+        """Tell an operator of a message, or that nothing more will come."""
+        if operator.path in self.stopped:
+            return
+        if message is None:
+            self._input_closed(operator, one)
+        else:
+            self._tell(operator, input_event(one.id, message), message.time)
+
+    def _begin(self, time: int | None = None) -> None:
+        """An event comes from outside, at a time or now; what is put next is that."""
+
+    def _moment(self) -> int:
+        """The time at which the event came from outside that what is delivered comes of."""
+        return self._now or 0
 
     def _tell(self, operator: EventOperator, event: dict[str, Any], time: int) -> None:
         """Tell an operator of an event, and do what it returns."""
         path = operator.path
 
         def send_output(output_id: str, data: Any, metadata: Mapping[str, Any] | None = None) -> None:
-            if output_id not in operator.outputs:
-                raise OperatorFailedError(
-                    f"there is no output {output_id!r}",
-                    remedy=f"there are: {', '.join(operator.outputs) or 'none'}; declare it under outputs:",
-                )
             self._send(operator, output_id, Message(time, as_array(data), as_metadata(metadata)))
 
         self.events[path] += 1
-        status = self._running[path].on_event(event, send_output)
+        self._do(operator, self._running[path].on_event(event, send_output))
+
+    def _do(self, operator: EventOperator, status: DoraStatus) -> None:
+        """Do what an operator returned."""
+        path = operator.path
         if status is DoraStatus.STOP and path not in self.stopped:
             self.stopped[path] = "STOP"
             self._close_outputs(operator)
@@ -246,6 +269,11 @@ class EventLoop:
             self.stop("MANUAL")
 
     def _send(self, operator: EventOperator, output: str, message: Message) -> None:
+        if output not in operator.outputs:
+            raise OperatorFailedError(
+                f"there is no output {output!r}",
+                remedy=f"there are: {', '.join(operator.outputs) or 'none'}; declare it under outputs:",
+            )
         self.sent[operator.path] += 1
         address = operator.address(output)
         self._write(address, message)
@@ -258,7 +286,7 @@ class EventLoop:
     def _close(self, address: str) -> None:
         """Let all readers of an output be told that it is closed, behind what waits at their inputs."""
         for operator, one in self._readers.get(address, ()):
-            self._waiting.append((operator, one, None))
+            self._enqueue(operator, one, None)
 
     def _input_closed(self, operator: EventOperator, one: EventInput) -> None:
         closed = self._closed[operator.path]
@@ -266,7 +294,7 @@ class EventLoop:
             return
         if one.id not in closed:
             closed[one.id] = one.source
-            self._tell(operator, other_event("INPUT_CLOSED", one.id), self._now or 0)
+            self._tell(operator, other_event("INPUT_CLOSED", one.id), self._moment())
         if len(closed) == len(operator.inputs) and operator.path not in self.stopped:
             self.stop("ALL_INPUTS_CLOSED", [operator.path])
             self._close_outputs(operator)

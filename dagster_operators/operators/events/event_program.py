@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from dagster_operators.errors import OperatorFailedError, located
 from dagster_operators.graph.ports import MAIN
-from dagster_operators.operators.events.event_loop import EventLoop
 from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_rows import OutputRows, SourceMessages
 from dagster_operators.operators.events.native_operator import NativeOperator
 from dagster_operators.operators.events.python_operator import PythonOperator
 from dagster_operators.operators.events.saved_attributes import VERSION, checked, load, save
+from dagster_operators.operators.events.windowed_loop import loop_of
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class EventProgram:
         self._rows = {
             port: OutputRows(port, ctx.ports[port], first.get(port, 1), types.get(port)) for port in ctx.ports if port != MAIN
         }
-        self._loop = EventLoop(own.operators, self._running, self._write, state.get("loop", {}), later)
+        self._loop = loop_of(own.operators, self._running, self._write, state.get("loop", {}), later)
 
     def on_batch(self, port: int, batch: pa.RecordBatch, out: ProgramOutput) -> None:
         """The rows of a source, one message after another."""
@@ -93,6 +93,9 @@ class EventProgram:
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:  # noqa: ARG002 - the frontiers said so
         """Put out what is left, and save what is kept."""
+        self._out = out
+        with located(**self._ctx.where):
+            self._loop.settle()
         for rows in self._rows.values():
             self._flush(rows, out)
         out.collect(self._summary(), MAIN)

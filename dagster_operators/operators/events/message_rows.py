@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dagster_operators.errors import OperatorFailedError, SchemaError
 from dagster_operators.operators.batch_operator import ORIGIN, SEQUENCE
-from dagster_operators.operators.events.message import Message
+from dagster_operators.operators.events.message import Message, size_of
 from dagster_operators.operators.events.wiring import ROW, EventSource
 from dagster_operators.types.schema import Schema
 
@@ -23,6 +23,7 @@ COLUMNS: Final = (TIME, "seq", "value", "metadata")
 
 _ROWS: Final = 10_000
 _BYTES: Final = 32 * 2**20
+_FORMAT: Final = pa.ipc.IpcWriteOptions()
 
 
 def output_schema(declared: str | None) -> pa.Schema:
@@ -113,7 +114,7 @@ class OutputRows:
                 remedy="let all messages of an output have one type: pa.array(values, type)",
             )
         self._messages.append(message)
-        self._bytes += message.value.nbytes
+        self._bytes += size_of(message.value)
         return len(self._messages) >= _ROWS or self._bytes >= _BYTES
 
     def take(self) -> pa.RecordBatch | None:
@@ -152,7 +153,7 @@ def ipc(value: pa.Array) -> bytes:
     """
     batch = pa.record_batch([value], names=["value"])
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    with pa.ipc.new_stream(sink, batch.schema, options=_FORMAT) as writer:
         writer.write_batch(batch)
     return bytes(sink.getvalue().to_pybytes())
 

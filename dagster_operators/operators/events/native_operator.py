@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import signal
-import subprocess
-import sys
-import tempfile
-import time
-import zlib
-from collections.abc import Callable, Mapping
-from multiprocessing import Pipe
-from pathlib import Path
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from dagster_operators.errors import OperatorFailedError, OperatorsError
+from dagster_operators.errors import OperatorFailedError, located
 from dagster_operators.operators.events.dora_module import DoraStatus
-from dagster_operators.operators.events.message_rows import from_ipc, ipc
+from dagster_operators.operators.events.message import Message, size_of
+from dagster_operators.operators.events.message_file import Numbered, packed_messages, unpacked_messages
+from dagster_operators.operators.events.message_rows import from_ipc
+from dagster_operators.operators.events.native_process import NativeProcess
 from dagster_operators.operators.events.saved_attributes import load, save
 from dagster_operators.operators.events.wiring import EventOperator
+from dagster_operators.time.watermark import to_micros
 
-_START: Final = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
-    "from dagster_operators.operators.events.native_host import main; main(int(sys.argv[1]))"
-)
-_PATIENCE: Final = 5.0
-_LOADING: Final = 60.0
-"""Seconds that the process has at least to start and to load its library."""
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _LONGEST_LOG: Final = 256 * 2**20
 """How many bytes of events are kept to be told again."""
+
+_EVENTS: Final = 500
+_BYTES: Final = 8 * 2**20
+"""How many events the process is told of at once, and how many bytes."""
+
+_MESSAGES: Final = "INPUTS"
+"""Stands in the log for many messages, which earlier versions kept one by one."""
+
+Outputs: TypeAlias = "list[tuple[str, pa.Array]]"
+"""What an operator sent at an event: ids of outputs, and values."""
 
 
 class NativeOperator:
@@ -51,7 +53,7 @@ class NativeOperator:
         self._where = {**where, "node": own.node, "event_operator": own.id}
         self._log: list[tuple[str, str, bytes | None]] = []
         self._bytes = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = NativeProcess(own.time_limit / 1e6, self._where)
 
     def open(self, saved: bytes | None) -> None:
         """Start the process, load the library, and tell it again what it was told.
@@ -59,29 +61,55 @@ class NativeOperator:
         Raises:
             OperatorFailedError: The library cannot be used.
         """
-        ours, theirs = Pipe()
-        with theirs:
-            self._pipe = ours
-            self._process = subprocess.Popen(  # noqa: S603 - this Python, with our own program
-                [sys.executable, "-u", "-c", _START, str(theirs.fileno()), json.dumps(sys.path)],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.PIPE,
-            )
-        with tempfile.TemporaryDirectory(prefix="dagster_operators_library_") as folder:  # what is loaded needs its file no more
-            path = Path(folder) / "operator.so"
-            path.write_bytes(zlib.decompress(base64.b64decode(self._library)))
-            self._ask(str(path), "when it was loaded", _nowhere, least=_LOADING)
-        for kind, name, value in load(saved)["events"] if saved is not None else ():
-            self._tell(kind, name, value, _nowhere)
+        self._process.start(self._library)
+        events = load(saved)["events"] if saved is not None else ()
+        for are_messages, some in groupby(events, key=lambda event: event[0] in ("INPUT", _MESSAGES)):
+            if are_messages:
+                deque(self.on_messages([message for event in some for message in _logged(*event)]), maxlen=0)
+            else:
+                for kind, name, _ in some:
+                    self.on_event({"type": kind, "id": name}, lambda *_: None)
 
-    def on_event(self, event: dict[str, Any], send: Callable[..., None]) -> DoraStatus:
+    def on_event(self, event: Mapping[str, Any], send: Callable[..., None]) -> DoraStatus:
         """Tell the operator of an event; what it returned.
 
         Raises:
             OperatorFailedError: It failed, died, or did not return in time.
         """
-        value = ipc(event["value"]) if "value" in event else None
-        return DoraStatus(self._tell(event["type"], event["id"], value, send))
+        if event["type"] == "INPUT":
+            ((status, sent),) = self.on_messages([(event["id"], Message(_time(event), event["value"]))])
+        else:
+            self._keep(event["type"], event["id"], None)
+            self._process.tell(event["type"], event["id"])
+            ((status, sent),) = self._answers()
+        with located(**self._where):
+            for output, value in sent:
+                send(output, value)
+        return status
+
+    def on_messages(self, messages: Sequence[tuple[str, Message]]) -> Iterator[tuple[DoraStatus, Outputs]]:
+        """Tell the operator of messages in their order, until it stops; for each what it returned and what it sent.
+
+        The process is told of the next ones while it is at work, so that neither waits for the other.
+
+        Args:
+            messages: The messages, with the inputs that they come to.
+
+        Raises:
+            OperatorFailedError: It failed, died, or did not return in time; what it did before was given.
+        """
+        ahead, stopped = 0, False
+        for part in _parts(messages):
+            self._tell(part)
+            ahead += 1
+            if ahead > 1:
+                stopped = yield from self._answers()
+                ahead -= 1
+            if stopped:
+                break
+        while ahead:
+            stopped = (yield from self._answers()) or stopped
+            ahead -= 1
 
     def save(self) -> bytes:
         """The events that it is to be told again."""
@@ -96,89 +124,65 @@ class NativeOperator:
 
     def close(self) -> None:
         """End the process."""
-        if self._process is None:
-            return
-        process, self._process = self._process, None
-        self._pipe.close()
-        _ended(process)
-        if process.stdin:
-            process.stdin.close()
+        self._process.close()
 
-    def _tell(self, kind: str, name: str, value: bytes | None, send: Callable[..., None]) -> int:
+    def _tell(self, part: Sequence[tuple[str, Message]]) -> None:
+        numbered = [(number, name, message.value) for number, (name, message) in enumerate(part)]
+        if self._own.state == "replay":
+            self._keep(_MESSAGES, "", bytes(packed_messages(numbered)))
+        self._process.tell_messages(numbered, [message.time for _, message in part])
+
+    def _keep(self, kind: str, name: str, value: bytes | None) -> None:
+        """Keep an event, to tell it again."""
         if self._own.state == "replay":
             self._log.append((kind, name, value))
             self._bytes += len(value or b"")
-        status = self._ask((kind, name, value), f"at {kind} {name!r}", send)
-        if status not in (0, 1, 2):
+
+    def _answers(self) -> Generator[tuple[DoraStatus, Outputs], None, bool]:
+        """For each event of a part what it led to; whether the operator has stopped."""
+        waiting: deque[Numbered] = deque()
+        first = 0
+        while True:
+            done, status, sent = self._process.answer()
+            waiting.extend(sent)
+            for number in range(first, first + done):
+                outputs = []
+                while waiting and waiting[0][0] == number:
+                    outputs.append(waiting.popleft()[1:])
+                is_last = number == first + done - 1
+                yield self._status(status) if status and is_last else DoraStatus.CONTINUE, outputs
+            first += done
+            if status is not None:
+                if status:
+                    self._process.forget()
+                return status != 0
+
+    def _status(self, status: int) -> DoraStatus:
+        if status not in (1, 2):
             raise OperatorFailedError(f"dora_on_event returned the status {status}", **self._where, remedy="return 0, 1 or 2")
-        return status
-
-    def _ask(self, message: Any, when: str, send: Callable[..., None], least: float = 0.0) -> int:
-        limit = max(least, self._own.time_limit / 1e6)
-        deadline = time.monotonic() + limit
-        asked = message
-        try:
-            while True:
-                kind, *told = self._answer(asked, when, limit, deadline)
-                if kind == "done":
-                    return int(told[0])
-                if kind == "failed":
-                    raise told[0]
-                send(told[0], from_ipc(told[1]))
-                asked = None
-        except OperatorsError as error:
-            raise error.at(**self._where) from error
-
-    def _answer(self, asked: Any, when: str, limit: float, deadline: float) -> Any:
-        """What the process says next, to what it is asked or was asked before."""
-        try:
-            if asked is not None:
-                self._pipe.send(asked)
-            left = deadline - time.monotonic()
-            if left > 0 and self._pipe.poll(left):
-                return self._pipe.recv()
-        except (EOFError, OSError):
-            raise self._died(f"died {when}") from None
-        raise self._died(f"did not return in time {when} (it has {limit:g} seconds)")
-
-    def _died(self, how: str) -> OperatorFailedError:
-        """End what may be left of the process; the error."""
-        ended = None
-        if self._process is not None:
-            if "in time" in how:
-                self._process.kill()
-            self.close_pipe()
-            code = _ended(self._process)
-            ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return OperatorFailedError(
-            f"the process of its library {how}", **self._where, ended_by=ended,
-            remedy="correct the library, and run the epoch again: nothing of it was kept",
-        )  # fmt: skip
-
-    def close_pipe(self) -> None:
-        """Let go of the process's other end, so that it ends if it is alive."""
-        self._pipe.close()
-        if self._process is not None and self._process.stdin:
-            self._process.stdin.close()
+        return DoraStatus(status)
 
 
-def packed(data: bytes) -> str:
-    """A library as text, for a plan.
-
-    >>> packed(b"library") == packed(b"library"), len(packed(bytes(100_000))) < 1000
-    (True, True)
-    """
-    return base64.b64encode(zlib.compress(data, 9)).decode()
-
-
-def _ended(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end of a process that is to end, and kill it if that does not come; its exit code."""
-    try:
-        return process.wait(_PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
+def _parts(messages: Sequence[tuple[str, Message]]) -> Iterator[Sequence[tuple[str, Message]]]:
+    """The messages that the process is told of at once."""
+    start, size = 0, 0
+    for place, (_, message) in enumerate(messages):
+        size += size_of(message.value)
+        if size > _BYTES or place - start == _EVENTS:
+            yield messages[start : place + 1]
+            start, size = place + 1, 0
+    if start < len(messages):
+        yield messages[start:]
 
 
-def _nowhere(*_: Any) -> None:
-    """Takes what an operator sends that is told again: it was sent before."""
+def _time(event: Mapping[str, Any]) -> int:
+    told = event["metadata"]["timestamp"]
+    return to_micros(told) if isinstance(told, datetime) else 0
+
+
+def _logged(kind: str, name: str, value: bytes | None) -> Iterator[tuple[str, Message]]:
+    """The messages of an entry of the log."""
+    if kind == _MESSAGES:
+        yield from ((one, Message(0, found)) for _, one, found in unpacked_messages(value))
+    elif value is not None:
+        yield name, Message(0, from_ipc(value))

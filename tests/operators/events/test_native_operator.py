@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections import deque
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,11 +15,14 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import OperatorFailedError, QueryError
-from dagster_operators.operators.events import native_operator
+from dagster_operators.operators.events import native_process
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.event_program import EventProgram
 from dagster_operators.operators.events.message import Message, input_event, other_event
-from dagster_operators.operators.events.native_operator import NativeOperator, packed
+from dagster_operators.operators.events.message_rows import ipc
+from dagster_operators.operators.events.native_operator import NativeOperator
+from dagster_operators.operators.events.native_process import packed
+from dagster_operators.operators.events.saved_attributes import save
 from dagster_operators.operators.events.wiring import EventOperator
 from tests.engines import SAIL
 from tests.operators.events.dataflows import dataflow as dataflow_of
@@ -101,6 +105,34 @@ def test_it_is_told_again_what_it_was_told_and_sends_nothing_again(counter):
     assert again.sent == [("told", "in 3")]
 
 
+def messages(*texts):
+    return [("in", Message(1_000_000 * number, pa.array(list(text), pa.uint8()))) for number, text in enumerate(texts)]
+
+
+def test_of_many_messages_each_is_told_until_it_stops_and_all_are_told_again(counter):
+    old = ("INPUT", "old", ipc(pa.array([120], pa.uint8())))  # as earlier versions kept each message
+    with Told(counter, save({"events": [old, ("INPUT_CLOSED", "old", None), old]})) as told:
+        found = [*told.operator.on_messages(messages(*[b"x"] * 700, b"s", *[b"x"] * 900))]
+        told.event(other_event("STOP", "MANUAL"))
+        saved = told.operator.save()
+    assert [status for status, _ in found] == [DoraStatus.CONTINUE] * 700 + [DoraStatus.STOP]
+    assert [bytes(value.to_pylist()) for _, sent in found for _, value in sent] == [b"in %d" % n for n in range(3, 704)]
+    assert told.sent == [("told", "stop 703")]
+    with Told(counter, saved) as again:
+        again.event(other_event("STOP", "MANUAL"))
+    assert again.sent == [("told", "stop 703")]
+
+
+@pytest.mark.parametrize(("wrong", "seconds", "how"), [(b"a", 30, "died"), (b"h", 1, "did not return in time")], ids=["a", "h"])
+def test_what_goes_wrong_at_one_of_many_messages_is_told_with_its_time(counter, wrong, seconds, how):
+    with Told(counter, state="none", seconds=seconds) as told:
+        found = told.operator.on_messages(messages(*[b"x"] * 600, wrong, b"x"))
+        assert len([next(found) for _ in range(500)]) == 500
+        with pytest.raises(OperatorFailedError, match=f"{how} at INPUT 'in'") as caught:
+            deque(found, maxlen=0)
+    assert caught.value.where["message_time"] == "1970-01-01T00:10:00Z"
+
+
 def test_without_state_it_begins_anew(counter):
     with Told(counter, state="none") as told:
         told.message(b"x")
@@ -134,7 +166,7 @@ def test_what_goes_wrong_with_what_it_sent_is_no_death_of_its(counter):
     with Told(counter) as told:
         with pytest.raises(OSError, match="no space left"):
             told.operator.on_event(input_event("in", Message(0, pa.array([120], pa.uint8()))), full)
-        assert told.operator._process.poll() is None
+        assert told.operator._process.running.poll() is None
 
 
 def test_it_is_told_of_its_end_and_leaves_no_file(counter, tmp_path, monkeypatch):
@@ -147,8 +179,8 @@ def test_it_is_told_of_its_end_and_leaves_no_file(counter, tmp_path, monkeypatch
 
 
 def test_a_process_that_does_not_end_by_itself_is_killed_and_told_as_dead(counter, monkeypatch):
-    monkeypatch.setattr(native_operator, "_PATIENCE", 0.1)
-    monkeypatch.setattr(native_operator, "_START", "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(60)")
+    monkeypatch.setattr(native_process, "_PATIENCE", 0.1)
+    monkeypatch.setattr(native_process, "_START", "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(60)")
     with pytest.raises(OperatorFailedError, match="died when it was loaded") as caught:
         Told(counter)
     assert caught.value.where["ended_by"] == "SIGKILL"

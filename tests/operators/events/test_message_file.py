@@ -1,0 +1,55 @@
+"""Messages in a file that two processes share."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+import pytest
+
+from dagster_operators.operators.events.message_file import packed_messages, read_file, unpacked_messages, write_file
+
+MESSAGES = [
+    (0, "a", pa.array([1, 2, 3], pa.uint8())),
+    (0, "b", pa.nulls(0)),
+    (1, "a", pa.array([], pa.uint8())),
+    (1, "a", pa.array(["x", None])),
+    (2, "a", pa.array([{"x": [1.5]}, None])),
+    (3, "a", pa.array(["p", "q"]).dictionary_encode()),
+    (3, "a", pa.array(["q", "r"]).dictionary_encode()),
+    (4, "a", pa.array(range(100_000)).slice(5, 90_000)),
+    (5, "a", pa.array([4], pa.uint8())),
+    (6, "a", pa.array(range(100_000))),
+]
+
+
+def check(found):
+    assert [one[:2] for one in found] == [one[:2] for one in MESSAGES]
+    for (_, _, value), (_, _, given) in zip(found, MESSAGES, strict=True):
+        assert value.type == given.type
+        assert value.equals(given)
+        if pa.types.is_dictionary(given.type):
+            assert value.dictionary.equals(given.dictionary)
+
+
+def test_they_are_what_they_were_in_their_order():
+    check(read_file(write_file(MESSAGES)))
+    check(unpacked_messages(packed_messages(MESSAGES)))
+    assert read_file(write_file([])) == unpacked_messages(packed_messages([])) == []
+
+
+def test_they_are_read_where_they_are(monkeypatch):
+    before = pa.total_allocated_bytes()
+    (found,) = read_file(write_file(MESSAGES[-1:]))
+    assert pa.total_allocated_bytes() - before < 10_000
+    assert found[2].equals(MESSAGES[-1][2])
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_no_descriptor_stays_open(monkeypatch, in_memory):
+    if not in_memory:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    descriptor = write_file(MESSAGES)
+    check(read_file(descriptor))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.connectors.dialect import reads_like_spark
 from dagster_operators.errors import BadInputError
+from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import arrow_as_spark, struct
 from dagster_operators.storage.delta_log import Commit, DeltaLog
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from dagster_operators.connectors.connector import OnCorrupt
 from dagster_operators.connectors.debezium import UnreadableEventError, entries_of
 from dagster_operators.connectors.debezium_values import as_texts, has_bytes
-from dagster_operators.connectors.dialect import reads_like_spark
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat, decoded_lines
 from dagster_operators.connectors.text_salvage import cast_of
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.changes import OPERATION, PLACE
+from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.storage.location import FileLocation, SourceFile
 from dagster_operators.types.data_type import DataType, Plain
 from dagster_operators.types.names import quoted

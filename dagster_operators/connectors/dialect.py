@@ -6,25 +6,15 @@ neither of the first two, and takes paths for percent-encoded URLs; a path it do
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from dagster_operators.operators.engine_kind import reads_like_spark
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@functools.lru_cache(maxsize=16)
-def reads_like_spark(session: SparkSession) -> bool:
-    """Whether the session's readers are Apache Spark's; asked by analysing a query, which runs nothing."""
-    from pyspark.errors import PySparkException
-
-    try:
-        return len(session.sql("SELECT input_file_name()").schema) == 1
-    except PySparkException:
-        return False
 
 
 def reader_paths(session: SparkSession, uris: Sequence[str]) -> list[str]:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.connectors.connector import OnCorrupt
-from dagster_operators.connectors.dialect import reader_paths, reads_like_spark
+from dagster_operators.connectors.dialect import reader_paths
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat
 from dagster_operators.connectors.text_salvage import read_salvaging, read_strictly, refuse_unknown
+from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import struct
 from dagster_operators.storage.location import FileLocation, SourceFile
 from dagster_operators.types.data_type import Field, Plain

@@ -19,6 +19,7 @@ from dagster_operators.operators.engine_schema import empty
 from dagster_operators.operators.loops.edges import LoopVariable
 from dagster_operators.operators.physical import Analysed
 from dagster_operators.planner.analysis import analyse, analyse_checks, check_feedback
+from dagster_operators.planner.differences.checked_pipelines import with_checked_numbers
 from dagster_operators.planner.differences.in_pipelines import refuse_in_pipeline
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
@@ -82,8 +83,9 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     as_written = _analyse_all(session, dataflow, written, inputs)
     refuse_in_pipeline(session, dataflow, as_written.schemas, inputs)
     made = optimised(dataflow).plan
-    changed = any(node is not dataflow.nodes.get(node.name) for node in made)
-    found = _analyse_all(session, made, lower(made), inputs, as_written) if changed else as_written
+    found = _analysed_again(session, made, dataflow, inputs, as_written)
+    checked = with_checked_numbers(session, made, found.schemas, inputs)
+    made, found = checked, _analysed_again(session, checked, made, inputs, found)
     _check_kept(made, as_written, found)
     for table in made.tables.values():
         analyse_checks(made, table, found.frames[table.stream])
@@ -95,6 +97,12 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     return Plan(
         made, stages, found.physical, found.analysed, found.schemas, found.states, kinds["source"], kinds["lookup"]
     )  # fmt: skip
+
+
+def _analysed_again(session: SparkSession, made: Dataflow, before: Dataflow, inputs: Mapping[str, str], known: _Found) -> _Found:
+    """What an engine says of a dataflow that was made of another one."""
+    changed = made.tables != before.tables or any(node is not before.nodes.get(node.name) for node in made)
+    return _analyse_all(session, made, lower(made), inputs, known) if changed else known
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,10 @@ writes this page, and a test looks whether it is current. Those that are not her
 
 On Sail a pipeline with one of them in an expression is refused when it is planned; the error says what to write instead, which
 both answer alike, and how to go on with Sail's answer ([engines](engines.md)). A test holds the list of what is refused against
-this page. What depends on values is not known then: whole numbers that are too large wrap on Sail (`+`, `-`, `*`,
-`timestamp_seconds`), and `factorial(25)`, a negative length of `substring`, and `'1.5d'` as a number fail when they are computed,
-before anything is committed.
+this page. What depends on values is not known then. Whole numbers that are too large wrap on Sail (`+`, `-`, `*`, `sum`,
+`timestamp_seconds`): what may not fit is calculated there in a wider type and cast back, so that it fails as on Spark. And
+`factorial(25)`, a negative length of `substring`, and `'1.5d'` as a number fail when they are computed, before anything is
+committed.
 
 The row: {row}.
 

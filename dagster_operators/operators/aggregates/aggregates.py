@@ -21,7 +21,9 @@ from dagster_operators.graph.expressions import columns_of, parse_alias
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.aggregates.aggregate_calls import Call, Template, find_calls
 from dagster_operators.operators.aggregates.aggregate_functions import CALLABLE, AggregateFunction, PartialColumn, resolve
+from dagster_operators.operators.aggregates.partial_results import SUM, checked_sum
 from dagster_operators.operators.aggregates.user_aggregates import user_aggregates
+from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.types.names import quoted
 
@@ -134,10 +136,12 @@ class AggregateTypes:
     Attributes:
         rows: Those of arguments, by their text.
         partials: Those of the partial columns.
+        goes_round: Whether the engine adds up whole numbers without a look at whether the sum fits.
     """
 
     rows: Types = field(default_factory=dict)
     partials: Types = field(default_factory=dict)
+    goes_round: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,9 +168,18 @@ class Decomposition:
     def partials(self) -> tuple[Partial, ...]:
         """The partial columns with their updates and merges."""
         return tuple(
-            Partial(column, kind.update(call, self.types.rows), kind.merge(column, self.types.partials.get(column)))
+            Partial(column, self._update_of(kind, call), self._merge_of(kind, column))
             for column, (kind, call) in self.slots.items()
         )
+
+    def _update_of(self, kind: PartialKind, call: Call) -> str:
+        if self.types.goes_round and kind is SUM and self.types.rows.get(call.arguments[0]) == "bigint":
+            return checked_sum(call.kept(call.arguments[0]))
+        return kind.update(call, self.types.rows)
+
+    def _merge_of(self, kind: PartialKind, column: str) -> str:
+        found = self.types.partials.get(column)
+        return checked_sum(column) if self.types.goes_round and kind is SUM and found == "bigint" else kind.merge(column, found)
 
     @cached_property
     def finals(self) -> Mapping[str, str]:
@@ -217,11 +230,12 @@ class Decomposition:
         """The same with updates made for the types of these input rows. Analyses, but runs nothing."""
         wanted = {text: None for kind, call in self.slots.values() if kind.typed for text in call.arguments}
         arguments = list(wanted)
+        goes_round = not reads_like_spark(rows.sparkSession)
         if not arguments:
-            return self
+            return self.typed(replace(self.types, goes_round=goes_round))
         analysed = rows.selectExpr(*(f"{text} AS argument_{number}" for number, text in enumerate(arguments)))
         types = [str(column.type) for column in schema_of(analysed)]
-        return self.typed(replace(self.types, rows=dict(zip(arguments, types, strict=True))))
+        return self.typed(replace(self.types, rows=dict(zip(arguments, types, strict=True)), goes_round=goes_round))
 
     def for_partials(self, partials: DataFrame) -> Decomposition:
         """The same with merges and finals made for the types of these partial rows."""

@@ -80,6 +80,11 @@ def _sum_again(column: str, kind: str | None) -> str:
     return f"CAST(sum({column}) AS {kind})" if decimals_in(kind) else f"sum({column})"
 
 
+def checked_sum(value: str) -> str:
+    """A sum of whole numbers that fails where it does not fit, also on an engine that adds them up without a look."""
+    return f"CAST(sum(CAST({value} AS DECIMAL(20,0))) AS BIGINT)"
+
+
 def _count_of(call: Call, _: Types) -> str:
     if len(call.arguments) == 1:
         return f"count({call.kept('1' if call.arguments[0] == '*' else call.arguments[0])})"

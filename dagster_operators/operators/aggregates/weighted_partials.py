@@ -65,11 +65,13 @@ class Sum:
         column: Its name.
         value: SQL for what a row that is added counts.
         type: Its type.
+        goes_round: Whether the engine adds up whole numbers without a look at whether the sum fits.
     """
 
     column: str
     value: str
     type: str = "BIGINT"
+    goes_round: bool = False
 
     @property
     def difference(self) -> str:
@@ -77,16 +79,23 @@ class Sum:
 
         Nothing is negated: the smallest whole number has no negative.
         """
-        added, removed = (f"sum(CASE WHEN {negated} {_ADDED} THEN {self.column} END)" for negated in ("", "NOT"))
-        return f"CAST({self._or_zero(added)} - {self._or_zero(removed)} AS {self.type})"
+        added, removed = (f"CASE WHEN {negated} {_ADDED} THEN {self.column} END" for negated in ("", "NOT"))
+        return f"CAST({self._sum(added)} - {self._sum(removed)} AS {self.type})"
 
     @property
     def again(self) -> str:
         """The SQL aggregate over state rows."""
-        return self._or_zero(f"sum({self.column})")
+        return f"CAST({self._sum(self.column)} AS {self.type})" if self._is_wide else self._sum(self.column)
 
-    def _or_zero(self, total: str) -> str:
-        return f"coalesce(CAST({total} AS {self.type}), CAST(0 AS {self.type}))"
+    @property
+    def _is_wide(self) -> bool:
+        return self.goes_round and self.type == "BIGINT"
+
+    def _sum(self, value: str) -> str:
+        """The sum, or zero; where the engine would go round, in a type that it fits in before it is cast."""
+        if self._is_wide:
+            return f"coalesce(sum(CAST({value} AS DECIMAL(20,0))), CAST(0 AS DECIMAL(20,0)))"
+        return f"coalesce(CAST(sum({value}) AS {self.type}), CAST(0 AS {self.type}))"
 
 
 @dataclass(frozen=True)
@@ -125,7 +134,7 @@ class WeightedPartials:
                 columns[slot] = Sum(slot, _one_each(_counted(kind, call)))
                 continue
             type_text = self._types[call.arguments[0]]
-            columns[slot] = Sum(slot, _whole(call, type_text), _sum_type(kind, type_text))
+            columns[slot] = Sum(slot, _whole(call, type_text), _sum_type(kind, type_text), self.parts.types.goes_round)
             if kind is partial.SUM:
                 columns[f"{slot}__n"] = Sum(f"{slot}__n", _one_each(call.kept(call.arguments[0])))
         return columns

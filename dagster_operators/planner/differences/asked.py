@@ -50,16 +50,21 @@ def asked_by(expression: str, type_of: TypeOf) -> Iterator[Asked]:
     >>> [(one.name, one.texts) for one in asked_by("rint(a / 2) || CAST(b AS STRING)", lambda text: None)]
     [('rint', ('a / 2',)), ('||', ('RINT(a / 2)', 'CAST(b AS STRING)')), ('cast', ('b',)), ('/', ('a', '2'))]
     """
-    tree = parsed(expression)
-    elements = _elements(tree)
+    within = with_variables(expression, type_of)
+    for call in calls_of(expression):
+        if call.name not in ("cast", "try_cast"):
+            yield Asked(call.name, _arguments(call), within)
+    yield from _operators(parsed(expression), within)
+
+
+def with_variables(expression: str, type_of: TypeOf) -> TypeOf:
+    """Tells the types of parts of an expression, which may have variables of its lambdas in them."""
+    elements = _elements(parsed(expression))
 
     def within(text: str) -> DataType | None:
         return type_of(_with_elements(text, elements) if elements else text)
 
-    for call in calls_of(expression):
-        if call.name not in ("cast", "try_cast"):
-            yield Asked(call.name, _arguments(call), within)
-    yield from _operators(tree, within)
+    return within
 
 
 def _operators(tree: Expr, type_of: TypeOf) -> Iterator[Asked]:

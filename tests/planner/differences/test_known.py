@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import parsed
+from dagster_operators.planner.differences.checked_numbers import checked_numbers
 from dagster_operators.planner.differences.known import KNOWN, Difference
 from dagster_operators.planner.differences.refusing import differences_in, types_in
-from tests.conformance.comparison import REFUSED, expressions, one_row
+from tests.conformance.comparison import REFUSED, answers, expressions, one_row
 from tests.conformance.test_comparison import told
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ FAILS_WHEN_RUN = frozenset({"CAST('1.5d' AS double)", "factorial(25)", "substrin
 """What depends on values: Sail fails when it runs, and nothing is committed."""
 
 OVERFLOWS = frozenset({"big + 1", "big * 2", "l + 1", "-(-big - 2)", "timestamp_seconds(9223372036854775807)"})
-"""Whole numbers that do not fit are not told from those that do before they are there."""
+"""Whole numbers that do not fit are not told from those that do before they are there: these are calculated otherwise."""
 
 INSTEAD = {
     "rint() of a number with a point": ("bround(CAST(c AS double))",),
@@ -76,6 +78,12 @@ def is_taken(expression: str) -> bool:
 def test_what_differs_is_refused(refused: Mapping[str, frozenset[Difference]]) -> None:
     assert {one for one in told() if not refused[one]} == FAILS_WHEN_RUN | OVERFLOWS
     assert all(told()[one][1] == REFUSED for one in FAILS_WHEN_RUN)
+
+
+def test_whole_numbers_that_do_not_fit_are_checked(sail: SparkSession, tmp_path: Path) -> None:
+    row = one_row(sail, tmp_path)
+    checked = [(checked_numbers(one, types_in(row)), True) for one in sorted(OVERFLOWS)]
+    assert set(answers(row, checked).values()) == {REFUSED}
 
 
 def test_what_is_equal_is_not_refused(refused: Mapping[str, frozenset[Difference]]) -> None:

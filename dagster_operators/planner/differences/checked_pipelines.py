@@ -1,0 +1,119 @@
+"""Puts checked calculations in a pipeline that runs on an engine whose whole numbers go round."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.errors import SchemaError, located
+from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.graph.operator import LogicalOperator
+from dagster_operators.graph.outputs import Table
+from dagster_operators.graph.ports import StreamRef
+from dagster_operators.graph.rewriting import Rewriting
+from dagster_operators.operators.engine_kind import reads_like_spark
+from dagster_operators.operators.engine_schema import empty
+from dagster_operators.planner.differences.checked_numbers import ACCEPTED_AS, checked_numbers
+from dagster_operators.planner.differences.refusing import accepted_differences, types_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_BEHIND = re.compile(r"(?is)\s+(as\b.*|asc\b.*|desc\b.*|nulls\b.*|`?\w+`?|\(.*)?")
+"""What a setting may have behind its expression: an alias, or an order."""
+
+
+def with_checked_numbers(
+    session: SparkSession, dataflow: Dataflow, schemas: Mapping[StreamRef, str], tables: Mapping[str, str]
+) -> Dataflow:
+    """The pipeline with calculations that fail where whole numbers do not fit; the very one that is given if none is changed.
+
+    Args:
+        session: The engine; nothing is changed for Spark, which checks by itself.
+        dataflow: The pipeline.
+        schemas: The schema of each stream.
+        tables: The schema of each source and lookup table, by operator.
+
+    Raises:
+        SchemaError: An expression cannot be changed so; names it and its operator or table.
+    """
+    if reads_like_spark(session) or ACCEPTED_AS in accepted_differences(session):
+        return dataflow
+    rewriting = Rewriting(dataflow)
+    for node in dataflow:
+        schema = tables.get(node.name) or next((schemas.get(stream) for stream in node.inputs), None)
+        if any(map(_calculates, node.operator.sql())) and schema is not None:
+            with located(pipeline=dataflow.name, operator=node.name):
+                operator = _changed(node.operator, _checking(session, schema))
+            if operator is not node.operator:
+                rewriting.put(operator, node.inputs)
+    made = rewriting.result().plan
+    return _with_tables(made, {name: _checked(session, made, table, schemas) for name, table in made.tables.items()})
+
+
+def _with_tables(dataflow: Dataflow, tables: Mapping[str, Table]) -> Dataflow:
+    if all(table is dataflow.tables[name] for name, table in tables.items()):
+        return dataflow
+    made = copy.copy(dataflow)
+    made.tables = dict(tables)
+    return made
+
+
+def _calculates(expression: str) -> bool:
+    """Whether there may be a calculation in an expression, at a glance."""
+    return any(sign in expression for sign in "+-*")
+
+
+def _checking(session: SparkSession, schema: str) -> Callable[[str], str]:
+    type_of = types_in(empty(session, schema))
+    return lambda expression: checked_numbers(expression, type_of)
+
+
+def _checked(session: SparkSession, dataflow: Dataflow, table: Table, schemas: Mapping[StreamRef, str]) -> Table:
+    wanted = [name for name, check in table.checks.items() if _calculates(check.expression)]
+    if not wanted:
+        return table
+    with located(pipeline=dataflow.name, table=table.name):
+        change = _checking(session, schemas[table.stream])
+        changed = {name: replace(table.checks[name], expression=change(table.checks[name].expression)) for name in wanted}
+    checks = {**table.checks, **changed}
+    return table if checks == table.checks else replace(table, checks=checks)
+
+
+def _changed(operator: LogicalOperator, change: Callable[[str], str]) -> LogicalOperator:
+    """The operator with its expressions changed.
+
+    Raises:
+        SchemaError: The expressions are not among its settings as they are.
+    """
+    texts = {text: change(text) for text in dict.fromkeys(operator.sql())}
+    wanted = {text: made for text, made in texts.items() if made != text}
+    if not wanted:
+        return operator
+    given = {field.name: getattr(operator, field.name) for field in fields(operator) if field.init and field.name != "name"}
+    made = replace(operator, **{name: new for name, value in given.items() if (new := _put(value, wanted)) != value})
+    if made.sql() != tuple(texts[text] for text in operator.sql()):
+        raise SchemaError(
+            "calculations with whole numbers cannot be checked in the settings of this operator",
+            expression=next(iter(wanted)), remedy="calculate in with_columns before it",
+        )  # fmt: skip
+    return made
+
+
+def _put(value: Any, texts: Mapping[str, str], *, named: bool = False) -> Any:
+    """A setting with other expressions in it; of a pair within a setting, the first is a name and stays."""
+    if isinstance(value, str):
+        return next((made + value.strip()[len(text) :] for text, made in texts.items() if _is_of(value.strip(), text)), value)
+    if isinstance(value, tuple | list):
+        kept = value[:1] if named else value[:0]
+        return type(value)([*kept, *(_put(one, texts, named=True) for one in value[len(kept) :])])
+    if isinstance(value, Mapping):
+        return {name: _put(one, texts) for name, one in value.items()}
+    return value
+
+
+def _is_of(setting: str, text: str) -> bool:
+    return setting.startswith(text) and (setting == text or _BEHIND.fullmatch(setting[len(text) :]) is not None)

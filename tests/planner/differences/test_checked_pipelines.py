@@ -1,0 +1,90 @@
+"""Nothing is committed on Sail of whole numbers that do not fit, wherever in a pipeline they are calculated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import dagster_operators as do
+from dagster_operators.errors import OperatorsError
+from dagster_operators.planner.differences.checked_numbers import ACCEPTED_AS
+from dagster_operators.planner.differences.checked_pipelines import with_checked_numbers
+from dagster_operators.planner.differences.refusing import ACCEPTED
+from tests.engines import SAIL
+
+pytestmark = pytest.mark.usefixtures("sail")
+
+LARGE = 2**63 - 1
+SCHEMA = "k string, l bigint, i int, xs array<bigint>"
+ROWS = do.MemorySource([[("a", LARGE, 1, [LARGE, 1]), ("a", 2, 2, [3])]], schema=SCHEMA)
+OTHERS = do.MemorySource([[("a", LARGE)]], schema="q string, z bigint")
+
+
+def pipeline(folder: Path, build: Callable[[do.Stream], do.Stream], checks: dict[str, str] | None = None) -> do.Pipeline:
+    made = do.Pipeline("p", root=str(folder), engine=SAIL)
+    build(made.source("rows", ROWS)).to_table("t", checks=checks)
+    return made
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda rows: rows.select("k", "l * 2 AS x"),
+        lambda rows: rows.with_columns({"l * 2": "l * 2"}),
+        lambda rows: rows.filter("(l + 1) % 2 = 0"),
+        lambda rows: rows.unnest("array(l + 1) AS x"),
+        lambda rows: rows.key_by("k").top(1, by="(l + 1) % 3 DESC"),
+        lambda rows: rows.key_by("k").aggregate(x="max(l + i)"),
+        lambda rows: rows.key_by("k").aggregate(x="max(l) + 1"),
+        lambda rows: rows.key_by("k").aggregate(x="sum(l)"),
+        lambda rows: rows.key_by("k", "l").aggregate(n="count(*)").key_by("k").aggregate(x="sum(l)"),
+        lambda rows: rows.select("aggregate(xs, 0L, (a, x) -> a + x) AS x"),
+    ],
+    ids=["select", "with_columns", "filter", "unnest", "order", "argument", "around", "sum", "weighted", "lambda"],
+)  # fmt: skip
+def test_nothing_is_committed(build: Callable[[do.Stream], do.Stream], tmp_path: Path) -> None:
+    made = pipeline(tmp_path, build)
+    with pytest.raises(OperatorsError, match=r"Cast error|Can't cast"):
+        made.run_epoch()
+    assert not [log for log in tmp_path.glob("tables/t/_delta_log/*.json") if '"add"' in log.read_text()]
+
+
+def test_a_sum_that_no_longer_fits_with_a_later_epoch(tmp_path: Path) -> None:
+    made = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    later = do.MemorySource([[("a", LARGE - 1)], [("a", 1)], [("a", 1)]], schema="k string, l bigint")
+    made.source("rows", later).key_by("k").aggregate(x="sum(l)").to_table("t")
+    made.run_epoch()
+    made.run_epoch()
+    assert made.read("t").collect() == [("a", LARGE)]
+    with pytest.raises(OperatorsError, match="Cast error"):
+        made.run_epoch()
+    assert made.read("t").collect() == [("a", LARGE)]
+
+
+def test_a_check_is_computed_so(tmp_path: Path) -> None:
+    with pytest.raises(OperatorsError, match="Cast error"):
+        pipeline(tmp_path, lambda rows: rows, {"large": "l + 1 > l"}).run_epoch()
+
+
+def test_a_lookup_calculates_so(tmp_path: Path) -> None:
+    made = pipeline(tmp_path, lambda rows: rows.lookup(OTHERS, on={"k": "q"}, columns=["z + 1 AS y"]))
+    with pytest.raises(OperatorsError, match="Cast error"):
+        made.run_epoch()
+
+
+def test_what_is_accepted_goes_round(tmp_path: Path) -> None:
+    session = SAIL.session()
+    session.conf.set(ACCEPTED, ACCEPTED_AS)
+    try:
+        made = pipeline(tmp_path, lambda rows: rows.filter("i = 1").select("l + 1 AS x"))
+        made.run_epoch()
+        assert made.read("t").collect() == [(-(2**63),)]
+    finally:
+        session.conf.unset(ACCEPTED)
+
+
+def test_a_pipeline_without_calculations_stays_the_very_one(tmp_path: Path) -> None:
+    made = pipeline(tmp_path, lambda rows: rows.filter("l > -1").with_columns(x="i % 2")).dataflow
+    assert with_checked_numbers(SAIL.session(), made, {}, {}) is made

@@ -12,6 +12,13 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.orchestration.assets import pipeline_assets, source_specs
 from dagster_operators.orchestration.catch_up import catch_up_job
 from dagster_operators.orchestration.engine import SparkEngine
+from dagster_operators.orchestration.freshness import (
+    Freshness,
+    allowed_ages,
+    check_freshness_names,
+    freshness_checks,
+    freshness_job,
+)
 from dagster_operators.orchestration.keys import PIPELINE_TAG, AssetKeys
 from dagster_operators.orchestration.maintenance import maintenance_job, repair_job
 from dagster_operators.orchestration.options import Options
@@ -33,6 +40,8 @@ def build_definitions(
     default_status: Literal["RUNNING", "STOPPED"] = "STOPPED",
     catch_up: bool = False,
     maintenance: str | None = None,
+    freshness: Freshness = None,
+    freshness_schedule: str = "*/15 * * * *",
     engine: Engine | str | None = None,
     executor: dg.ExecutorDefinition | None = None,
     retry_policy: dg.RetryPolicy | None = None,
@@ -65,6 +74,9 @@ def build_definitions(
         default_status: Whether schedule and sensor are on as soon as they are deployed.
         catch_up: Let schedule and sensor start ``<pipeline>_catch_up``.
         maintenance: A cron expression for ``<pipeline>_maintenance_schedule``.
+        freshness: How far behind the clock tables may be, as ``"2 hours"``, or by ``table`` or ``pipeline.table`` as a mapping:
+            by their watermark, those without an event time by when the last epoch was complete. The check ``fresh`` tells.
+        freshness_schedule: When the job ``<pipeline>_freshness`` runs these checks, by a cron expression.
         engine: Where stages run, for all the pipelines, or its name, such as ``"sail"``; else each pipeline's own, else embedded
             Spark. In Dagster it is the resource ``<pipeline>_engine``.
         executor: How ``<pipeline>_epoch`` executes its ops; all in one process, with one Spark session, by default. With
@@ -101,6 +113,7 @@ def build_definitions(
         frozenset(masked_columns),
     )  # fmt: skip
     check_preview_names(pipelines, options)
+    check_freshness_names(pipelines, freshness)
     names = AssetNames.of(key_prefix, asset_keys, translator)
     engines = {each.name: _engine(each, engine) for each in pipelines}
     deployed = [PipelineSteps(each, AssetKeys(each, pipelines, names), options, engines[each.name].name) for each in pipelines]
@@ -109,11 +122,18 @@ def build_definitions(
     jobs: list[Any] = []
     schedules: list[dg.ScheduleDefinition] = []
     sensors: list[dg.SensorDefinition] = []
+    checks: list[dg.AssetChecksDefinition] = []
     for steps in deployed:
         tables = pipeline_assets(steps)
+        selection: dg.AssetSelection = dg.AssetSelection.assets(*tables.keys)
+        if ages := allowed_ages(steps.pipeline, freshness):
+            checks.append(freshness_checks(steps, ages))
+            selection -= dg.AssetSelection.checks(checks[-1])
+            status = dg.DefaultScheduleStatus(default_status)
+            schedules.append(freshness_job(steps, checks[-1], freshness_schedule, execution_timezone, status))
         epoch_job = dg.define_asset_job(
             f"{steps.name}_epoch",
-            selection=dg.AssetSelection.assets(*tables.keys),
+            selection=selection,
             description=f"Runs one epoch of {steps.name}",
             tags={PIPELINE_TAG: steps.name},
             metadata={"explain": dg.MetadataValue.md(f"```\n{steps.pipeline.explain()}\n```")},
@@ -134,6 +154,7 @@ def build_definitions(
             sensors.append(news_sensor(steps, target, minimum_interval_seconds, dg.DefaultSensorStatus(default_status)))
     return dg.Definitions(
         assets=assets,
+        asset_checks=checks,
         jobs=jobs,
         schedules=schedules,
         sensors=sensors,

@@ -1,0 +1,133 @@
+"""Whether a pipeline's tables are as new as they are to be: asset checks on how far behind the clock their time is."""
+
+# No postponed annotations here: Dagster reads those of ``context`` as they are.
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import dagster as dg
+
+from dagster_operators.api.pipeline import Pipeline
+from dagster_operators.errors import PipelineError
+from dagster_operators.orchestration.keys import PIPELINE_TAG
+from dagster_operators.orchestration.steps import PipelineSteps
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp, parse_duration
+from dagster_operators.transactions.records import Complete
+
+Freshness: TypeAlias = str | Mapping[str, str] | None
+"""How far behind tables may be: all of them, or by ``table`` or ``pipeline.table``."""
+
+_CHECK: Final = "fresh"
+
+
+@dataclass(frozen=True)
+class Age:
+    """How old the newest of a table is.
+
+    Attributes:
+        seconds: Behind the clock; None as long as there is nothing.
+        told: By what that is known.
+    """
+
+    seconds: float | None
+    told: str
+
+
+def age_of(complete: Complete | None, table: str, now: float) -> Age:
+    """How far behind a clock a table's watermark is, or, of one without an event time, the last epoch."""
+    if complete is None:
+        return Age(None, "no epoch is complete yet")
+    known = complete.times.get(table)
+    if known is None:
+        told = f"epoch {complete.epoch} was complete at {format_timestamp(int(complete.committed_at) * 1_000_000)}"
+        return Age(max(now - complete.committed_at, 0.0), told)
+    if known.watermark <= MIN_WATERMARK:
+        return Age(None, f"no time of {known.column} is complete yet")
+    if known.watermark >= MAX_WATERMARK:
+        return Age(0.0, "its sources have nothing more to give")
+    told = f"{known.column} is complete up to {format_timestamp(known.watermark)}"
+    return Age(max(now - known.watermark / 1e6, 0.0), told)
+
+
+def allowed_ages(pipeline: Pipeline, freshness: Freshness) -> dict[str, float]:
+    """How many seconds each table of a pipeline may be behind.
+
+    Raises:
+        PipelineError: A text is no span of time.
+    """
+    given = dict.fromkeys(pipeline.tables, freshness) if isinstance(freshness, str) else _named(pipeline, freshness or {})
+    try:
+        return {table: parse_duration(text) / 1e6 for table, text in given.items()}
+    except ValueError as error:
+        raise PipelineError(f"freshness: {error}", pipeline=pipeline.name, remedy="write it as '2 hours'") from None
+
+
+def check_freshness_names(pipelines: Iterable[Pipeline], freshness: Freshness) -> None:
+    """Refuse the freshness of a table that is not there, and a check of a user's that has the name of ours.
+
+    Raises:
+        PipelineError: There is one.
+    """
+    known: list[str] = []
+    for pipeline in pipelines:
+        known += [*pipeline.tables, *(f"{pipeline.name}.{table}" for table in pipeline.tables)]
+        taken = [name for name in allowed_ages(pipeline, freshness) if _CHECK in pipeline.tables[name].checks]
+        if taken:
+            raise PipelineError(
+                f"a check is called {_CHECK!r}, as that on the table's freshness", pipeline=pipeline.name, table=taken[0],
+                remedy="give the check another name",
+            )  # fmt: skip
+    for name in freshness if isinstance(freshness, Mapping) else ():
+        if name not in known:
+            raise PipelineError(f"freshness names {name!r}, which is no table", remedy=f"there are: {', '.join(known)}")
+
+
+def freshness_checks(steps: PipelineSteps, ages: Mapping[str, float]) -> dg.AssetChecksDefinition:
+    """The check ``fresh`` of some tables; looks into the ledger, and starts no engine."""
+
+    def spec(table: str) -> dg.AssetCheckSpec:
+        described = f"No more than {ages[table]:,.0f} s behind the clock, by its watermark"
+        return dg.AssetCheckSpec(_CHECK, asset=steps.tables[table].key, description=described)
+
+    @dg.multi_asset_check(name=f"{steps.name}_fresh", specs=[spec(table) for table in ages], can_subset=True)
+    def fresh(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        last = steps.observer(context.instance).coordinator.last_complete()
+        asked = {key.asset_key for key in context.selected_asset_check_keys}
+        for table, most in ages.items():
+            if steps.tables[table].key in asked:
+                yield _result(steps.tables[table].key, age_of(last, table, time.time()), most)
+
+    return fresh
+
+
+def freshness_job(
+    steps: PipelineSteps, checks: dg.AssetChecksDefinition, cron: str, timezone: str, status: dg.DefaultScheduleStatus
+) -> dg.ScheduleDefinition:
+    """The schedule ``<pipeline>_freshness_schedule`` with the job ``<pipeline>_freshness``, which runs the checks."""
+    job = dg.define_asset_job(
+        f"{steps.name}_freshness", selection=dg.AssetSelection.checks(checks),
+        description=f"Looks whether the tables of {steps.name} are as new as they are to be",
+        tags={PIPELINE_TAG: steps.name}, executor_def=dg.in_process_executor,
+    )  # fmt: skip
+    return dg.ScheduleDefinition(
+        name=f"{steps.name}_freshness_schedule", job=job, cron_schedule=cron, execution_timezone=timezone, default_status=status,
+        description=f"Looks how new the tables of {steps.name} are, at the times of {cron!r}",
+    )  # fmt: skip
+
+
+def _named(pipeline: Pipeline, freshness: Mapping[str, str]) -> dict[str, str]:
+    wanted: Sequence[tuple[str, str | None]] = [
+        (table, freshness.get(f"{pipeline.name}.{table}", freshness.get(table))) for table in pipeline.tables
+    ]
+    return {table: text for table, text in wanted if text is not None}
+
+
+def _result(key: dg.AssetKey, age: Age, most: float) -> dg.AssetCheckResult:
+    passed = age.seconds is not None and age.seconds <= most
+    behind = "" if age.seconds is None else f", {age.seconds:,.0f} s behind; {most:,.0f} s are allowed"
+    metadata = {"allowed (seconds)": most, **({} if age.seconds is None else {"behind (seconds)": age.seconds})}
+    return dg.AssetCheckResult(
+        passed=passed, asset_key=key, check_name=_CHECK, description=f"{age.told}{behind}", metadata=metadata
+    )

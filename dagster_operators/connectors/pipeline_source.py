@@ -15,7 +15,7 @@ from dagster_operators.connectors.connector import Connector, SliceChoice
 from dagster_operators.connectors.delta_files import read_files, require_files
 from dagster_operators.connectors.delta_reader import DeltaReader, versions_of
 from dagster_operators.connectors.file_changes import rows_changed
-from dagster_operators.connectors.upstream import Upstream, nothing_there
+from dagster_operators.connectors.upstream import Upstream, gone, nothing_there
 from dagster_operators.connectors.written_position import check_keys, check_reached
 from dagster_operators.errors import BadInputError, PipelineError
 from dagster_operators.graph.slice import JSON, SourceSlice
@@ -211,11 +211,14 @@ class PipelineSource(DeltaReader):
         Raises:
             PipelineError: There is no such table.
             BadInputError: Rows changed, and changes are not read; or the table is not the one that was read before.
+            MissingInputError: The other pipeline was read before, and is gone.
         """
         if self._at is None:
             return self.as_of(self.cut_at([start])).choose(start, consumed)
         epoch = self._epoch()
         if epoch is None:
+            if isinstance(start, dict):
+                raise gone(str(self.root), self.table, start["epoch"])
             return None
         if not self.changes and self._up.is_updating(self.table):
             raise self._refused("is an updating table, whose rows change from epoch to epoch", "read")

@@ -109,3 +109,13 @@ def nothing_there(root: str, table: str) -> MissingInputError:
         "no epoch of the pipeline that is read is complete yet", file=root, table=table,
         remedy="run it first, or correct the root",
     )  # fmt: skip
+
+
+def gone(root: str, table: str, epoch: int) -> MissingInputError:
+    """That a pipeline is no longer where it was read."""
+    return MissingInputError(
+        f"the pipeline that is read is gone: its epoch {epoch} was read, and there is no completed epoch in its root now",
+        file=root, table=table,
+        remedy="put the root back, or correct it in the program if it was moved; or read what comes there anew, into tables that "
+        'begin anew: pipeline.reset(source, 0, tables="restart")',
+    )  # fmt: skip

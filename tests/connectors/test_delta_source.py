@@ -234,6 +234,14 @@ def test_a_table_that_was_replaced(table):
         source.choose(position, nothing)
 
 
+def test_a_table_that_was_read_and_is_gone(table):
+    write(table, 1)
+    position = DeltaSource(table).choose(None, nothing).slice.end
+    shutil.rmtree(table)
+    with pytest.raises(MissingInputError, match="no Delta table"):
+        DeltaSource(table).choose(position, nothing)
+
+
 def test_versions_cleaned_up_before_they_were_read(table):
     write(table, 1)
     source = DeltaSource(table)

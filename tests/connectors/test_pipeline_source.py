@@ -253,6 +253,21 @@ def test_another_pipeline_in_the_same_place_and_an_unknown_table_are_told(tmp_pa
         reading(tmp_path, shop).run_epoch()
 
 
+def test_a_pipeline_that_is_gone_is_no_lack_of_news_and_may_begin_anew(tmp_path, shop):
+    reading(tmp_path, shop).run_epoch()
+    (tmp_path / "shop").rename(tmp_path / "aside")
+    report = reading(tmp_path, shop)
+    for look in (report.run_epoch, report.epochs.has_news):
+        with pytest.raises(MissingInputError, match="the pipeline that is read is gone"):
+            look()
+    report.reset(["orders", "hours"], 0, tables="restart")
+    shop.batches.clear()
+    shop.sell((9, 0))
+    report = reading(tmp_path, shop)
+    report.run_until_caught_up()
+    assert rows(report, "sold") == [(9,)]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -85,6 +85,18 @@ def test_a_root_that_is_gone_is_told_and_stays_as_it_is(tmp_path: Path) -> None:
     assert reading.choose(None, nothing), "as when a disk is there again"
 
 
+def test_a_root_that_was_read_and_is_gone_is_told_to_a_new_process_too(tmp_path: Path) -> None:
+    root = tmp_path / "up"
+    epochs(root, 1)
+    start = source(root).choose(None, nothing).slice.end
+    shutil.move(root, tmp_path / "aside")
+    with pytest.raises(MissingInputError, match="its epoch 1 was read") as gone:
+        source(root).choose(start, nothing)
+    assert 'reset(source, 0, tables="restart")' in gone.value.remedy
+    shutil.move(tmp_path / "aside", root)
+    assert source(root).choose(start, nothing).slice.end == start
+
+
 def test_a_limit_goes_on_behind_epochs_that_were_cleaned_away(tmp_path: Path) -> None:
     epochs(tmp_path, 1)
     start = source(tmp_path, max_epochs=1).choose(None, nothing).slice.end

@@ -15,7 +15,7 @@ def operator_given(operator: Any, config: Any, *, pipeline: str, stream: str) ->
 
     Args:
         operator: What was given as one.
-        config: What was given as its settings.
+        config: What was given as its settings; none with an operator itself, which has them.
         pipeline: Named by errors, as is the stream.
         stream: That it is to stand behind.
 
@@ -30,6 +30,11 @@ def operator_given(operator: Any, config: Any, *, pipeline: str, stream: str) ->
         raise PipelineError(
             f"the config of an operator is a mapping, not {config!r}", pipeline=pipeline, operator=stream,
             remedy="write config={'setting': 1}, say; several streams go through one by do.apply(operator, stream, other)",
+        )  # fmt: skip
+    if config and not isinstance(operator, str):
+        raise PipelineError(
+            "the operator has its settings already, and would not be given these", pipeline=pipeline, operator=stream,
+            remedy="give them where it is made, or give its registered name instead: apply('name', config={...})",
         )  # fmt: skip
     made = registry().create(operator, config) if isinstance(operator, str) else operator
     if not isinstance(made, ArrowOperator):

@@ -244,6 +244,10 @@ def test_columns_are_checked(tmp_path):
     for behind in (rows, rows.key_by("k")):
         with pytest.raises(PipelineError, match=r"config of an operator is a mapping.*do\.apply\(operator, stream, other\)"):
             behind.apply(Sides(), behind)
+    with pytest.raises(PipelineError, match="has its settings already"):
+        rows.apply(Sides(), {"size": 3})
+    with pytest.raises(PipelineError, match="has its settings already"):
+        do.apply(Sides(), rows, config={"size": 3})
     with pytest.raises(SchemaError, match="different numbers of keys"):
         do.apply(Sides(), rows.key_by("k"), rows)
     with pytest.raises(PipelineError, match="no input"):

@@ -7,6 +7,7 @@ what each one does, so that an operator whose function changed has changed.
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -54,6 +55,8 @@ class UserFunction(ABC):
 
 Registered = TypeVar("Registered", bound=UserFunction)
 _known: dict[str, UserFunction] = {}
+_alike: dict[str, dict[str, UserFunction]] = {}
+"""By name and place, functions of equal definition: what they take from their modules may differ."""
 _lock = threading.Lock()
 
 
@@ -79,12 +82,19 @@ def register(function: Registered) -> Registered:
     with _lock:
         other = _known.get(key)
         if other is not None and other.outline != function.outline and not _defined_again(other, function):
-            raise PipelineError(
-                f"there are two different functions {function.name!r}: one of {other.place}, one of {function.place}",
-                function=function.name, remedy='give one of them another name: name="..."',
-            )  # fmt: skip
+            raise _two_of(function.name, other, function)
         _known[key] = function
+        if other is None or other.outline != function.outline:
+            _alike.pop(key, None)
+        _alike.setdefault(key, {})[function.place] = function
     return function
+
+
+def _two_of(name: str, one: UserFunction, other: UserFunction) -> PipelineError:
+    return PipelineError(
+        f"there are two different functions {name!r}: one of {one.place}, one of {other.place}",
+        function=name, remedy='give one of them another name: name="..."',
+    )  # fmt: skip
 
 
 def _defined_again(other: UserFunction, function: UserFunction) -> bool:
@@ -104,6 +114,7 @@ def forget(name: str) -> None:
     """Let the name go, so that another function may take it (for tests and notebooks)."""
     with _lock:
         _known.pop(name.lower(), None)
+        _alike.pop(name.lower(), None)
 
 
 def find(name: str) -> UserFunction | None:
@@ -118,11 +129,30 @@ def known() -> tuple[UserFunction, ...]:
 
 
 def called_in(config: Any) -> Mapping[str, UserFunction]:
-    """The functions that an operator's configuration calls anywhere in its texts, by their names in small letters."""
+    """The functions that an operator's configuration calls anywhere in its texts, by their names in small letters.
+
+    Raises:
+        PipelineError: Two of a name, each of another module, are written alike and do not do the same.
+    """
     if not _known:
         return {}
     called = {name.lower() for text in leaves(config) if isinstance(text, str) for name in _CALLED.findall(text)}
-    return {name: found for name in sorted(called) if (found := _known.get(name))}
+    found = {name: function for name in sorted(called) if (function := _known.get(name))}
+    for name, function in found.items():
+        _check_alike(name, function)
+    return found
+
+
+def _check_alike(name: str, function: UserFunction) -> None:
+    """Refuse a function if another one of its name, of a module that is still there, takes something else from its module."""
+    for other in list(_alike.get(name, {}).values()):
+        if other is not function and _is_there(other) and other.digest != function.digest:
+            raise _two_of(function.name, other, function)
+
+
+def _is_there(function: UserFunction) -> bool:
+    """Whether the module that defined it is still one; one that was loaded again may have another name."""
+    return getattr(next(iter(function.content()), None), "__module__", "") in sys.modules
 
 
 def contents_of(config: Any) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib.util
 import os
 import subprocess
 import sys
@@ -166,3 +167,35 @@ def test_one_place_can_be_several_functions() -> None:
     assert scaled(2)
     with pytest.raises(PipelineError, match="two different functions"):
         scaled(3)
+
+
+def test_functions_written_alike_that_take_something_else_from_their_modules_are_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loaded(name: str, factor: int) -> None:
+        file = tmp_path / f"{name}.py"
+        lines = (
+            "import dagster_operators as do",
+            '@do.udf("long")',
+            "def by_the_factor(x):",
+            "    return x * FACTOR",
+            f"FACTOR = {factor}",
+        )
+        file.write_text("\n".join(lines))
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+
+    loaded("of_one_pipeline", 2)
+    loaded("of_the_same", 2)
+    assert user_functions.contents_of("by_the_factor(v)")
+    loaded("of_another", 3)
+    with pytest.raises(PipelineError, match=r"one of of_one_pipeline.*, one of of_another"):
+        user_functions.contents_of("by_the_factor(v)")
+    for gone in ("of_one_pipeline", "of_the_same"):
+        monkeypatch.delitem(sys.modules, gone)
+    assert user_functions.contents_of("by_the_factor(v)")
+    user_functions.forget("by_the_factor")

@@ -42,9 +42,10 @@ class ClosureSource(SourceOperator):
     def given(self, ctx: SourceContext, state: Mapping[str, Any]) -> tuple[Outlet, OperatorInfo, OutputHandle]:
         """Where its capabilities are good for, what the closure is told, and what its logic puts rows out by."""
         from dagster_operators.operators.frontier.handles import OutputHandle
+        from dagster_operators.operators.frontier.time_columns import TimeColumns
 
         outlet = Outlet()
-        output = OutputHandle(outlet, Schema.of(self.rows_schema).to_arrow(), self.time)
+        output = OutputHandle(outlet, Schema.of(self.rows_schema).to_arrow(), TimeColumns((self.time,)))
         return outlet, OperatorInfo(ctx.source, 0, 0, 1, state=state), output
 
     def call(self, logic: Callable[..., Any], info: OperatorInfo, output: OutputHandle, rows: ProgramOutput) -> SourceEnd:

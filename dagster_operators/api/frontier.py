@@ -26,6 +26,7 @@ from dagster_operators.api.frontier_library import (
     map_in_place,
     ok_err,
     partition,
+    retime,
 )
 from dagster_operators.api.frontier_probe import ProbeHandle, probe, probe_with
 from dagster_operators.api.frontier_results import ResultStream, results
@@ -118,6 +119,7 @@ __all__ = [
     "reclock",
     "replay",
     "results",
+    "retime",
     "source",
     "state_machine",
     "to_stream",

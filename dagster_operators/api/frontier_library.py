@@ -266,6 +266,43 @@ def concatenate(first: Stream, *others: Stream, name: str | None = None) -> Stre
 concat = concatenate
 
 
+def retime(stream: Stream, function: Callable[[Any], Any], *, times: Any, name: str | None = None) -> Stream:
+    """The rows at times of another kind: whole numbers, tuples, ``Product`` or a class of one's own, and back to event times.
+
+    Operators of this family behind it have these times in capabilities and frontiers. The rows have a column for each part of
+    the time: that of the time before, and for further parts ``t_1``, ``t_2``. Other operators take such a stream only if they
+    work on rows by themselves (``filter``) or unite streams; back at event times it is a stream like any other.
+
+    Args:
+        stream: The rows.
+        function: From a time to the new one. Of two times the one before the other must not come out after it: frontiers go the
+            same way as rows.
+        times: The kind of the new times: ``datetime`` for event times (whole microseconds), ``int``, a ``Product`` or tuple of
+            kinds, or a frozen dataclass whose fields are of such kinds, with ``less_equal``, ``<`` and ``==``.
+        name: The operator's name.
+
+    Raises:
+        TimestampError: That is no kind of times.
+
+    >>> import dagster_operators as do
+    >>> from datetime import datetime
+    >>> source = do.FileSource("in", schema="k string, v long, t timestamp")
+    >>> rows = do.Pipeline("p", root="data").source("rows", source, event_time="t")
+    >>> rounds = retime(rows, lambda time: do.frontier.Product(time, 0), times=do.frontier.Product(datetime, int))
+    >>> rounds.columns, retime(rounds, lambda time: time.outer, times=datetime).event_time
+    (('k', 'v', 't', 't_1'), 't')
+    """
+    from dagster_operators.operators.frontier.library.retiming import NewTimes, Retime
+    from dagster_operators.operators.frontier.library.routing import require_function
+
+    require_function(function)
+    named, new = fresh_or_given(stream, name, "retime"), NewTimes(function, times)
+    definition = Definition(
+        "build", [Pipeline()], named, Retime(new), schema=(None,), summaries=[[[new]]], notify=[NEVER], times=times
+    )
+    return stream.through(FrontierOperator, name=named, definition=definition)
+
+
 def definition_of(stream: Stream) -> Definition:
     """The frontier operator behind which a stream is, for the test harness.
 

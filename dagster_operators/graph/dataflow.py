@@ -140,6 +140,7 @@ class Dataflow:
             for port, stream, kind in zip(operator.inputs(types), inputs, types, strict=True):
                 port.check(operator.label, self.name_of(stream), kind.changes)
             outputs = operator.outputs(types)
+            check_times(operator, types, outputs[MAIN])
             check_taken_back(operator.sql(), [kind.changes for kind in types])
         except OperatorsError as error:
             raise error.at(pipeline=self.name, operator=operator.name) from None
@@ -365,6 +366,22 @@ class Dataflow:
     def table_of(self, stream: StreamRef) -> Table | None:
         """The table that a stream goes to, if any."""
         return self._table_at.get(stream)
+
+
+def check_times(operator: LogicalOperator, inputs: Sequence[StreamType], output: StreamType) -> None:
+    """Refuse an operator that would take times of another kind for event times, or lose them.
+
+    Raises:
+        SchemaError: It would.
+    """
+    own = next((stream.times for stream in inputs if stream.times is not None), None)
+    if own is None or operator.gives_times or (operator.takes_times and output.times == own):
+        return
+    what = "loses them" if operator.takes_times else "works with event times"
+    raise SchemaError(
+        f"the rows have times of their own ({own}, in {', '.join(own.columns)}), and {operator.label} {what}",
+        remedy="put do.frontier.retime(stream, ..., times=datetime) before it, which gives the rows event times",
+    )
 
 
 def check_name(what: str, name: str, **where: Any) -> None:

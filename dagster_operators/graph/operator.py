@@ -21,6 +21,7 @@ from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.graph.values import Fields, canonical_fields, check_fields, shown
 from dagster_operators.time.frontier import Frontier, meet
+from dagster_operators.time.kinds import Times
 
 Lineage = Mapping[str, frozenset[tuple[int, str]]]
 """For each output column, the (input index, column) pairs that it is computed from."""
@@ -36,12 +37,14 @@ class StreamType:
         changes: What its rows mean.
         complete_windows: Every window that the rows carry is complete in the epoch in which it comes out: all of its rows come in
             that epoch, since its watermark passes the event time of each of them. An operator over these windows keeps no state.
+        times: The times of its rows, if they are no event times; then it has no event time.
     """
 
     columns: tuple[str, ...] | None
     event_time: str | None = None
     changes: Changes = Changes.APPEND
     complete_windows: bool = False
+    times: Times | None = None
 
     @property
     def keys(self) -> tuple[str, ...] | None:
@@ -75,7 +78,8 @@ class StreamType:
         time = self.event_time
         if kept is not None and time is not None and time not in kept:
             time = None
-        return replace(self, columns=kept, event_time=time)
+        lost = kept is not None and self.times is not None and not set(self.times.columns) <= set(kept)
+        return replace(self, columns=kept, event_time=time, times=None if lost else self.times)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,6 +116,16 @@ class LogicalOperator(ABC):
     def linear(self) -> bool:
         """Whether what it gives for several changes is what it gives for each of them, in whatever order they come."""
         return self.row_wise
+
+    @property
+    def takes_times(self) -> bool:
+        """Whether it can read streams whose times are no event times: that work on rows by themselves, and keep their times."""
+        return self.row_wise
+
+    @property
+    def gives_times(self) -> bool:
+        """Whether it says by itself what the times of its rows are, whatever those of its inputs."""
+        return False
 
     @property
     def leads_to(self) -> str | None:
@@ -206,7 +220,14 @@ class LogicalOperator(ABC):
 
     def frontier(self, port: str, inputs: Sequence[Frontier]) -> Frontier:  # noqa: ARG002 - for those with several
         """The frontier of an output, for those of the inputs, if the operator holds nothing there."""
-        return Frontier.from_watermark(self.watermark(meet(inputs).to_watermark()))
+        together = meet(inputs)
+        if type(self).watermark is LogicalOperator.watermark:
+            return together
+        return Frontier.from_watermark(self.watermark(together.to_watermark()))
+
+    def keeps_times(self, port: str) -> bool:  # noqa: ARG002 - for those with several
+        """Whether times that it holds at an output are the output's own; else those of scopes within are seen from outside."""
+        return False
 
     def mixed_up(self, before: LogicalOperator) -> str:  # noqa: ARG002 - for those that keep state of several parts
         """What is to be told if parts of the operator would go on with the state of others, as it was before; else empty."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from dagster_operators.errors import OperatorFailedError, OperatorsError, PipelineError
 from dagster_operators.time.frontier import Frontier, meet
+from dagster_operators.time.kinds import taken_apart
+from dagster_operators.time.watermark import MAX_WATERMARK
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +77,7 @@ class Report:
         >>> Report({"main": Frontier([5]), "late": Frontier([3])}).watermark
         3
         """
-        return meet(frontier.outside() for frontier in self.frontiers.values()).to_watermark()
+        return min(map(_watermark, self.frontiers.values()), default=MAX_WATERMARK)
 
     def to_json(self) -> dict[str, Any]:
         """The report as the driver gets it.
@@ -104,6 +106,11 @@ class Report:
         (None, None, {'rows': 3.0})
         """
         self.metrics[name] = self.metrics.get(name, 0.0) + value
+
+
+def _watermark(frontier: Frontier) -> int:
+    """A frontier as a watermark; of times that are no event times the first part stands for all."""
+    return min((taken_apart(time)[0] for time in frontier), default=MAX_WATERMARK)
 
 
 def _read(frontiers: Mapping[str, Any]) -> dict[str, Frontier]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
@@ -45,8 +45,22 @@ class Frontiers:
         """The frontier of a stream."""
         for other in self._dataflow.leading_to(stream, self._ends):
             if other not in self._found:
-                self._found[other] = self._output(other)
+                times = self._dataflow.type_of(other).times
+                self._found[other] = self._output(other) if times is None else times.normal(self._output(other))
         return self._found[stream]
+
+    def watermark(self, stream: StreamRef) -> int:
+        """The frontier of a stream as a watermark in event time."""
+        return self._in_event_time([stream])
+
+    def watermark_of_input(self, operator: str) -> int:
+        """The frontier of all inputs of an operator together as a watermark in event time."""
+        return self._in_event_time(self._dataflow.nodes[operator].inputs)
+
+    def _in_event_time(self, streams: Sequence[StreamRef]) -> int:
+        together = meet(map(self.of, streams))
+        times = next((kind for stream in streams if (kind := self._dataflow.type_of(stream).times)), None)
+        return together.to_watermark() if times is None else times.watermark(together)
 
     def _ends(self, stream: StreamRef) -> bool:
         return stream in self._found or self._begins(stream)
@@ -63,7 +77,9 @@ class Frontiers:
             return FINISHED if timeless else Frontier.from_watermark(self._of_source(node.name))
         passed = node.operator.frontier(stream.port, [self._found[before] for before in node.inputs])
         held = self._held(stream) if node.operator.holds_time else None
-        return meet([passed, held.outside()]) if held else passed
+        if not held:
+            return passed
+        return meet([passed, held if node.operator.keeps_times(stream.port) else held.outside()])
 
 
 def at_beginning(watermarks: Mapping[str, int]) -> Callable[[str], int]:

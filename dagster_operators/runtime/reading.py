@@ -59,7 +59,7 @@ class Reading:
             return self.read(dataset, version)
         files = self._coordinator.files(dataset, version)
         frontiers = Frontiers(self._planning.dataflow, at_beginning(complete.watermarks), held_in(complete.held))
-        end = frontiers.of_input(node.logical).to_watermark()
+        end = frontiers.watermark_of_input(node.logical)
         root, cache = self._coordinator.root, state_copies(self._coordinator.view().pipeline)
         declared, place = physical.tables(made.analysed[operator].facts)[table], root.path("").rstrip("/")
         keys, module = keys_of(node.inputs[0].exchange), physical.module

@@ -7,6 +7,7 @@ from dagster_operators.time.antichain import Antichain
 from dagster_operators.time.change_batch import ChangeBatch
 from dagster_operators.time.codec import decode_time, encode_time
 from dagster_operators.time.frontier import FINISHED, Frontier, meet
+from dagster_operators.time.kinds import Times
 from dagster_operators.time.mutable_antichain import MutableAntichain
 from dagster_operators.time.product import Product
 from dagster_operators.time.reachability import InputOf, Location, OutputOf, Reachability
@@ -33,6 +34,7 @@ __all__ = [
     "Reachability",
     "Summary",
     "Time",
+    "Times",
     "Timestamp",
     "Tracker",
     "decode_time",

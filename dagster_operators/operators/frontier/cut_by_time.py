@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,8 @@ import pyarrow.compute as pc
 
 from dagster_operators.errors import BadInputError
 from dagster_operators.time.antichain import MinimalTimes
+
+Constant: TypeAlias = Callable[[pa.RecordBatch], bool]
 
 GATHERED: Final = 1_000_000
 """So many rows are cut by time together."""
@@ -24,10 +27,10 @@ def cut_by_time(batch: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.Re
     >>> [(time, part["v"].to_pylist()) for time, part in cut_by_time(rows, "t")]
     [(3, [2]), (5, [1, 3])]
     """
-    times = _micros(batch, column)
+    times = whole_numbers(batch, column)
     if not len(times):
         return
-    if _is_constant(times):
+    if is_constant(times):
         yield int(times[0]), batch
         return
     if (times[1:] < times[:-1]).any():
@@ -42,7 +45,7 @@ class Gathered:
     """Rows of several batches, to be cut together: cutting each small batch into many times would take long.
 
     Args:
-        column: The column with the time.
+        column: The column with the time; or what tells whether all rows of a batch are of one time.
         limit: How many rows are gathered at most.
 
     >>> def rows(*times): return pa.RecordBatch.from_pydict({"t": pa.array(times, pa.timestamp("us"))})
@@ -51,15 +54,15 @@ class Gathered:
     (2, None, 4, None)
     """
 
-    def __init__(self, column: str, limit: int = GATHERED) -> None:
-        self._column = column
+    def __init__(self, column: str | Constant, limit: int = GATHERED) -> None:
+        self._is_constant = partial(_one_time, column) if isinstance(column, str) else column
         self._limit = limit
         self._batches: list[pa.RecordBatch] = []
         self._count = 0
 
     def add(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
         """Add rows; those that are to be cut now: at once if all are of one time and none wait, or if many wait."""
-        if not self._batches and _is_constant(_micros(batch, self._column)):
+        if not self._batches and self._is_constant(batch):
             return batch
         self._batches.append(batch)
         self._count += batch.num_rows
@@ -79,7 +82,7 @@ def apart_from_late(batch: pa.RecordBatch, column: str, frontier: MinimalTimes) 
     >>> [part.num_rows for part in apart_from_late(rows, "t", Frontier([4]))], apart_from_late(rows, "t", Frontier([3]))[1]
     ([1, 1], None)
     """
-    times = _micros(batch, column)
+    times = whole_numbers(batch, column)
     least = min(frontier, default=None)
     timely = np.zeros(len(times), bool) if least is None else times >= least
     if timely.all():
@@ -87,11 +90,21 @@ def apart_from_late(batch: pa.RecordBatch, column: str, frontier: MinimalTimes) 
     return batch.filter(pa.array(timely)), batch.filter(pa.array(~timely))
 
 
-def _is_constant(times: np.ndarray) -> bool:
+def _one_time(column: str, batch: pa.RecordBatch) -> bool:
+    return is_constant(whole_numbers(batch, column))
+
+
+def is_constant(times: np.ndarray) -> bool:
+    """Whether all are the same."""
     return not len(times) or bool((times == times[0]).all())
 
 
-def _micros(batch: pa.RecordBatch, column: str) -> np.ndarray:
+def whole_numbers(batch: pa.RecordBatch, column: str) -> np.ndarray:
+    """A column of times as whole numbers.
+
+    Raises:
+        BadInputError: A row has no time.
+    """
     if batch.column(column).null_count:
         raise BadInputError(
             "a row has no time", column=column, remedy=f"leave such rows out before: filter('{column} IS NOT NULL')"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, located
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState, ValueState
@@ -15,7 +15,8 @@ from dagster_operators.operators.frontier.pacts import Broadcast, Pact
 from dagster_operators.operators.frontier.scope_body import ScopeBody
 from dagster_operators.operators.frontier.shapes import SHAPES, Shape
 from dagster_operators.time.frontier import Frontier, meet
-from dagster_operators.time.summary import results_in
+from dagster_operators.time.kinds import Times, is_least, names_of, parts_of
+from dagster_operators.time.summary import IDENTITY, results_in
 from dagster_operators.time.watermark import MIN_WATERMARK
 
 if TYPE_CHECKING:
@@ -64,12 +65,14 @@ class Definition:
             all are, and times stay as they are.
         notify: For each input when the logic is called because its frontier moved; by default always, if its shape sees them.
         calls: How often the logic may ask to be called again in an epoch, before what is left is left to the next one.
+        times: The kind of the outputs' times; by default they are those of the inputs.
 
     Raises:
         PipelineError: Something of it does not fit.
     """
 
     calls: int | None = None
+    times: Any = None
 
     def __init__(
         self,
@@ -84,6 +87,7 @@ class Definition:
         summaries: Sequence[Sequence[Sequence[Any]]] | None = None,
         notify: Sequence[str] | None = None,
         calls: int | None = None,
+        times: Any = None,
     ) -> None:
         self.shape = shape
         self.pacts = tuple(pacts)
@@ -96,6 +100,8 @@ class Definition:
         self.notify = None if notify is None else tuple(notify)
         if calls is not None:
             self.calls = calls
+        if times is not None:
+            self.times = _checked(times, name)
         if self.kind.notifies:
             self.state.setdefault(NOTIFICATIONS, NotifyState())
         self._check()
@@ -133,11 +139,12 @@ class Definition:
         ways = None if self.summaries is None else [of[number] for of in self.summaries]
         if ways is None or (not any(ways) and not self.holds_time):
             return meet(inputs)
-        return meet(_through(summary, frontier) for way, frontier in zip(ways, inputs, strict=True) for summary in way)
+        found = meet(_through(summary, frontier) for way, frontier in zip(ways, inputs, strict=True) for summary in way)
+        return found if self.times is None else Times(self.times, names_of(self.times, "t")).normal(found)
 
     def summaries_of(self, number: int) -> Sequence[Sequence[Any]] | None:
         """For each output what the way from an input does to times."""
-        return None if self.summaries is None else self.summaries[number]
+        return None if self.summaries is None else [tuple(map(_way, way)) for way in self.summaries[number]]
 
     @property
     def body(self) -> ScopeBody | None:
@@ -194,5 +201,17 @@ def _through(summary: Any, frontier: Frontier) -> Frontier:
     >>> _through(2, Frontier([5])), _through(2, Frontier())
     (Frontier([7]), Frontier([]))
     """
-    moved = (time if time == MIN_WATERMARK else results_in(summary, time) for time in frontier)
+    moved = (MIN_WATERMARK if is_least(time) else results_in(_way(summary), time) for time in frontier)
     return Frontier(time for time in moved if time is not None)
+
+
+def _way(summary: Any) -> Any:
+    """A summary for times of every kind: nothing is added to any."""
+    return IDENTITY if type(summary) is int and summary == 0 else summary
+
+
+def _checked(kind: Any, operator: str) -> Any:
+    """A kind of times, if it is one."""
+    with located(operator=operator):
+        parts_of(kind)
+    return kind

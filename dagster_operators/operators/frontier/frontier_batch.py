@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from dagster_operators.operators.frontier.definition import Columns, Definition
     from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
+    from dagster_operators.operators.frontier.time_columns import TimeColumns
     from dagster_operators.operators.worker_program import WorkerProgram
 
 
@@ -38,11 +39,13 @@ class FrontierBatch(BatchOperator):
 
     Attributes:
         logical: What it was lowered from.
-        times: The column with the time, of each input.
+        times: The columns with the time, of each input.
+        output_times: Those of the outputs.
     """
 
     logical: FrontierOperator
-    times: tuple[str, ...]
+    times: tuple[TimeColumns, ...]
+    output_times: TimeColumns
 
     @property
     def _definition(self) -> Definition:
@@ -85,7 +88,7 @@ class FrontierBatch(BatchOperator):
 
         if self._definition.body is not None:
             return ScopeProgram(self._definition.body, self.times)
-        return FrontierProgram(self._definition, self.times)
+        return FrontierProgram(self._definition, self.times, self.output_times)
 
     @override
     def outputs(self, inputs: Sequence[pa.Schema]) -> dict[str, pa.Schema]:
@@ -98,19 +101,21 @@ class FrontierBatch(BatchOperator):
         """The columns of an output."""
         import pyarrow as pa
 
-        time = self.times[0]
-        if schema is None:
+        given, own = self.times[0], self.output_times
+        if schema is None and own == given:
             return first
-        declared = Schema.of(schema).to_arrow()
-        kind = first.field(time).type
-        if time in declared.names:
-            if not declared.field(time).type.equals(kind):
+        found = pa.schema([field for field in first if field.name not in given.names])
+        found = found if schema is None else Schema.of(schema).to_arrow()
+        for time in own.fields(first, given):
+            if time.name not in found.names:
+                found = found.append(time)
+            elif schema is None or not found.field(time.name).type.equals(time.type):
                 raise SchemaError(
-                    f"the time {time!r} is a {kind}, and the output's schema says {declared.field(time).type}",
-                    operator=self.logical.name, column=time, remedy="leave it out of the schema: it is put there",
+                    f"the time {time.name!r} is a {time.type}, and the output has a {found.field(time.name).type} of that name",
+                    operator=self.logical.name, column=time.name,
+                    remedy="leave it out of the schema: it is put there; a column of another meaning needs another name",
                 )  # fmt: skip
-            return declared
-        return declared.append(pa.field(time, kind))
+        return found
 
     @override
     def tables(self, ports: PortSchemas) -> dict[str, StateTable]:
@@ -119,7 +124,7 @@ class FrontierBatch(BatchOperator):
         if own.body is None:
             found |= _tables(own, ports.inputs, self.logical.name)
         else:
-            entries = [without(schema, time) for schema, time in zip(ports.inputs, self.times, strict=True)]
+            entries = [without(schema, time.names) for schema, time in zip(ports.inputs, self.times, strict=True)]
             for (prefix, definition), schemas in zip(own.body.prefixed(), own.body.input_schemas(entries), strict=True):
                 found |= {prefix + name: table for name, table in _tables(definition, schemas, self.logical.name).items()}
         for table in found.values():
@@ -127,9 +132,11 @@ class FrontierBatch(BatchOperator):
         return found
 
 
-def without(schema: pa.Schema, column: str) -> pa.Schema:
-    """A schema without a column."""
-    return schema.remove(schema.get_field_index(column))
+def without(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    """A schema without some columns."""
+    for column in columns:
+        schema = schema.remove(schema.get_field_index(column))
+    return schema
 
 
 def _tables(own: Definition, inputs: Sequence[pa.Schema], operator: str) -> dict[str, StateTable]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +23,9 @@ from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import Fields
 from dagster_operators.operators.frontier.functions_in import functions_in
 from dagster_operators.operators.frontier.pacts import Broadcast, Pact
+from dagster_operators.operators.frontier.time_columns import TimeColumns
 from dagster_operators.time.frontier import Frontier, meet
+from dagster_operators.time.kinds import Times, kind_text
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -128,7 +131,18 @@ class FrontierOperator(LogicalOperator):
             found["calls"] = own.calls
         if own.initial:
             found["initial"] = list(own.initial)
+        if own.times is not None:
+            found["times"] = kind_text(own.times)
         return found
+
+    @property
+    @override
+    def gives_times(self) -> bool:
+        return True
+
+    @override
+    def keeps_times(self, port: str) -> bool:
+        return True
 
     @override
     def frontier(self, port: str, inputs: Sequence[Frontier]) -> Frontier:
@@ -154,11 +168,17 @@ class FrontierOperator(LogicalOperator):
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         for stream, pact in zip(inputs, self.definition.pacts, strict=True):
             self.require(stream, pact.by, "the exchange")
-            if stream.event_time is None:
+            if stream.event_time is None and stream.times is None:
                 raise SchemaError(
                     "the rows of an input have no time", operator=self.name,
                     remedy="give the source an event_time, and keep that column on the way",
                 )  # fmt: skip
+        if len({(stream.times and stream.times.kind) for stream in inputs}) > 1:
+            told = " and ".join(str(stream.times or "event times") for stream in inputs)
+            raise SchemaError(
+                f"the inputs have times of different kinds: {told}", operator=self.name,
+                remedy="bring all to one kind: do.frontier.retime(stream, function, times=...)",
+            )  # fmt: skip
         return self._type(self.definition.schemas[0], inputs[0])
 
     @override
@@ -168,14 +188,24 @@ class FrontierOperator(LogicalOperator):
         found = {port: self._type(schema, inputs[0]) for port, schema in further}
         return {**found, LATE: replace(inputs[0], complete_windows=False)}
 
-    @staticmethod
-    def _type(schema: Columns, first: StreamType) -> StreamType:
+    def _type(self, schema: Columns, first: StreamType) -> StreamType:
         """The type of an output with these columns, for a first input."""
-        time = first.event_time
-        if schema is None:
-            return StreamType(first.columns, time)
-        names = tuple(field.name for field in Schema.of(schema).fields)
-        return StreamType(names if time in names else (*names, str(time)), time)
+        given, own = time_columns(first), self._times(first)
+        if schema is not None:
+            names: tuple[str, ...] | None = tuple(field.name for field in Schema.of(schema).fields)
+        elif own == given or first.columns is None:
+            names = first.columns
+        else:
+            names = tuple(name for name in first.columns if name not in given.names)
+        columns = names and (*names, *(name for name in own.names if name not in names))
+        if own.kind is datetime:
+            return StreamType(columns, own.names[0])
+        return StreamType(columns, times=Times(own.kind, own.names))
+
+    def _times(self, first: StreamType) -> TimeColumns:
+        """The columns with the time of the outputs, for a first input."""
+        given, kind = time_columns(first), self.definition.times
+        return given if kind is None or kind == given.kind else TimeColumns.of(kind, given.names[0])
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
@@ -191,4 +221,11 @@ class FrontierOperator(LogicalOperator):
         """Itself, behind a shuffle."""
         from dagster_operators.operators.frontier.frontier_batch import FrontierBatch
 
-        return FrontierBatch(self, tuple(str(stream.event_time) for stream in inputs))
+        return FrontierBatch(self, tuple(map(time_columns, inputs)), self._times(inputs[0]))
+
+
+def time_columns(stream: StreamType) -> TimeColumns:
+    """The columns in which a stream's rows have their time."""
+    if stream.times is not None:
+        return TimeColumns(stream.times.columns, stream.times.kind)
+    return TimeColumns((str(stream.event_time),))

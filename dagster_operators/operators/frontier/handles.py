@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from dagster_operators.errors import CapabilityError, PipelineError
@@ -20,6 +19,7 @@ from dagster_operators.time.antichain import MinimalTimes
 if TYPE_CHECKING:
     from typing import Self
 
+    from dagster_operators.operators.frontier.time_columns import TimeColumns
     from dagster_operators.operators.worker_program import ProgramOutput, Rows
 
 
@@ -101,18 +101,23 @@ class OutputHandle:
     Args:
         outlet: What is held at it.
         schema: Its columns, the time among them; within a loop those without the time, and None if none were declared.
-        time: The column with the time; None within a loop, where times are beside the rows alone.
+        time: The columns with the time; None within a loop, where times are beside the rows alone.
+        left_out: Columns that rows may have and the output does not: those with the time of the input, where that is another.
 
     Attributes:
+        floor: What rows may be put out at, whatever the logic was given: nothing behind it.
         output_index: Its number, for ``retain`` and ``delayed`` of the capabilities of inputs.
     """
 
-    def __init__(self, outlet: Outlet, schema: pa.Schema | None, time: str | None) -> None:
+    floor: MinimalTimes | None = None
+
+    def __init__(self, outlet: Outlet, schema: pa.Schema | None, time: TimeColumns | None, left_out: Sequence[str] = ()) -> None:
         self.outlet = outlet
         self.output_index = outlet.number
         self._schema = schema
         self._time = time
-        self._data = None if schema is None else pa.schema([field for field in schema if field.name != time])
+        self._names = () if time is None else (*time.names, *left_out)
+        self._data = None if schema is None else pa.schema([field for field in schema if field.name not in self._names])
         self._tables: list[pa.Table] = []
         self._times: list[Any] = []
         self._rows: list[Mapping[str, Any]] = []
@@ -135,6 +140,11 @@ class OutputHandle:
                 f"a capability of the output {capability.outlet.name!r} is used for the output {self.outlet.name!r}",
                 output=self.outlet.name, remedy=f"take one for this output: retain({self.outlet.number})",
             )  # fmt: skip
+        if self.floor is not None and not self.floor.less_equal(capability.time):
+            raise CapabilityError(
+                f"rows are put out at {capability.time!r}, and the output has come to {list(self.floor)!r} already",
+                output=self.outlet.name, remedy="let the function that gives the new times give no earlier one for a later time",
+            )  # fmt: skip
         return Session(self, capability)
 
     def give(self, time: Any, row: Mapping[str, Any]) -> None:
@@ -149,8 +159,9 @@ class OutputHandle:
         """Put out rows."""
         self._close_rows()
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-        if isinstance(table, pa.Table) and self._time in table.column_names:
-            table = table.drop_columns([self._time])
+        there = [name for name in self._names if isinstance(table, pa.Table) and name in table.column_names]
+        if there and isinstance(table, pa.Table):
+            table = table.drop_columns(there)
         self._tables.append(table if self._data is None else conform(table, self._data))
         self._times.append(time)
 
@@ -160,9 +171,9 @@ class OutputHandle:
         if not parts or self._schema is None or self._time is None:
             return
         lengths = [table.num_rows for _, table in parts]
-        times = _moments([time for time, _ in parts], self.outlet.name)
-        moments = pa.array(np.repeat(times, lengths)).cast(self._schema.field(self._time).type)
-        rows = pa.concat_tables([table for _, table in parts]).append_column(self._time, moments)
+        rows = pa.concat_tables([table for _, table in parts])
+        for name, moments in self._time.filled([time for time, _ in parts], lengths, self._schema, self.outlet.name):
+            rows = rows.append_column(name, moments)
         out.collect(rows.select(self._schema.names), self.outlet.name)
 
     def take(self) -> list[tuple[Any, pa.Table]]:
@@ -179,24 +190,13 @@ class OutputHandle:
             )
         if rows and self._data is not None:
             wanted = set(self._data.names)
-            plain = [{name: value for name, value in row.items() if name != self._time} for row in rows]
+            plain = [{name: value for name, value in row.items() if name not in self._names} for row in rows]
             names = sorted(set().union(*plain) - wanted)
             if names:
                 raise PipelineError(
                     f"the output has no column {names[0]!r}", column=names[0], remedy=f"it has: {', '.join(self._data.names)}"
                 )
             self._tables.append(pa.Table.from_pylist(plain, self._data))
-
-
-def _moments(times: Sequence[Any], output: str) -> np.ndarray:
-    """Times as a column has them."""
-    try:
-        return np.array(times, np.int64)
-    except OverflowError:
-        raise CapabilityError(
-            f"rows are put out at {max(times, key=abs)}, which is no time that a row can have", output=output,
-            remedy="times are whole microseconds since 1970, of 64 bits: delay to an earlier one",
-        ) from None  # fmt: skip
 
 
 class Session:

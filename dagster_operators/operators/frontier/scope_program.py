@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import EndlessLoopError
 from dagster_operators.operators.frontier.capability import Outlet
-from dagster_operators.operators.frontier.cut_by_time import Gathered, cut_by_time
+from dagster_operators.operators.frontier.cut_by_time import Gathered
 from dagster_operators.operators.frontier.frontier_program import first_time, outputs_of, without_late
 from dagster_operators.operators.frontier.handles import OutputHandle
 from dagster_operators.operators.frontier.instance import Instance
@@ -29,6 +29,7 @@ from dagster_operators.types.schema import Schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dagster_operators.operators.frontier.time_columns import TimeColumns
     from dagster_operators.operators.worker_program import EndReason, ProgramContext, ProgramOutput
 
 
@@ -37,17 +38,17 @@ class ScopeProgram:
 
     Args:
         body: What is within it.
-        times: The column with the time, of each input.
+        times: The columns with the time, of each input.
     """
 
-    def __init__(self, body: ScopeBody, times: Sequence[str]) -> None:
+    def __init__(self, body: ScopeBody, times: Sequence[TimeColumns]) -> None:
         self._body = body
         self._times = times
 
     def open(self, ctx: ProgramContext) -> None:
         """Find what lives on, and call all constructors."""
         self._ctx = ctx
-        self._gathered = [Gathered(column) for column in self._times]
+        self._gathered = [Gathered(columns.is_constant) for columns in self._times]
         self._reachability = self._body.reachability()
         self._readers: dict[Source, list[tuple[str, int]]] = defaultdict(list)
         for source, reader in self._body.edges():
@@ -109,8 +110,8 @@ class ScopeProgram:
     def _enter(self, port: int, batch: pa.RecordBatch) -> None:
         import pyarrow as pa
 
-        for time, part in cut_by_time(batch, self._times[port]):
-            rows = pa.Table.from_batches([part]).drop_columns([self._times[port]])
+        for time, part in self._times[port].cut(batch):
+            rows = pa.Table.from_batches([part]).drop_columns(list(self._times[port].names))
             self._send((ENTER, port), self._body.inside(time), rows, 0)
 
     def _instance(self, node: ScopeNode) -> Instance:

@@ -32,6 +32,11 @@ class Union(LogicalOperator):
     def linear(self) -> bool:
         return True
 
+    @property
+    @override
+    def takes_times(self) -> bool:
+        return True
+
     @override
     def config(self) -> dict[str, Any]:
         return {}
@@ -48,7 +53,9 @@ class Union(LogicalOperator):
         for stream in inputs:
             self.check_columns(first, stream)
         times = {stream.event_time and stream.event_time.lower() for stream in inputs}
-        return StreamType(first.columns, first.event_time if len(times) == 1 else None, first.changes)
+        same = all(stream.times == first.times for stream in inputs)
+        time = first.event_time if len(times) == 1 else None
+        return StreamType(first.columns, time, first.changes, times=first.times if same else None)
 
     def check_columns(self, first: StreamType, other: StreamType) -> None:
         """Raise SchemaError if one stream has a column that the other lacks."""

@@ -165,11 +165,15 @@ class StageInputs:
 
     def watermark_begin(self, operator: str) -> int:
         """The watermark of an operator's input when the epoch began."""
-        return self._begin.of_input(self._logical(operator)).to_watermark()
+        return self._begin.watermark_of_input(self._logical(operator))
+
+    def frontier_begin(self, operator: str) -> Frontier:
+        """The frontier of an operator's inputs together when the epoch began."""
+        return self._begin.of_input(self._logical(operator))
 
     def watermark_end(self, operator: str) -> int:
         """The watermark of an operator's input at the end of the epoch."""
-        return self._end.of_input(self._logical(operator)).to_watermark()
+        return self._end.watermark_of_input(self._logical(operator))
 
     def frontier_end(self, stream: StreamRef) -> Frontier:
         """The frontier of a stream at the end of the epoch."""
@@ -201,7 +205,7 @@ class StageInputs:
         read = dataflow.nodes[self._logical(operator)].inputs
         is_numbered = isinstance(physical, BatchOperator) and physical.is_numbered
         origins = tuple(dict.fromkeys(read)) if is_numbered else origins_of(dataflow, *read)
-        begin, end = ({str(one): at.of(one).to_watermark() for one in origins} for at in (self._begin, self._end))
+        begin, end = ({str(one): at.watermark(one) for one in origins} for at in (self._begin, self._end))
         return OriginTimes(
             begin, end, goes_on=any(map(self._goes_on, {each for one in read for each in dataflow.leading_to(one)}))
         )

@@ -226,8 +226,10 @@ class StageRun:
         work, names = self._work, self._batch
         if not names:
             return BatchResult()
-        begin = {name: self.watermark_begin(name) for name in names}
-        times = ProgramTimes(begin, self._inputs.frontier_end, {name: self._inputs.origins(name) for name in names})
+        begin = {name: self._inputs.frontier_begin(name) for name in names}
+        watermarks = {name: self.watermark_begin(name) for name in names}
+        origins = {name: self._inputs.origins(name) for name in names}
+        times = ProgramTimes(begin, watermarks, self._inputs.frontier_end, origins)
         with self._step("batch operators"):
             result = run_programs(work, names, rows, times, {name: self._places(name) for name in names})
         self._wrote()

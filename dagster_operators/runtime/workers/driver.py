@@ -55,12 +55,14 @@ class ProgramTimes:
     """The times that programs run under.
 
     Attributes:
-        begin: The input watermark of each as the epoch began.
+        begin: The frontier of each one's inputs as the epoch began.
+        watermarks: The same in event time.
         end: The frontier of a stream from outside as the epoch ends.
         origins: The watermarks of the origins of each one's inputs.
     """
 
-    begin: Mapping[str, int]
+    begin: Mapping[str, Frontier]
+    watermarks: Mapping[str, int]
     end: Callable[[StreamRef], Frontier]
     origins: Mapping[str, OriginTimes]
 
@@ -97,7 +99,7 @@ class _Programs:
         self._operators = {name: _batch(node) for name, node in self._nodes.items()}
         self._ports: dict[str, PortSchemas] = {name: work.plan.analysed[name].facts for name in names}
         self._states = {
-            name: ProgramState(work, name, operator.tables(self._ports[name]), times.begin[name])
+            name: ProgramState(work, name, operator.tables(self._ports[name]), times.watermarks[name])
             for name, operator in self._operators.items()
         }
         self._times = times
@@ -223,7 +225,8 @@ class _Programs:
             state_files=state.files,
             state_directories=state.directories,
             merges=state.merges,
-            begin=Frontier.from_watermark(times.begin[name]),
+            begin=times.begin[name],
+            watermark=times.watermarks[name],
             held=from_record(name, ports.outputs, handle.held, handle.watermarks),
             origins=times.origins[name],
         )

@@ -48,6 +48,7 @@ class ProgramTask:
         state_directories: The attempt's folder in each.
         merges: The compaction that the epoch is to do, by table.
         begin: The frontier of its inputs together as the epoch began.
+        watermark: The same in event time, by which its state goes.
         held: The times that it held at each output at the end of the epoch before, all its subtasks together.
         origins: The watermarks of the origins of its inputs.
     """
@@ -64,6 +65,7 @@ class ProgramTask:
     state_directories: Mapping[str, str]
     merges: Mapping[str, Sequence[Any]]
     begin: Frontier
+    watermark: int
     held: Mapping[str, Frontier]
     origins: OriginTimes
 

@@ -101,7 +101,7 @@ class _Worker:
             round=task.round,
             subtask=self._number,
             parallelism=task.parallelism,
-            watermark=told.begin.to_watermark(),
+            watermark=told.watermark,
             stream_key=told.keys,
             cache=task.cache,
         )

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_operators.errors import CapabilityError
+from dagster_operators.time.timestamp import less_equal
 
 if TYPE_CHECKING:
     from dagster_operators.operators.frontier.handles import InputHandle, OutputHandle
@@ -22,7 +23,7 @@ class Delay:
         function: From a time and a batch to the new time of each row, or one for all of them.
     """
 
-    def __init__(self, function: Callable[[int, pa.RecordBatch], Any]) -> None:
+    def __init__(self, function: Callable[[Any, pa.RecordBatch], Any]) -> None:
         self.function = function
 
     def __call__(self, capability: Any, info: Any) -> Callable[[InputHandle, OutputHandle], None]:  # noqa: ARG002 - it is dropped
@@ -38,14 +39,26 @@ class Delay:
 
         return logic
 
-    def _by_new_time(self, time: int, batch: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
+    def _by_new_time(self, time: Any, batch: pa.RecordBatch) -> list[tuple[Any, pa.RecordBatch]]:
         found = self.function(time, batch)
+        if type(time) is not int:
+            return self._by_other_times(time, batch, found)
         if isinstance(found, int | np.integer):
             return [(_checked(time, int(found)), batch)]
         if isinstance(found, pa.Array | pa.ChunkedArray):
             found = pc.cast(found, pa.int64()).to_numpy(zero_copy_only=False)
         times = np.asarray(found, np.int64)
         return [(_checked(time, later), batch.filter(pa.array(times == later))) for later in np.unique(times).tolist()]
+
+    @staticmethod
+    def _by_other_times(time: Any, batch: pa.RecordBatch, found: Any) -> list[tuple[Any, pa.RecordBatch]]:
+        """The rows by times that are no event times: a list with one for each row, or one for all."""
+        if not isinstance(found, list):
+            return [(_checked(time, found), batch)]
+        each: dict[Any, list[int]] = {}
+        for place, later in enumerate(found):
+            each.setdefault(_checked(time, later), []).append(place)
+        return [(later, batch.take(pa.array(places))) for later, places in sorted(each.items())]
 
 
 class DelayBatch:
@@ -85,7 +98,7 @@ class Reclock:
                 ticks.notify_at(time)
             for tick, _ in ticks.ready([given.frontier, clock.frontier]):
                 session = output.session(tick)
-                for time in [held.time for held in stash.capabilities() if held.time <= tick.time]:
+                for time in [held.time for held in stash.capabilities() if less_equal(held.time, tick.time)]:
                     session.give_batch(stash.pop(time))
             if not clock.frontier and not ticks.requests():
                 for time in [held.time for held in stash.capabilities()]:
@@ -94,10 +107,10 @@ class Reclock:
         return logic
 
 
-def _checked(time: int, later: int) -> int:
-    if later < time:
+def _checked(time: Any, later: Any) -> Any:
+    if not less_equal(time, later):
         raise CapabilityError(
-            f"rows of {time} cannot be delayed to {later}, which is before it",
+            f"rows of {time!r} cannot be delayed to {later!r}, which is before it",
             remedy="let the function give no earlier time",
         )
     return later

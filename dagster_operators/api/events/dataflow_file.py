@@ -102,11 +102,13 @@ class DataflowFile:
             nodes.append(name)
             if kind in ("operator", "operators"):
                 written += reader.operators(name, kind, node)
+            elif kind == "path":
+                written.append(reader.script(name, node))
             elif kind == "source":
                 sources += self._source(name, node, reader)
             else:
                 self._noted.wrong(
-                    node.data[kind], f"the node {name!r} is one by {kind!r}, which is not run here", "use operator:"
+                    node.data[kind], f"the node {name!r} is one by {kind!r}, which is not run here", "use operator: or path:"
                 )
         for one in written:
             one.env = tuple({**dict(everywhere), **dict(one.env)}.items())

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Final, TypeAlias
 
 from dagster_operators.api.events.noted import Noted
+from dagster_operators.api.events.operator_files import OperatorFiles
 from dagster_operators.api.events.python_files import PythonFiles
 from dagster_operators.api.events.value_types import value_type
 from dagster_operators.api.queries.located import Located
-from dagster_operators.errors import OperatorsError, PipelineError
+from dagster_operators.errors import OperatorsError
 from dagster_operators.time.watermark import parse_duration
 
 KINDS: Final = ("operator", "operators", "source", "path", "ros2", "module")
@@ -26,15 +26,26 @@ _TOLD: Final = (
 """Keys of an operator that change nothing here: what is told to people, or done anyway."""
 
 _OPERATOR: Final = ("id", "python", "shared-library", "inputs", "outputs", "output_types", "env", "state", "time_limit")
-_STATES: Final = {"python": ("plain", "pickle"), "library": ("replay", "none")}
+_LANGUAGES: Final = {"shared-library": "library", "path": "script", "python": "python"}
+"""What the key with an operator's file says."""
+
+_STATES: Final = {"python": ("plain", "pickle"), "library": ("replay", "none"), "script": ("replay", "none")}
 """How the state of an operator can be kept, what it is by default first."""
 
 _REFUSED: Final = {
     "build": ("nothing is built here", "build it before the dataflow is run, and leave 'build' out"),
     "wasm": ("operators in WebAssembly are not run here, nor by dora", "write it in Python"),
+    "args": ("a script has no arguments here", "give it what it needs by env:"),
+    "git": ("nothing is downloaded here", "download it, and give its path"),
+    "hub": ("nothing is downloaded here", "download it, and give its path"),
     "send_stdout_as": ("what an operator prints is no output here", "send it: send_output(...)"),
     "send_logs_as": ("what an operator logs is no output here", "send it: send_output(...)"),
 }
+_OF_SCRIPTS: Final = (
+    "path_sha256", "max_restart_delay", "restart_window", "health_check_timeout", "finish_grace_secs", "shared_memory_pool_size",
+)  # fmt: skip
+"""More keys that change nothing here, of nodes that are scripts."""
+
 _INPUT: Final = ("source", "queue_size", "queue_policy", "delay")
 Env: TypeAlias = tuple[tuple[str, str], ...]
 """Pairs of a variable of the environment and its value."""
@@ -88,7 +99,7 @@ class NodeReader:
 
     def __init__(self, noted: Noted, files: PythonFiles) -> None:
         self._noted = noted
-        self._files = files
+        self._files = OperatorFiles(noted, files)
         self._ids: set[str] = set()
 
     def nodes(self, root: Located) -> Iterator[tuple[str, str, Located]]:
@@ -102,7 +113,7 @@ class NodeReader:
             kinds = [kind for kind in KINDS if isinstance(node.data, dict) and kind in node.data]
             if name is not None and len(kinds) != 1:
                 told = "multiple exclusive fields set" if kinds else "says nothing of what it is"
-                self._noted.wrong(node, f"the node {name!r}: {told}", f"give it one of: {', '.join(KINDS[:3])}")
+                self._noted.wrong(node, f"the node {name!r}: {told}", f"give it one of: {', '.join(KINDS[:4])}")
             elif name is not None:
                 yield name, kinds[0], node
 
@@ -123,6 +134,10 @@ class NodeReader:
             if own is not None:
                 yield self._operator(name, own, one, alone=False, env=self.env(node))
 
+    def script(self, name: str, node: Located) -> WrittenOperator:
+        """A node that is a script, which is read like its only operator."""
+        return self._operator(name, "op", node, alone=True, env=self.env(node))
+
     def env(self, given: Located) -> Env:
         """The variables of the environment that a mapping gives under ``env``."""
         found = given.data.get("env")
@@ -142,13 +157,18 @@ class NodeReader:
         self._noted.unknown_keys(f"the node {name!r}", node, (*_SHARED, kind, *_OPERATOR, *_TOLD), told=(*_SHARED, kind))
 
     def _operator(self, node: str, own: str, given: Located, *, alone: bool, env: Env) -> WrittenOperator:
-        what = f"the operator {node!r}" if alone else f"the operator '{node}/{own}'"
+        is_script = "path" in given.data
+        what = f"the {'node' if is_script else 'operator'} {node!r}" if alone else f"the operator '{node}/{own}'"
         for key, (problem, remedy) in _REFUSED.items():
             if key in given.data:
                 self._noted.wrong(given.data[key], f"{what}: {problem}", remedy)
-        self._noted.unknown_keys(what, given, (*_OPERATOR, *_TOLD, *_REFUSED), told=_OPERATOR)
-        own = self._text_of(given, "id", own, what)
-        language = "library" if "shared-library" in given.data else "python"
+        if is_script:
+            known = (*_SHARED, "path", *_OPERATOR[3:])
+            self._noted.unknown_keys(what, given, (*known, *_TOLD, *_OF_SCRIPTS, *_REFUSED), told=known)
+        else:
+            self._noted.unknown_keys(what, given, (*_OPERATOR, *_TOLD, *_REFUSED), told=_OPERATOR)
+            own = self._text_of(given, "id", own, what)
+        language = self._language(given, what)
         state = self._text_of(given, "state", _STATES[language][0], what)
         if state not in _STATES[language]:
             told = " or ".join(_STATES[language])
@@ -159,44 +179,27 @@ class NodeReader:
                 self._noted.wrong(
                     given.data["output_types"], f"{what} has no output {output!r} for its type", "declare it in outputs:"
                 )
-        file = (self._python(given, what) if language == "python" else self._shared_library(given, what)) or ""
-        own_env, limit = (*env, *self.env(given)), self._duration(given, "time_limit", 600_000_000, what)
+        file = self._file(language, given, what) or ""
+        if is_script and not inputs:
+            self._noted.wrong(given, f"{what} has no inputs, which say when it runs", "give it a timer: dora/timer/secs/1")
+        own_env = (*env, *(() if is_script else self.env(given)))
+        limit = self._duration(given, "time_limit", 600_000_000, what)
         return WrittenOperator(node, own, alone, file, given, inputs, outputs, types, own_env, state, language, limit)
 
-    def _python(self, given: Located, what: str) -> str | None:
-        found = given.data.get("python")
-        if found is None:
-            if not _REFUSED.keys() & given.data.keys():
-                self._noted.wrong(given, f"{what} has no source", "write python: with the name of its file")
-            return None
-        if isinstance(found.data, dict):
-            self._noted.unknown_keys(f"python of {what}", found, ("source", "conda_env"))
-            found = found.data.get("source", found)
-        if not isinstance(found.data, str):
-            self._noted.wrong(found, f"{what}: its Python file is no text", "write python: file.py")
-            return None
-        if "://" in found.data:
-            self._noted.wrong(found, f"{what}: its Python file is at a URL", "download it, and give its path")
-            return None
-        return self._loaded(found, what)
+    def _language(self, given: Located, what: str) -> str:
+        """In what an operator is written."""
+        found = [language for key, language in _LANGUAGES.items() if key in given.data]
+        if not found and not _REFUSED.keys() & given.data.keys():
+            self._noted.wrong(given, f"{what} has no source", "write python: with the name of its file")
+        return found[0] if found else "python"
 
-    def _shared_library(self, given: Located, what: str) -> str | None:
-        found = given.data["shared-library"]
-        if "python" in given.data:
-            self._noted.wrong(given.data["python"], f"{what} has two sources", "take one of them out")
-        if find_spec("cffi") is None:
-            self._noted.wrong(
-                found, f"{what}: libraries need cffi, which is not installed", "pip install 'dagster_operators[native]'"
-            )
-            return None
-        if not isinstance(found.data, str):
-            self._noted.wrong(found, f"{what}: its library is no text", "write shared-library: target/release/name")
-            return None
-        try:
-            return self._files.add_library(found.data)
-        except PipelineError as error:
-            self._noted.wrong(found, f"{what}: {error.problem}", error.remedy)
-            return None
+    def _file(self, language: str, given: Located, what: str) -> str | None:
+        """The file that it is in."""
+        if language == "library":
+            return self._files.shared_library(given, what)
+        if language == "script":
+            return self._files.script(given, what)
+        return self._files.python(given, what) if "python" in given.data else None
 
     def _duration(self, given: Located, key: str, default: int, what: str) -> int:
         """The microseconds that a value has."""
@@ -210,24 +213,6 @@ class NodeReader:
         if micros <= 0:
             self._noted.wrong(found, f"{what}: its {key} is {found.text!r}", "write '10 seconds', say")
         return max(micros, 1)
-
-    def _loaded(self, found: Located, what: str) -> str | None:
-        try:
-            key = self._files.add(found.data)
-        except OSError as error:
-            told = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
-            self._noted.wrong(found, f"{what}: the file {found.data!r} {told}", "give its path as seen from the dataflow's file")
-            return None
-        except SyntaxError as error:
-            place = f", line {error.lineno}" if error.lineno else ""
-            self._noted.wrong(found, f"{what}: the file {found.data!r} is no Python{place}: {error.msg}", "correct the file")
-            return None
-        if not self._files.defines(key, "Operator"):
-            self._noted.wrong(
-                found, f"{what}: the file {found.data!r} has no class Operator", "give the operator's class that name"
-            )
-            return None
-        return key
 
     # --- inputs and outputs ------------------------------------------------------------------------------------------
 

@@ -1,10 +1,12 @@
-"""The module ``dora`` that operators' files import: provided to them alone, so that an installed dora is not hidden."""
+"""The module ``dora`` that operators' and nodes' files import: for them alone, so that an installed dora is not hidden."""
 
 from __future__ import annotations
 
 from enum import Enum
 from functools import cache
 from types import ModuleType
+
+from dagster_operators.operators.events.dora_node import Node
 
 
 class DoraStatus(Enum):
@@ -23,5 +25,5 @@ def dora_module() -> ModuleType:
     2
     """
     made = ModuleType("dora", "What event operators import as dora.")
-    made.DoraStatus = DoraStatus  # type: ignore[attr-defined]
+    made.DoraStatus, made.Node = DoraStatus, Node  # type: ignore[attr-defined]
     return made

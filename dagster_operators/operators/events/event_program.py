@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_rows import OutputRows, SourceMessages
 from dagster_operators.operators.events.native_operator import NativeOperator
+from dagster_operators.operators.events.node_script import NodeScript
 from dagster_operators.operators.events.python_operator import PythonOperator
 from dagster_operators.operators.events.saved_attributes import VERSION, checked, load, save
 from dagster_operators.operators.events.windowed_loop import loop_of
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 SAVED: Final = "saved"
 """The state table with what is saved of each operator, and of the loop."""
+
+_Running: TypeAlias = PythonOperator | NodeScript | NativeOperator
 
 LOOP: Final = ""
 LATER: Final = "dora"
@@ -45,7 +48,7 @@ class EventProgram:
         self._own = logical
         self._sources = [SourceMessages(one, time) for one in logical.sources]
         self._out: ProgramOutput | None = None
-        self._running: dict[str, PythonOperator | NativeOperator] = {}
+        self._running: dict[str, _Running] = {}
 
     def open(self, ctx: ProgramContext) -> None:
         """Make the operators, as they were at the end of the epoch before."""
@@ -117,9 +120,13 @@ class EventProgram:
             for running in self._running.values():
                 all_of_them.callback(running.close)
 
-    def _made(self, one: EventOperator, files: Mapping[str, str], where: Mapping[str, Any]) -> PythonOperator | NativeOperator:
+    def _made(
+        self, one: EventOperator, files: Mapping[str, str], where: Mapping[str, Any]
+    ) -> PythonOperator | NodeScript | NativeOperator:
         if one.language == "library":
             return NativeOperator(one, files[one.file], where)
+        if one.language == "script":
+            return NodeScript(one, files, self._own.descriptor, where)
         return PythonOperator(one, files, self._own.descriptor, where)
 
     def _read(self) -> dict[str, tuple[str, bytes]]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import posixpath
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from io import BytesIO
-from threading import RLock
 from typing import Any, Final
 
-from dagster_operators.errors import OperatorFailedError, OperatorsError
+from dagster_operators.errors import OperatorFailedError
 from dagster_operators.operators.events.class_state import ClassState
 from dagster_operators.operators.events.dora_module import DoraStatus
+from dagster_operators.operators.events.python_file import PythonFile
 from dagster_operators.operators.events.saved_attributes import load, save
 from dagster_operators.operators.events.shared_memory import check_apart
 from dagster_operators.operators.events.source_modules import SourceModules
@@ -29,11 +26,7 @@ GONE: Final = ""
 """Where the names of attributes are kept that ``__init__`` makes, and that were deleted since: no attribute is called that."""
 
 
-_ENVIRONMENT: Final = RLock()
-"""The environment is the whole process's: operators with variables of their own run one after another."""
-
-
-class PythonOperator:
+class PythonOperator(PythonFile):
     """An operator at work in an epoch.
 
     Args:
@@ -44,10 +37,8 @@ class PythonOperator:
     """
 
     def __init__(self, own: EventOperator, files: Mapping[str, str], descriptor: str, where: Mapping[str, Any]) -> None:
-        self._own = own
-        self._files = files
+        super().__init__(own, files, where)
         self._descriptor = descriptor
-        self._where = {**where, "node": own.node, "event_operator": own.id}
         self._instance: Any = None
         self._of_init: set[str] = set()
         self._limit = TimeLimit(own.time_limit / 1e6)
@@ -119,38 +110,6 @@ class PythonOperator:
                 self._instance.__dict__.pop(name, None)
             self._instance.__dict__.update(kept)
 
-    @contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
-        """Whatever is raised is told with the operator, and the line of its file."""
-        try:
-            yield
-        except OperatorsError as error:
-            raise error.at(**self._where) from error
-        except Exception as error:
-            line = _line(error, self._files)
-            raise OperatorFailedError(
-                f"{what} raised {type(error).__name__}: {error}",
-                **self._where,
-                **line,
-                remedy="correct the operator or its input",
-            ) from error
-
-    @contextmanager
-    def _environment(self) -> Iterator[None]:
-        """The variables that the file gives the operator, while it runs."""
-        if not self._own.env:
-            yield
-            return
-        with _ENVIRONMENT:
-            given = {name: _expanded(text, self._where) for name, text in self._own.env}
-            before = {name: os.environ.get(name) for name in given}
-            os.environ.update(given)
-            try:
-                yield
-            finally:
-                for name, value in before.items():
-                    os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-
 
 class _Unpickler(pickle.Unpickler):
     """Reads what was pickled for an operator whose file asks for it, with its own classes wherever earlier versions had them."""
@@ -161,27 +120,3 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         return super().find_class(self._modules.of_class(module_name), global_name)
-
-
-def _line(error: BaseException, files: Mapping[str, str]) -> dict[str, Any]:
-    """The last place in the operator's files that an error came through."""
-    found: dict[str, Any] = {}
-    if isinstance(error, SyntaxError) and error.filename in files:
-        return {"file": error.filename, "line": error.lineno}
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename in files:
-            found = {"file": trace.tb_frame.f_code.co_filename, "line": trace.tb_lineno}
-        trace = trace.tb_next
-    return found
-
-
-def _expanded(text: str, where: Mapping[str, Any]) -> str:
-    """A value with ``${NAME}`` replaced by the environment's variables."""
-
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in os.environ:
-            raise OperatorFailedError(f"the environment has no variable {found[1]!r}", **where, remedy="set it")
-        return os.environ[found[1]]
-
-    return re.sub(r"\$\{(\w+)\}", value, text)

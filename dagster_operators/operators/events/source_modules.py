@@ -38,6 +38,10 @@ class SourceModules:
         """The module of a file, executed."""
         return self._execute(posixpath.splitext(posixpath.basename(path))[0], path, package=False)
 
+    def run(self, path: str) -> None:
+        """Execute a file as a script."""
+        self._execute("__main__", path, package=False)
+
     def loaded(self) -> tuple[ModuleType, ...]:
         """All modules that were loaded by now."""
         return tuple(self._modules.values())
@@ -91,17 +95,20 @@ class SourceModules:
         made.__file__ = path
         made.__builtins__ = self._builtins  # type: ignore[attr-defined]
         made.DoraStatus = DoraStatus  # type: ignore[attr-defined] # files that use it without importing it are in use
+        if name == "__main__":
+            made.__dict__["__name__"] = name
         made.__package__ = name if package else name.rpartition(".")[0]
         if package:
             made.__path__ = []
         self._modules[name] = made
-        sys.modules[made.__name__] = made  # where dataclasses and pickle look for a class's module
+        own = _name(self._owner, name)
+        sys.modules[own] = made  # where dataclasses and pickle look for a class's module
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
         try:
             exec(compile(text, path, "exec"), vars(made))  # noqa: S102 - it is the user's operator
         except BaseException:  # so that who imports it again does not find a half of it
             self._modules.pop(name, None)
-            sys.modules.pop(made.__name__, None)
+            sys.modules.pop(own, None)
             raise
         return made
 

@@ -85,7 +85,7 @@ class TimeLimit:
         # What may not have come through yet comes now. Were it taken back (SetAsyncExc with NULL), CPython would look for it at
         # each step of the process from then on, and 3.11 would never get beyond the next one that is profiled or debugged.
         with suppress(_TimeIsOver):
-            _interrupt(self._thread)
+            interrupt(self._thread)
             while True:
                 time.sleep(0)
 
@@ -98,9 +98,9 @@ class TimeLimit:
             with self._lock:
                 if self._deadline is not None and time.monotonic() > self._deadline:
                     self._fired, self._deadline = True, time.monotonic() + _LOOKS  # in case that it is caught
-                    _interrupt(self._thread)
+                    interrupt(self._thread)
 
 
-def _interrupt(thread: int) -> None:
+def interrupt(thread: int) -> None:
     """Have it raised in a thread at its next step; what has not been raised there yet is replaced."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_TimeIsOver))

@@ -77,8 +77,8 @@ class EventOperator(_Settings):
         outputs: The ids of its outputs.
         types: Pairs of an output and the Spark type of the values in its messages, for outputs that have a declared type.
         env: Pairs of a variable of the environment and its value, while the operator runs.
-        state: How its state is kept: ``plain`` or ``pickle`` in Python, ``replay`` or ``none`` of a library.
-        language: ``python``, or ``library`` for a shared library.
+        state: How its state is kept: ``plain`` or ``pickle`` in Python, ``replay`` or ``none`` of a library or script.
+        language: ``python``, ``library`` for a shared library, or ``script`` for that of a node.
         time_limit: How many microseconds it has for an event.
     """
 

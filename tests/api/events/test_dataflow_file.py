@@ -216,6 +216,25 @@ def test_a_source_of_the_file_itself(folder):
     assert list(pipeline.tables) == ["events", "counter__count", "both__first__scaled", "both__second__scaled"]
 
 
+def test_a_node_may_be_a_script(folder):
+    (folder / "show.py").write_text("from dora import Node\nfrom factors import FACTOR\n")
+    (folder / "dataflow.yml").write_text("""
+nodes:
+  - id: show
+    path: show.py
+    env: {WIDTH: 80}
+    restart_policy: on-failure
+    inputs: {tick: dora/timer/secs/1}
+    outputs: [shown]
+    output_types: {shown: string}
+""")
+    operator = do.Pipeline.from_yaml(folder / "dataflow.yml", root="unused").dataflow.nodes["events"].operator
+    (one,) = operator.operators
+    assert (one.path, one.language, one.state, one.env) == ("show", "script", "replay", (("WIDTH", "80"),))
+    assert operator.types == {"show/shown": "string"}
+    assert dict(operator.files).keys() == {"show.py", "factors.py"}
+
+
 # --- what is wrong ---------------------------------------------------------------------------------------------------
 
 
@@ -262,6 +281,14 @@ WRONG = {
     "delay": ("queue_size: 100", "delay: soon", "the input 'n' of the operator 'both/second': its delay is 'soon'"),
     "time limit": ("python: count.py", "python: count.py\n      time_limit: 0 s",
         "the operator 'counter': its time_limit is '0 s'"),
+    "program": ("operator:\n      python: count.py", "path: ./count\n    args:",
+        "dataflow.yml:8:11: the node 'counter': its path './count' is no Python file, and other programs need dora to run"),
+    "no script": ("operator:\n      python: count.py", "path: cuont.py\n    args:",
+        "dataflow.yml:8:11: the node 'counter': the file 'cuont.py' is not there"),
+    "no inputs": ("operator:\n      python: count.py", "path: count.py\n    args:",
+        "dataflow.yml:7:5: the node 'counter' has no inputs, which say when it runs"),
+    "arguments": ("operator:\n      python: count.py", "path: count.py\n    args:",
+        "dataflow.yml:10:7: the node 'counter': a script has no arguments here. To do: give it what it needs by env:"),
     "no yaml": ("nodes:", "nodes: [", "this is no YAML"),
     "no nodes": ("nodes:", "debug:", "the dataflow has no list of nodes"),
 }  # fmt: skip

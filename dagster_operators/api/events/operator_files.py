@@ -1,0 +1,88 @@
+"""The files that operators and nodes are in, as a dataflow's file names them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from dagster_operators.api.events.noted import Noted
+from dagster_operators.api.events.python_files import PythonFiles
+from dagster_operators.api.queries.located import Located
+from dagster_operators.errors import PipelineError
+
+
+class OperatorFiles:
+    """Finds them, and adds them to those that go with the dataflow.
+
+    Args:
+        noted: Collects what is wrong.
+        files: Takes the files.
+    """
+
+    def __init__(self, noted: Noted, files: PythonFiles) -> None:
+        self._noted = noted
+        self._files = files
+
+    def python(self, given: Located, what: str) -> str | None:
+        """The file of an operator, or None if something is wrong with it."""
+        found = given.data["python"]
+        if isinstance(found.data, dict):
+            self._noted.unknown_keys(f"python of {what}", found, ("source", "conda_env"))
+            found = found.data.get("source", found)
+        if not isinstance(found.data, str):
+            self._noted.wrong(found, f"{what}: its Python file is no text", "write python: file.py")
+            return None
+        if "://" in found.data:
+            self._noted.wrong(found, f"{what}: its Python file is at a URL", "download it, and give its path")
+            return None
+        return self._loaded(found, what, needs="Operator")
+
+    def script(self, given: Located, what: str) -> str | None:
+        """The file of a node's script, or None if something is wrong with it."""
+        found = given.data["path"]
+        if not isinstance(found.data, str):
+            self._noted.wrong(found, f"{what}: its path is no text", "write path: file.py")
+            return None
+        if "://" in found.data or not found.data.endswith(".py"):
+            self._noted.wrong(
+                found, f"{what}: its path {found.data!r} is no Python file, and other programs need dora to run",
+                "write path: file.py; or make it an operator: in a shared library",
+            )  # fmt: skip
+            return None
+        return self._loaded(found, what)
+
+    def shared_library(self, given: Located, what: str) -> str | None:
+        """The library of an operator, or None if something is wrong with it."""
+        found = given.data["shared-library"]
+        if "python" in given.data:
+            self._noted.wrong(given.data["python"], f"{what} has two sources", "take one of them out")
+        if find_spec("cffi") is None:
+            self._noted.wrong(
+                found, f"{what}: libraries need cffi, which is not installed", "pip install 'dagster_operators[native]'"
+            )
+            return None
+        if not isinstance(found.data, str):
+            self._noted.wrong(found, f"{what}: its library is no text", "write shared-library: target/release/name")
+            return None
+        try:
+            return self._files.add_library(found.data)
+        except PipelineError as error:
+            self._noted.wrong(found, f"{what}: {error.problem}", error.remedy)
+            return None
+
+    def _loaded(self, found: Located, what: str, needs: str | None = None) -> str | None:
+        try:
+            key = self._files.add(found.data)
+        except OSError as error:
+            told = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+            self._noted.wrong(found, f"{what}: the file {found.data!r} {told}", "give its path as seen from the dataflow's file")
+            return None
+        except SyntaxError as error:
+            place = f", line {error.lineno}" if error.lineno else ""
+            self._noted.wrong(found, f"{what}: the file {found.data!r} is no Python{place}: {error.msg}", "correct the file")
+            return None
+        if needs is not None and not self._files.defines(key, needs):
+            self._noted.wrong(
+                found, f"{what}: the file {found.data!r} has no class Operator", "give the operator's class that name"
+            )
+            return None
+        return key

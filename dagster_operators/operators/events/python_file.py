@@ -1,0 +1,87 @@
+"""A Python file of a dataflow at work: its variables of the environment, and how its errors are told."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any, Final
+
+from dagster_operators.errors import OperatorFailedError, OperatorsError
+from dagster_operators.operators.events.wiring import EventOperator
+
+_ENVIRONMENT: Final = RLock()
+"""The environment is the whole process's: operators with variables of their own run one after another."""
+
+
+class PythonFile:
+    """What operators and scripts have in common.
+
+    Args:
+        own: What it is.
+        files: The text of each Python file.
+        where: The place, for errors.
+    """
+
+    def __init__(self, own: EventOperator, files: Mapping[str, str], where: Mapping[str, Any]) -> None:
+        self._own = own
+        self._files = files
+        self._where = {**where, "node": own.node, "event_operator": own.id}
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        """Whatever is raised is told with the operator, and the line of its file."""
+        try:
+            yield
+        except OperatorsError as error:
+            raise error.at(**self._where) from error
+        except Exception as error:
+            line = _line(error, self._files)
+            raise OperatorFailedError(
+                f"{what} raised {type(error).__name__}: {error}",
+                **self._where,
+                **line,
+                remedy="correct the operator or its input",
+            ) from error
+
+    @contextmanager
+    def _environment(self) -> Iterator[None]:
+        """The variables that the file gives the operator, while it runs."""
+        if not self._own.env:
+            yield
+            return
+        with _ENVIRONMENT:
+            given = {name: _expanded(text, self._where) for name, text in self._own.env}
+            before = {name: os.environ.get(name) for name in given}
+            os.environ.update(given)
+            try:
+                yield
+            finally:
+                for name, value in before.items():
+                    os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+def _line(error: BaseException, files: Mapping[str, str]) -> dict[str, Any]:
+    """The last place in the operator's files that an error came through."""
+    found: dict[str, Any] = {}
+    if isinstance(error, SyntaxError) and error.filename in files:
+        return {"file": error.filename, "line": error.lineno}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename in files:
+            found = {"file": trace.tb_frame.f_code.co_filename, "line": trace.tb_lineno}
+        trace = trace.tb_next
+    return found
+
+
+def _expanded(text: str, where: Mapping[str, Any]) -> str:
+    """A value with ``${NAME}`` replaced by the environment's variables."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in os.environ:
+            raise OperatorFailedError(f"the environment has no variable {found[1]!r}", **where, remedy="set it")
+        return os.environ[found[1]]
+
+    return re.sub(r"\$\{(\w+)\}", value, text)

@@ -1,0 +1,125 @@
+"""Scripts of ``path`` nodes at work, epoch by epoch, without an engine."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from dagster_operators.errors import OperatorFailedError
+from dagster_operators.time.watermark import MAX_WATERMARK
+from tests.operators.events.dataflows import FORWARD, LOG, dataflow, operator
+from tests.operators.events.test_event_program import Driven, rows
+
+COUNT = """
+import os
+from dora import Node
+
+def main():
+    node, count = Node(), 0
+    node.send_output("log", ["begun"])
+    for event in node:
+        count += 1
+        value = event["value"].to_pylist() if event["type"] == "INPUT" else None
+        seconds = event["metadata"]["timestamp"].second if "metadata" in event else None
+        node.send_output("log", [f"{count} {event['type']} {event['id']} {value} {seconds}"], {"by": "count"})
+    node.send_output("log", ["ended"])
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def script(text, state="replay", **more):
+    made = operator("log", [("n", "numbers/n")], ["log"], state=state, language="script", **more)
+    return Driven(dataflow([made], {"log": text}))
+
+
+def alive():
+    return [one for one in threading.enumerate() if "NodeScript" in repr(getattr(one, "_target", None))]
+
+
+def test_it_runs_from_event_to_event_and_ends_with_its_inputs():
+    driven = script(COUNT).epoch(rows(1, 2))
+    (begun, *_) = found = driven.harness.rows("log/log")
+    assert (begun["time"].second, [row["metadata"] for row in found]) == (1, [None, '{"by": "count"}', '{"by": "count"}'])
+    driven = script(COUNT).epoch(rows(1, 2)).epoch(watermark=MAX_WATERMARK)
+    assert driven.log() == [
+        "begun", "1 INPUT n [1] 1", "2 INPUT n [2] 2", "3 INPUT_CLOSED n None None", "4 STOP ALL_INPUTS_CLOSED None None", "ended"
+    ]  # fmt: skip
+
+
+def test_it_is_told_again_what_it_was_told_and_sends_nothing_again():
+    driven = script(COUNT).epoch(rows(1)).epoch().epoch(rows(2)).epoch(rows(3))
+    again = script(COUNT)
+    again.harness.restore(driven.harness.snapshot())
+    assert driven.log() == ["begun", "1 INPUT n [1] 1", "2 INPUT n [2] 2", "3 INPUT n [3] 3"]
+    assert again.epoch(rows(4)).log()[-1] == "4 INPUT n [4] 4"
+
+
+def test_without_state_each_epoch_begins_with_a_new_run():
+    driven = script(COUNT, state="none").epoch(rows(1)).epoch(rows(2))
+    assert driven.log() == ["begun", "1 INPUT n [1] 1", "begun", "1 INPUT n [2] 2"]
+
+
+def test_an_event_leads_to_the_same_as_with_operators():
+    text = 'from dora import Node\nfor event in Node():\n    if event["type"] == "INPUT":\n        '
+    text += 'node.send_output("out", event["value"], event["metadata"])'
+    text = text.replace("for event in Node()", "node = Node()\nfor event in node")
+    found = []
+    for first, language in ((FORWARD, "python"), (text, "script")):
+        state = "replay" if language == "script" else "plain"
+        operators = [
+            operator("one", [("n", "numbers/n")], ["out"], language=language, state=state),
+            operator("two", [("n", "one/out")], ["out"], language=language, state=state),
+            operator("log", [("near", "one/out"), ("far", "two/out"), ("first", "numbers/n")], ["log"]),
+        ]
+        driven = Driven(dataflow(operators, {"one": first, "two": first, "log": LOG}))
+        found.append(driven.epoch(rows(1, 2)).epoch(rows(3)).epoch(watermark=MAX_WATERMARK).log())
+    assert found[0] == found[1]
+    assert len(found[0]) == 13
+
+
+@pytest.mark.parametrize("way", ["break", "sys.exit()", "sys.exit(0)"])
+def test_a_script_that_ends_has_stopped(way):
+    text = f"import sys\nfrom dora import Node\nnode = Node()\nwhile True:\n    event = node.next(timeout=0.1)\n    {way}"
+    driven = script(text).epoch(rows(1, 2)).epoch(rows(3))
+    assert [(row["events"], row["stopped"]) for row in driven.harness.rows("main")] == [(1, "STOP")]
+
+
+WRONG = {
+    "raises": ('raise ValueError("no")', r"the script, at INPUT 'n', raised ValueError: no"),
+    "exit": ("sys.exit(3)", "ended with the exit code 3"),
+    "output": ('node.send_output("lost", [1])', "there is no output 'lost'"),
+    "hangs": ("while True: pass", r"did not ask for the next event within 0\.3 seconds, at INPUT 'n'"),
+    "no node": ("node.recv_async()", "has no attribute 'recv_async'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_error_names_the_node(name):
+    line, told = WRONG[name]
+    driven = script(f"import sys\nfrom dora import Node\nnode = Node()\nfor event in node:\n    {line}", time_limit=300_000)
+    with pytest.raises(OperatorFailedError, match=told) as caught:
+        driven.epoch(rows(1))
+    assert caught.value.where["node"] == "log"
+    if name == "raises":
+        assert (caught.value.where["file"], caught.value.where["line"]) == ("log.py", 5)
+
+
+def test_no_thread_is_left_of_an_epoch():
+    text = COUNT.replace("        count += 1", "        try: count += 1\n        finally: os.environ.get('x')")
+    script(text).epoch(rows(1)).epoch(rows(2))
+    assert alive() == []
+
+
+def test_what_the_file_says_of_it_can_be_asked():
+    text = 'from dora import Node\nnode = Node()\nfor event in node:\n    node.send_output("log", [str(node.node_config())])'
+    assert script(text).epoch(rows(1)).log() == ["{'inputs': {'n': 'numbers/n'}, 'outputs': ['log']}"]
+
+
+def test_an_operator_has_no_node():
+    text = "from dora import Node\nclass Operator:\n    def on_event(self, event, send_output):\n        Node()\n"
+    driven = Driven(dataflow([operator("log", [("n", "numbers/n")], [])], {"log": text}))
+    with pytest.raises(OperatorFailedError, match="there is a Node in the script of a path: node alone"):
+        driven.epoch(rows(1))

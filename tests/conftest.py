@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.connectors.postgres_server import Database, PostgresServer
+    from tests.storage.s3_server import S3Server
 
 
 NOWHERE = Path(__file__).parents[1] / "nowhere"
@@ -141,6 +142,27 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_process() -> Iterator[S3Server]:
+    """An S3 server on loopback, started once."""
+    from tests.storage.s3_server import s3_server
+
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_process: S3Server) -> Iterator[S3Server]:
+    """The server, which behaves; what Sail is told by the environment is gone afterwards."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    s3_process.behave()
+    yield s3_process
+    s3_process.behave()
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ.update(before)
 
 
 @pytest.fixture

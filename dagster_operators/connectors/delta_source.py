@@ -39,7 +39,7 @@ class DeltaSource(DeltaReader):
             ``_commit_version`` and ``_commit_timestamp`` behind the table's own. The rows of the first epoch are inserts.
         starting_version: Read from this version's additions on, instead of all rows first.
         max_versions: The most versions with data an epoch reads.
-        storage_options: Access to an object store, as deltalake takes it (the engine has its own settings). By default the
+        storage_options: Access to an object store, as deltalake takes it; the engine is told, too. By default the
             pipeline's, if the table lies on the store of the pipeline's root, else what the environment says.
 
     >>> DeltaSource("lake/weather").config()["changes"]

@@ -57,7 +57,7 @@ class FileSource(Connector):
         max_bytes: The most bytes an epoch reads, at least one file.
         max_rows: After how many rows an epoch takes no further file.
         corrupt: What happens to a record that cannot be parsed: ``"fail"`` the epoch, or ``"reject"`` the record.
-        storage_options: Access to an object store, for listing (the engine has its own settings). By default the pipeline's, if
+        storage_options: Access to an object store, which the engine is told, too. By default the pipeline's, if
             the files lie on the store of the pipeline's root, else what the environment says.
         key: Of ``"debezium-json"``, change events of a table: the columns of the table's key.
         unknown: Of these, what an update or deletion of a key does that is not there: ``"repair"`` (the default) or ``"fail"``.

@@ -80,7 +80,7 @@ class Epochs:
     @property
     def session(self) -> SparkSession:
         """The engine's session."""
-        return self._engine.session()
+        return self.planning.session
 
     def plan(self) -> Plan:
         """The plan, made anew if the pipeline has grown.

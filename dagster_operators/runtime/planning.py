@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,8 @@ from dagster_operators.runtime.comparing import Comparing
 from dagster_operators.runtime.engine import Engine
 from dagster_operators.runtime.plan_record import plan_record
 from dagster_operators.runtime.stages.stage_work import connector_of
+from dagster_operators.runtime.store_access import tell_engine
+from dagster_operators.storage.access import Access
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.plan import PlanRecord
 
@@ -50,12 +52,26 @@ class Planning:
         self._record: tuple[tuple[Any, ...], PlanRecord] | None = None
         self._schemas: dict[str, str] = {}
         self._turn = threading.RLock()
+        self._told: tuple[SparkSession, tuple[str, ...]] | None = None
         self._connectors: dict[str, Connector] = {}
 
     @property
     def session(self) -> SparkSession:
-        """The engine's session."""
-        return self.engine.session()
+        """The engine's session, which can reach what the pipeline reads and writes."""
+        session, shape = self.engine.session(), self._shape()
+        if self._told is None or self._told[0] is not session or self._told[1] != shape:
+            with located(pipeline=self.dataflow.name):
+                tell_engine(session, self.engine.name, self._places())
+            self._told = (session, shape)
+        return session
+
+    def _places(self) -> Iterator[tuple[str, Access]]:
+        root = self._coordinator.root
+        yield root.uri, root.access
+        for name in self.dataflow.nodes:
+            connector = self.connector(name)
+            if connector is not None:
+                yield connector.uri, Access.of(getattr(connector, "storage_options", None))
 
     @property
     def parallelism(self) -> int:

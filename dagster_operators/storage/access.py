@@ -2,7 +2,8 @@
 
 Options have the names that deltalake and object stores know them by, in upper or lower case, with or without ``AWS_``. What they
 do not say comes from the environment. Arrow reads credentials and the region there by itself, but neither the endpoint nor how to
-talk to it, which it is told here.
+talk to it, which it is told here. Engines are told where their own way of being told allows it: Sail by the environment of the
+process, Spark by settings of one bucket.
 """
 
 from __future__ import annotations
@@ -29,6 +30,28 @@ _ARROW_NAMES: Final = {
     "session_token": "session_token",
     "region": "region",
 }
+
+_S3A_NAMES: Final = {
+    "access_key_id": "access.key",
+    "secret_access_key": "secret.key",
+    "session_token": "session.token",
+    "region": "endpoint.region",
+    "endpoint": "endpoint",
+}
+
+_S3_SETTINGS: Final = frozenset({
+    "access_key_id", "secret_access_key", "session_token", "region", "endpoint", "virtual_hosted_style_request",
+    "skip_signature", "unsigned_payload", "checksum_algorithm", "request_payer", "role_arn", "role_session_name",
+    "sts_endpoint", "web_identity_token_file", "metadata_endpoint", "server_side_encryption", "sse_kms_key_id",
+    "sse_bucket_key_enabled", "disable_tagging",
+})  # fmt: skip
+"""What obstore takes for S3."""
+
+_PREFIXES: Final = {"gs": "google_", "gcs": "google_", "az": "azure_", "abfs": "azure_", "abfss": "azure_", "adl": "azure_"}
+"""How the options of other stores begin, by scheme; those of S3 begin with ``aws_``."""
+
+_CLIENT: Final = frozenset({"allow_http", "allow_invalid_certificates", "connect_timeout", "timeout", "proxy_url", "user_agent"})
+"""How requests are made, whatever the store."""
 
 _FROM_ENVIRONMENT: Final = frozenset({"region", "endpoint", "allow_http", "virtual_hosted_style_request", "skip_signature"})
 
@@ -76,6 +99,58 @@ class Access:
             arguments["anonymous"] = True
         return arguments
 
+    def for_obstore(self, uri: str) -> tuple[dict[str, str], dict[str, str]]:
+        """The settings and the client options of obstore's store of a URI; it does not take names that it does not know.
+
+        >>> Access.of({"AWS_ENDPOINT_URL": "http://localhost:9000", "allow_http": "true", "unheard_of": "1"}).for_obstore("s3://b")
+        ({'endpoint': 'http://localhost:9000'}, {'allow_http': 'true'})
+        """
+        if split_uri(uri)[0] in S3:
+            settings = self._settings()
+            known = {name: value for name, value in settings.items() if name in _S3_SETTINGS}
+        else:
+            prefix = _PREFIXES.get(split_uri(uri)[0], "")
+            settings = {name.lower(): value for name, value in self.options}
+            known = {name: value for name, value in settings.items() if prefix and name.startswith(prefix)}
+        return known, {name: value for name, value in settings.items() if name in _CLIENT}
+
+    def for_environment(self, uri: str) -> dict[str, str]:
+        """The options as variables of the environment, which is where Sail looks.
+
+        >>> Access.of({"endpoint_url": "http://localhost:9000", "timeout": "9s"}).for_environment("s3://lake/flights")
+        {'AWS_ENDPOINT': 'http://localhost:9000'}
+        """
+        if split_uri(uri)[0] in S3:
+            return {f"AWS_{name.upper()}": value for name, value in self._own().items()}
+        return {name.upper(): value for name, value in self.options}
+
+    def for_spark(self, uri: str) -> dict[str, str]:
+        """The settings of Hadoop's file system for the bucket of a URI, and of no other; none for what is not S3.
+
+        >>> Access.of({"AWS_ENDPOINT_URL": "http://localhost:9000", "AWS_REGION": "eu"}).for_spark("s3://lake/flights")
+        ... # doctest: +NORMALIZE_WHITESPACE
+        {'fs.s3a.bucket.lake.endpoint.region': 'eu', 'fs.s3a.bucket.lake.endpoint': 'http://localhost:9000',
+         'fs.s3a.bucket.lake.path.style.access': 'true', 'fs.s3a.bucket.lake.connection.ssl.enabled': 'false'}
+        """
+        scheme, bucket, _ = split_uri(uri)
+        if scheme not in S3:
+            return {}
+        given = self._settings()
+        found = {f"fs.s3a.bucket.{bucket}.{spark}": given[name] for name, spark in _S3A_NAMES.items() if name in given}
+        if endpoint := given.get("endpoint"):
+            virtual = _is_true(given.get("virtual_hosted_style_request"))
+            plain = endpoint.startswith("http://") or ("://" not in endpoint and _is_true(given.get("allow_http")))
+            found[f"fs.s3a.bucket.{bucket}.path.style.access"] = str(not virtual).lower()
+            found[f"fs.s3a.bucket.{bucket}.connection.ssl.enabled"] = str(not plain).lower()
+        return found
+
+    def clash(self, uri: str) -> str:
+        """The name of an option that the environment has another value for; empty if there is none."""
+        if split_uri(uri)[0] not in S3:
+            return next((name for name, value in self.for_environment(uri).items() if os.environ.get(name, value) != value), "")
+        environment = _plain_names({name: value for name, value in os.environ.items() if name.startswith("AWS_") and value})
+        return next((f"AWS_{name.upper()}" for name, value in self._own().items() if environment.get(name, value) != value), "")
+
     def open(self, uri: str) -> tuple[FileSystem, str]:
         """The file system of a path or URI, and what stands for the URI's authority in paths on it.
 
@@ -120,6 +195,10 @@ class Access:
                 text = text.replace(value, "***")
         return without_user(text)
 
+    def _own(self) -> dict[str, str]:
+        """Which S3 it is and who asks, as far as the options say it, by plain names."""
+        return {name: value for name, value in _plain_names(dict(self.options)).items() if name in _S3_SETTINGS | {"allow_http"}}
+
     def _settings(self) -> dict[str, str]:
         """The options, and what only the environment says, by their plain names."""
         environment = _plain_names({name: value for name, value in os.environ.items() if name.startswith("AWS_") and value})
@@ -142,7 +221,7 @@ def _is_true(value: str | None) -> bool:
 def _s3(arguments: tuple[tuple[str, Any], ...]) -> FileSystem:
     from pyarrow import fs
 
-    return fs.S3FileSystem(**dict(arguments))
+    return fs.S3FileSystem(**dict(arguments), allow_delayed_open=True)  # a small file is one request then, and not three
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,9 +1,9 @@
 """The log of one Delta table of ours: an entry is appended if its version is free, without reading the log again.
 
-What a run commits it knows, so on a local root an entry is one small file, made visible by a hard link, which fails if another
-was first. deltalake would read the log again after every commit, and list its folder, which grows with every epoch. It commits
-all the same on an object store, since it knows the conditional writes of each, and to a table whose protocol asks for more than
-our entries have. The format is Delta's transaction log protocol.
+What a run commits it knows, so an entry is one small file that is created only if there is none: made visible by a hard link on a
+local root, by a conditional write on an object store. deltalake would read the log again after every commit, and list its folder,
+which grows with every epoch. It commits all the same to a table whose protocol asks for more than our entries have. The format is
+Delta's transaction log protocol.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
 
 Stamp: TypeAlias = tuple[int, int]
-"""When an entry's file was written (nanoseconds) and its size: another entry of the same version has another stamp."""
+"""When an entry's file was written (nanoseconds) or its ETag, and its size: another entry of that version has another stamp."""
 
 GONE: Final[Stamp] = (0, 0)
 """The stamp of an entry that is not there."""
@@ -68,7 +69,7 @@ class LogEntry:
         data_change: Whether the rows change, or only lie elsewhere.
         transaction: The application transaction: its id and version.
         metadata: What ``DESCRIBE HISTORY`` shows besides.
-        schema_json: The columns from then on, as the JSON of a Spark ``StructType``; empty where they stay. On a local root only.
+        schema_json: The columns from then on, as the JSON of a Spark ``StructType``; empty where they stay.
     """
 
     adds: tuple[LoggedFile, ...] = ()
@@ -100,9 +101,7 @@ class TableLog:
 
     def stamp(self, version: int) -> Stamp:
         """The entry's stamp; :data:`GONE` when there is none."""
-        with self._root.guard(self._dataset, "a table cannot be looked up"):
-            info = self._root.files.get_file_info(self._root.path(self._file(version)))
-            return info.mtime_ns or 0, info.size or 0
+        return self._root.stamp(self._file(version))
 
     def load(self, version: int | None = None) -> DeltaTable:
         """The table as deltalake reads it, at a version or as it is now; without checkpoints that only stand in the way."""
@@ -184,7 +183,7 @@ class TableLog:
         """
         if stamp == GONE:
             return None
-        linked = self._root.is_local and plain
+        linked = self._root.creates and plain
         written = self._link(base, entry) if linked else self._commit(base, stamp, entry)
         if written is None:
             return None
@@ -292,6 +291,7 @@ def _actions(entry: LogEntry) -> Iterator[dict[str, Any]]:
             **(_WROTE if entry.data_change else _MOVED),
             "isBlindAppend": not entry.removes,
             "engineInfo": _ENGINE,
+            "txnId": uuid.uuid4().hex,  # so that no two runs write the same entry, also of the same decision
             **entry.metadata,
         }
     }

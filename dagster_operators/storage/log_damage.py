@@ -153,6 +153,4 @@ def _actions(root: Root, path: str) -> list[dict[str, Any]] | None:
 
 
 def _move(root: Root, path: str, target: str) -> None:
-    with root.guard(path, "a damaged file cannot be moved out of the way"):
-        root.files.create_dir(root.path(target).rpartition("/")[0])
-        root.files.move(root.path(path), root.path(target if not root.exists(target) else f"{target}.{uuid.uuid4().hex[:8]}"))
+    root.move(path, target if not root.exists(target) else f"{target}.{uuid.uuid4().hex[:8]}")

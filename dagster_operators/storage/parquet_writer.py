@@ -18,6 +18,9 @@ ROW_GROUP: Final = 128 * 1024
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 """Bytes of rows that wait for their row group, about."""
 
+_WITHOUT_FOLDERS: Final = frozenset({"s3", "gcs", "abfs"})
+"""File systems on which making a folder only leaves an object that stands for it."""
+
 
 class ParquetWriter:
     """One file of rows that engines read, too; it is there once :meth:`close` has returned, unless there was no row.
@@ -82,7 +85,8 @@ class ParquetWriter:
         import pyarrow.parquet as pq
 
         if self._writer is None:
-            self._files.create_dir(_folder(self._path), recursive=True)
+            if self._files.type_name not in _WITHOUT_FOLDERS:
+                self._files.create_dir(_folder(self._path), recursive=True)
             settings = {"compression": "zstd", "coerce_timestamps": "us", "store_schema": False}
             self._writer = self._stack.enter_context(
                 pq.ParquetWriter(self._path, self._schema, filesystem=self._files, **settings)

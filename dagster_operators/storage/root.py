@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,8 @@ from typing import Final
 
 from dagster_operators.errors import OperatorsError, StorageError
 from dagster_operators.storage.access import Access
-from dagster_operators.storage.uri import absolute, is_local, split_uri, without_user
+from dagster_operators.storage.object_store import ObjectStore
+from dagster_operators.storage.uri import OBJECT_STORES, absolute, is_local, split_uri, without_user
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV})
 """What file systems without hard links answer."""
@@ -43,6 +45,17 @@ class Root:
         with self.guard("", "the storage root cannot be opened"):
             self.files, base = self.access.open(self.uri)
         self._base = base + split_uri(self.uri)[2]
+        self.creates = self.is_local or split_uri(self.uri)[0] in OBJECT_STORES
+        """Whether a file can be created only if there is none."""
+
+    @functools.cached_property
+    def _objects(self) -> ObjectStore | None:
+        """The object store that the root is on."""
+        return None if self.is_local or not self.creates else ObjectStore(self.uri, self.access)
+
+    def _key(self, *parts: str) -> str:
+        """A path below the root, as the object store takes it."""
+        return "/".join((split_uri(self.uri)[2], *parts)).strip("/")
 
     def options_for(self, uri: str) -> dict[str, str] | None:
         """The root's own options for something else that lies on the same store; None for what does not.
@@ -64,6 +77,8 @@ class Root:
     def read(self, path: str) -> bytes | None:
         """A file's content; None when there is no such file."""
         with self.guard(path, "a file cannot be read"):
+            if self._objects:
+                return self._objects.get(self._key(path))
             try:
                 with self.files.open_input_stream(self.path(path)) as stream:
                     content: bytes = stream.read()
@@ -82,6 +97,9 @@ class Root:
         with self.guard(path, "a file cannot be written"):
             if self.is_local and not in_place:
                 self._replace(Path(self.path(path)), content)
+                return
+            if self._objects:
+                self._objects.put(self._key(path), content)
                 return
             try:
                 stream = self.files.open_output_stream(self.path(path))
@@ -127,16 +145,24 @@ class Root:
                 _flush(folder)
 
     def create(self, path: str, content: bytes) -> tuple[int, int] | None:
-        """Write a file of a local root, all of it at once, unless there is one.
+        """Write a file, all of it at once, unless there is one.
+
+        Args:
+            path: The file.
+            content: What it has then. Nobody else writes the same: where a store's answer was lost, it is known by that.
 
         Returns:
-            Its modification time (nanoseconds) and size, as they were before anyone could see it; None when there was one.
+            Its :meth:`stamp`, as it was before anyone could see it; None when there was one.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     Root(folder).create("1.json", b"ours")[1], Root(folder).create("1.json", b"theirs"), Root(folder).read("1.json")
         (4, None, b'ours')
         """
+        if self._objects:
+            with self.guard(path, "a file cannot be written"):
+                made = self._objects.create(self._key(path), content)
+                return (made.mark, made.size) if made else None
         *folders, name = path.split("/")
         temporary = self.path(*folders, f".{name}.{uuid.uuid4().hex[:8]}.tmp")
         with self.guard(path, "a file cannot be written"):
@@ -181,6 +207,9 @@ class Root:
         b'content'
         """
         with self.guard(to, "a file cannot be written"):
+            if self._objects:
+                self._objects.copy(self._key(path), self._key(to))
+                return
             if not self.is_local:
                 self.files.copy_file(self.path(path), self.path(to))
                 return
@@ -197,20 +226,48 @@ class Root:
         return self.modified(path) is not None
 
     def modified(self, path: str) -> float | None:
-        """When it was written, in seconds since 1970 (0: a folder of an object store); None when not there."""
+        """When it was written, in seconds since 1970; None when not there, and object stores have no folders."""
         from pyarrow import fs
 
         with self.guard(path, "a file cannot be looked up"):
+            if self._objects:
+                about = self._objects.about(self._key(path))
+                return about.modified if about else None
             info = self.files.get_file_info(self.path(path))
             return None if info.type == fs.FileType.NotFound else (info.mtime_ns or 0) / 1e9
+
+    def stamp(self, path: str) -> tuple[int, int]:
+        """What tells a file from another one of that name: when it was written or a store's ETag, and its size; else zeros."""
+        with self.guard(path, "a file cannot be looked up"):
+            if self._objects:
+                about = self._objects.about(self._key(path))
+                return (about.mark, about.size) if about else (0, 0)
+            info = self.files.get_file_info(self.path(path))
+            return info.mtime_ns or 0, info.size or 0
 
     def children(self, path: str) -> list[str]:
         """The names in a folder, sorted; none when there is no such folder."""
         from pyarrow import fs
 
         with self.guard(path, "a folder cannot be listed"):
+            if self._objects:
+                return self._objects.children(self._key(path))
             found = self.files.get_file_info(fs.FileSelector(self.path(path), allow_not_found=True))
             return sorted(info.base_name for info in found)
+
+    def move(self, path: str, to: str) -> None:
+        """Give a file, or a folder with all in it, another name; that need not happen at once."""
+        with self.guard(path, "a file cannot be moved"):
+            if self._objects is None:
+                self.files.create_dir(self.path(to).rpartition("/")[0])
+                self.files.move(self.path(path), self.path(to))
+                return
+            key = self._key(path)
+            found = [*self._objects.below(key)] or [key]
+            for name in found:
+                with contextlib.suppress(FileNotFoundError):  # what stands for a folder is no object that can be copied
+                    self._objects.copy(name, self._key(to) + name.removeprefix(key))
+            self._objects.delete(found)
 
     def put_aside(self, path: str, name: str) -> str:
         """Give a folder another name, at once, where the file system can; what it is called then."""
@@ -226,6 +283,12 @@ class Root:
     def delete_folder(self, path: str) -> None:
         """Delete a folder with all in it; nothing happens when there is none."""
         with self.guard(path, "a folder cannot be deleted"):
+            if self._objects:
+                found = self._objects.below(self._key(path))
+                if all(about.size for about in found.values()):
+                    self._objects.delete(list(found))
+                    return
+                # Spark and Arrow leave empty objects that stand for folders, which obstore cannot name.
             try:
                 self.files.delete_dir(self.path(path))
             except FileNotFoundError:
@@ -234,6 +297,9 @@ class Root:
     def delete_file(self, path: str) -> None:
         """Delete a file; nothing happens when there is none."""
         with self.guard(path, "a file cannot be deleted"):
+            if self._objects:
+                self._objects.delete([self._key(path)])
+                return
             try:
                 self.files.delete_file(self.path(path))
             except FileNotFoundError:

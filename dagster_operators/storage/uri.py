@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 S3: Final = frozenset({"s3", "s3a"})
 """Schemes of Amazon S3 and what speaks its protocol: ``s3a`` is what Hadoop's file systems call the same thing."""
 
+OBJECT_STORES: Final = S3 | {"gs", "gcs", "az", "abfs", "abfss", "adl"}
+"""Schemes of stores that write a file only if there is none: S3, Google Cloud Storage and Azure."""
+
 _USER_INFO = re.compile(r"(://)[^/@\s]+@")
 
 

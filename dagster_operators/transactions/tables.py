@@ -254,7 +254,7 @@ class Tables:
                 table.metadata().configuration.get(PIPELINE_PROPERTY) or "",
                 table.transaction_version(pipeline) or 0,
                 columns_of(schema_json),
-                alterable=self._root.is_local and plain,
+                alterable=self._root.creates and plain,
             )
         self._versions.pop(dataset, None)  # it may be another table now
         known = self._known[dataset] = _Known(status, log.stamp(status.version), schema_json, plain)

@@ -63,7 +63,7 @@ def test_the_environment_first_and_options_over_it(monkeypatch):
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
 def test_the_root_and_what_lies_beside_it_are_opened_alike(scheme):
     root = Root(f"{scheme}://lake/flights", STORE)
-    expected = fs.S3FileSystem(**ARROW, endpoint_override="localhost:9000", scheme="http")
+    expected = fs.S3FileSystem(**ARROW, endpoint_override="localhost:9000", scheme="http", allow_delayed_open=True)
     assert root.files == expected
     assert root.path("ledger") == "lake/flights/ledger"
     assert root.join("ledger") == f"{scheme}://lake/flights/ledger"  # the engine knows the scheme that it was given

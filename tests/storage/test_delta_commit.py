@@ -36,7 +36,7 @@ class Numbers:
         self.uri = self.root.join("numbers")
         self.root.files.create_dir(self.root.path("numbers"))
         DeltaTable.create(self.uri, Schema.from_json(SCHEMA), configuration={"delta.checkpointInterval": str(INTERVAL)})
-        self.root.is_local = not by_deltalake  # what an object store would do, on a folder
+        self.root.creates = not by_deltalake  # what an object store would do, on a folder
 
     def file(self, number: int) -> LoggedFile:
         path = f"e{number}-g1-0a/key-groups=000-127/part-{number}.parquet"
@@ -186,7 +186,7 @@ def forgetful(monkeypatch):
 def test_a_run_that_slept_while_the_ledger_was_cleaned_is_told_of_it(tmp_path, by_deltalake):
     zombie, ledger = DeltaLedger(Root(str(tmp_path)), "old"), DeltaLedger(Root(str(tmp_path)), "old")
     asleep = zombie.view()
-    zombie._root.is_local = ledger._root.is_local = not by_deltalake
+    zombie._root.creates = ledger._root.creates = not by_deltalake
     owner = Owner.of_process()
     for generation in range(1, 400):
         view = ledger.append(Generation(generation, owner), ledger.view().version)

@@ -1,0 +1,60 @@
+"""Telling an engine how to reach the object stores that a pipeline's root and sources are on.
+
+Sail looks in the environment of the process, so all it reads in one process is reached with the same options. Spark has settings
+for each bucket in its session. Keys are told only if they were given: what a role says, engines find by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.errors import PipelineError
+from dagster_operators.storage.access import Access
+from dagster_operators.storage.uri import S3, is_local, public_uri, split_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Places = Iterable[tuple[str, Access]]
+"""Paths or URIs with how each is reached."""
+
+_S3A: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+
+_turn = threading.Lock()
+
+
+def tell_engine(session: SparkSession, engine: str, places: Places) -> None:
+    """Let the engine reach what lies on object stores; nothing happens for local paths.
+
+    Args:
+        session: The engine's session.
+        engine: Its kind.
+        places: What it reads and writes.
+
+    Raises:
+        PipelineError: It would have to be told two things at once.
+    """
+    for uri, access in places:
+        if is_local(uri):
+            continue
+        if engine == "sail":
+            _tell_process(uri, access)
+        elif split_uri(uri)[0] in S3:
+            for name, value in {"fs.s3.impl": _S3A, **access.for_spark(uri)}.items():
+                session.conf.set(name, value)
+
+
+def _tell_process(uri: str, access: Access) -> None:
+    with _turn:
+        if name := access.clash(uri):
+            raise PipelineError(
+                f"Sail reads {name} from the environment of the process, where it is another one than in storage_options",
+                file=public_uri(uri),
+                remedy="let all that one process reads with Sail have the same storage_options, or give them in the environment "
+                "alone; or run the pipeline on Spark, which has settings for each bucket",
+            )
+        for name, value in access.for_environment(uri).items():
+            os.environ.setdefault(name, value)

@@ -1,0 +1,144 @@
+"""An S3 server (moto) in a process of its own that counts its requests, and is slow, busy or loses answers when it is told to.
+
+It is no thread, for deltalake holds Python's lock while it waits for an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+CONTROL = "/_control"
+
+
+class S3Server:
+    """The server as tests see it."""
+
+    def __init__(self, port: int) -> None:
+        self.endpoint = f"http://127.0.0.1:{port}"
+
+    def options(self, **more: str) -> dict[str, str]:
+        """The ``storage_options`` of its buckets."""
+        return {
+            "aws_endpoint": self.endpoint, "aws_access_key_id": "AKIATEST", "aws_secret_access_key": "hidden-from-all",
+            "aws_region": "us-east-1", "aws_allow_http": "true", **more,
+        }  # fmt: skip
+
+    def bucket(self) -> str:
+        """Make a bucket with a name of its own; its URI."""
+        name = f"b-{uuid.uuid4().hex[:12]}"
+        request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")  # noqa: S310 - our own server
+        urllib.request.urlopen(request).close()  # noqa: S310
+        self.requests()
+        return f"s3://{name}"
+
+    def requests(self) -> list[str]:
+        """The requests since the last call, as ``METHOD path?query status``."""
+        found: list[str] = self._ask({})
+        return found
+
+    def behave(self, *, delay: float = 0, throttle: int = 0, lose: str = "", after: int = 0) -> None:
+        """What becomes of requests from now on.
+
+        Args:
+            delay: Each takes so many seconds longer.
+            throttle: So many are told to slow down (503).
+            lose: The first one that this regular expression is found in takes effect, but its connection breaks then.
+            after: So many that it is found in are answered before.
+        """
+        self._ask({"delay": delay, "throttle": throttle, "lose": lose, "after": after})
+
+    def _ask(self, told: dict[str, Any]) -> Any:
+        with urllib.request.urlopen(self.endpoint + CONTROL, json.dumps(told).encode()) as answer:  # noqa: S310 - our own server
+            return json.load(answer)
+
+
+@contextmanager
+def s3_server() -> Iterator[S3Server]:
+    """A server without buckets."""
+    with subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            yield S3Server(int(process.stdout.readline()))
+        finally:
+            process.terminate()
+
+
+class _Faults:
+    """A WSGI application around another one."""
+
+    def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
+        self._app = app
+        self._turn = threading.Lock()
+        self._requests: list[str] = []
+        self._told: dict[str, Any] = {"delay": 0, "throttle": 0, "lose": "", "after": 0}
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == CONTROL:
+            return self._control(environ, start_response)
+        time.sleep(self._told["delay"])
+        query = environ["QUERY_STRING"]
+        line = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}{query and '?' + query}"
+        with self._turn:
+            if self._told["throttle"] > 0:
+                self._told["throttle"] -= 1
+                self._requests.append(f"{line} 503")
+                start_response("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(_BUSY)))])
+                return [_BUSY]
+            statuses: list[str] = []
+
+            def noted(status: str, headers: Any, exc_info: Any = None) -> Any:
+                statuses.append(status[:3])
+                return start_response(status, headers, exc_info)
+
+            answer = list(self._app(environ, noted))
+            self._requests.append(f"{line} {statuses[-1]}")
+            if self._told["lose"] and re.search(self._told["lose"], line):
+                self._told["after"] -= 1
+                if self._told["after"] < 0:
+                    self._told["lose"] = ""
+                    environ["werkzeug.socket"].shutdown(2)
+            return answer
+
+    def _control(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        told = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        with self._turn:
+            self._told.update(told)
+            answer = json.dumps([] if told else self._requests).encode()
+            if not told:
+                self._requests.clear()
+        start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(answer)))])
+        return [answer]
+
+
+_BUSY = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+
+
+def _serve() -> None:
+    from moto.moto_server.werkzeug_app import create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Quiet(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"  # connections are kept, as those of real stores
+
+        def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - its name there
+            """Say nothing."""
+
+    server = make_server("127.0.0.1", 0, _Faults(create_backend_app("s3")), threaded=True, request_handler=Quiet)
+    sys.stdout.write(f"{server.server_port}\n")
+    sys.stdout.flush()
+    sys.stderr = open("/dev/null", "w")  # noqa: SIM115, PTH123 - a connection that we broke is reported there
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,100 @@
+"""An object is created once, also when its answer is lost or the store is busy; the root of a pipeline is used as a folder is."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagster_operators.errors import StorageError
+from dagster_operators.storage.access import Access
+from dagster_operators.storage.object_store import ObjectStore
+from dagster_operators.storage.root import Root
+
+
+@pytest.fixture
+def store(s3):
+    return ObjectStore(s3.bucket(), Access.of(s3.options()))
+
+
+@pytest.fixture
+def root(s3):
+    return Root(f"{s3.bucket()}/shop", s3.options())
+
+
+def test_the_first_one_creates_it(store, s3):
+    made = store.create("log/1", b"ours")
+    assert store.create("log/1", b"theirs") is None
+    assert (store.get("log/1"), store.about("log/1").mark) == (b"ours", made.mark)
+    store.put("log/1", b"also")
+    assert store.about("log/1").mark != made.mark
+    assert len(s3.requests()) == 1 + 2 + 2 + 1 + 1
+
+
+def test_a_lost_answer_is_no_lost_write(store, s3):
+    s3.behave(lose="PUT .*/log/1")
+    made = store.create("log/1", b"ours")
+    assert s3.requests()[0].endswith("log/1 200")
+    assert made == store.about("log/1")
+
+
+def test_nor_is_it_taken_for_somebody_elses(store, s3):
+    store.create("log/1", b"theirs")
+    s3.behave(lose="PUT .*/log/1")
+    assert store.create("log/1", b"ours") is None
+    assert store.get("log/1") == b"theirs"
+
+
+def test_a_busy_store_is_asked_again(store, s3):
+    s3.behave(throttle=3)
+    assert store.create("log/1", b"ours")
+    assert [line[-3:] for line in s3.requests()] == ["503", "503", "503", "200"]
+
+
+def test_a_root_is_used_as_a_folder_is(root, s3):
+    assert (root.read("a/b"), root.exists("a/b"), root.children("a"), root.stamp("a/b")) == (None, False, [], (0, 0))
+    root.write("a/b", b"1")
+    root.link("a/b", "a/c/d")
+    assert root.create("a/b", b"2") is None
+    assert root.children("a") == ["b", "c"]
+    root.move("a", "x")
+    assert (root.children("a"), root.children("x"), root.read("x/c/d")) == ([], ["b", "c"], b"1")
+    root.delete_folder("x/c")
+    root.delete_file("x/b")
+    root.delete_file("x/b")
+    assert root.children("") == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "options"),
+    [
+        ("gs://lake/shop", {"GOOGLE_SKIP_SIGNATURE": "true", "aws_region": "not its own"}),
+        ("abfss://lake@acc.dfs.core.windows.net/shop", {"azure_skip_signature": "true", "unheard_of": "1"}),
+        ("az://lake/shop", {"azure_storage_account_name": "acc", "timeout": "9s"}),
+        ("s3a://lake/shop", {"AWS_S3_ALLOW_UNSAFE_RENAME": "true", "max_retries": "3", "default_region": "eu-central-1"}),
+    ],
+)
+def test_options_that_a_store_does_not_know_are_left_out(uri, options):
+    assert ObjectStore(uri, Access.of(options))
+
+
+def test_one_request_for_each(root, s3):
+    root.write("owners/g1", b"working")
+    root.write("owners/g1", b"idle")
+    root.read("owners/g1")
+    root.modified("owners/g1")
+    root.children("owners")
+    assert [line.split()[0] for line in s3.requests()] == ["PUT", "PUT", "GET", "HEAD", "GET"]
+
+
+def test_errors_name_the_place_and_no_key(s3):
+    root = Root("s3://nowhere-at-all/shop", s3.options())
+    with pytest.raises(StorageError, match="s3://nowhere-at-all/shop/owners/g1") as caught:
+        root.write("owners/g1", b"working")
+    assert "hidden-from-all" not in str(caught.value)
+
+
+def test_what_stands_for_a_folder_goes_with_it(root):
+    root.files.create_dir(root.path("x/e1/deep"))  # as Spark and Arrow do
+    root.write("x/e1/deep/f", b"1")
+    assert (root.children("x"), root.children("")) == (["e1"], ["x"])
+    root.delete_folder("x/e1")
+    assert root.children("x") == []

@@ -1,0 +1,84 @@
+"""The two-phase commit on an object store: crashes, a takeover, lost answers, a busy store, two writers, other writers."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagster_operators.errors import PipelineBusyError
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.failpoints import watch
+from dagster_operators.transactions.owner import Owner
+from tests.transactions.flow import Flow, check_result, leftovers
+
+
+class Died(BaseException):
+    """A run that ends where it is."""
+
+
+@pytest.fixture
+def make(s3):
+    uri = f"{s3.bucket()}/numbers"
+
+    def made(**options) -> Coordinator:
+        return Coordinator("numbers", uri, storage_options=s3.options(), **options)
+
+    return made
+
+
+def until(place):
+    def reached(name):
+        if name == place:
+            raise Died
+
+    return watch(reached)
+
+
+def test_epochs_commit_and_are_read_by_a_fresh_process(make):
+    with make() as run:
+        for _ in range(3):
+            Flow(run).epoch()
+        check_result(run, 3)
+    fresh = make()
+    check_result(fresh, 3)
+    assert leftovers(fresh) == []
+
+
+@pytest.mark.parametrize("place", ["after:write_manifest", "after:append_decision", "after:commit_table:2"])
+def test_another_run_takes_over_what_one_left(make, place):
+    with make() as dead:
+        Flow(dead).epoch()
+        with until(place), pytest.raises(Died):
+            Flow(dead).epoch()
+    with make() as run:
+        owner = Owner.of_process("second")
+        assert [Flow(run, last=2).epoch(owner) for _ in range(2)][-1] is None
+        assert run.view().generation == 2
+        check_result(run, 2)
+        assert leftovers(run) == []
+
+
+def test_a_run_at_work_is_left_alone_and_one_that_is_silent_taken_over(make):
+    with make(lease_seconds=0.5) as first, make(lease_seconds=0.5) as second:
+        first.open(Owner.of_process("first"))
+        with pytest.raises(PipelineBusyError):
+            second.open(Owner.of_process("second"))
+        first._lease.pause()
+        assert second.open(Owner.of_process("second"), wait_seconds=20) == 2
+
+
+@pytest.mark.parametrize("nth", [0, 1, 3, 5])
+def test_a_lost_answer_to_an_entry_that_took_effect(make, s3, nth):
+    """Of an epoch: the ledger's begin, a prepared stage, the decision, a table; each is done once."""
+    with make() as run:
+        Flow(run).epoch()
+        s3.behave(lose=r"PUT .*/_delta_log/\d+\.json", after=nth)
+        Flow(run).epoch()
+        check_result(run, 2)
+
+
+def test_a_busy_store(make, s3):
+    with make() as run:
+        Flow(run).epoch()
+        s3.behave(throttle=4)
+        Flow(run).epoch()
+        check_result(run, 2)

@@ -64,6 +64,6 @@ class Reading:
         declared, place = physical.tables(made.analysed[operator].facts)[table], root.path("").rstrip("/")
         keys, module = keys_of(node.inputs[0].exchange), physical.module
         reader = StateReader(
-            operator, identity, table, declared, keys, module, files, place, root.files, complete.epoch, end, cache
+            operator, identity, table, declared, keys, module, files, place, root.shipped, complete.epoch, end, cache
         )
         return reader.rows(self._planning.session, self._planning.parallelism)

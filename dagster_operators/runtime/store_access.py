@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.storage.access import Access
+from dagster_operators.storage.shipped_access import variable_of
 from dagster_operators.storage.uri import S3, is_local, public_uri, split_uri
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def tell_engine(session: SparkSession, engine: str, places: Places) -> None:
         elif split_uri(uri)[0] in S3:
             for name, value in {"fs.s3.impl": _S3A, **access.for_spark(uri)}.items():
                 session.conf.set(name, value)
+        if engine == "spark":
+            session.sparkContext.environment.update(variable_of(access))  # which Spark gives to Python in its workers
 
 
 def _tell_process(uri: str, access: Access) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from dagster_operators.storage.shipped_access import name_of, restored
 from dagster_operators.storage.uri import S3, is_local, split_uri, without_user
 
 if TYPE_CHECKING:
@@ -73,6 +74,17 @@ class Access:
     def of(cls, options: Mapping[str, str] | None) -> Access:
         """What ``storage_options`` say."""
         return cls(tuple(sorted((options or {}).items())))
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether there is a secret among the options."""
+        return any(_SECRET.search(name) for name, _ in self.options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keys are in no pickle."""
+        if not self.has_keys:
+            return Access, (self.options,)
+        return restored, (name_of(self), tuple(option for option in self.options if not _SECRET.search(option[0])))
 
     def __repr__(self) -> str:
         return f"Access({', '.join(name for name, _ in self.options)})"
@@ -215,6 +227,20 @@ def _plain_names(options: Mapping[str, str]) -> dict[str, str]:
 
 def _is_true(value: str | None) -> bool:
     return (value or "").lower() in {"true", "1", "yes", "on", "y"}
+
+
+class ShippedFiles:
+    """A file system that is opened where it gets to: what is pickled is how."""
+
+    def __init__(self, uri: str, access: Access) -> None:
+        self._place = (uri, access)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, self._place
+
+
+def _opened(uri: str, access: Access) -> FileSystem:
+    return access.open(uri)[0]
 
 
 @functools.lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from dagster_operators.errors import OperatorsError, StorageError
-from dagster_operators.storage.access import Access
+from dagster_operators.storage.access import Access, ShippedFiles
 from dagster_operators.storage.object_store import ObjectStore
 from dagster_operators.storage.uri import OBJECT_STORES, absolute, is_local, split_uri, without_user
 
@@ -56,6 +56,11 @@ class Root:
     def _key(self, *parts: str) -> str:
         """A path below the root, as the object store takes it."""
         return "/".join((split_uri(self.uri)[2], *parts)).strip("/")
+
+    @property
+    def shipped(self) -> ShippedFiles:
+        """The root's file system for other processes, which pickles without keys."""
+        return ShippedFiles(self.uri, self.access)
 
     def options_for(self, uri: str) -> dict[str, str] | None:
         """The root's own options for something else that lies on the same store; None for what does not.

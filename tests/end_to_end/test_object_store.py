@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -92,8 +93,14 @@ def test_spark_is_told_for_each_bucket():
         class conf:  # noqa: N801 - its name there
             set = staticmethod(told.__setitem__)
 
+        class sparkContext:  # noqa: N801 - its name there
+            environment = {}
+
     places = [("s3://lake/shop", Access.of({"AWS_ACCESS_KEY_ID": "A"})), ("s3a://sea/in", Access.of({"access_key_id": "B"}))]
     tell_engine(Session, "spark", [*places, ("gs://pond/in", Access())])
     assert told["fs.s3a.bucket.lake.access.key"] == "A"
     assert told["fs.s3a.bucket.sea.access.key"] == "B"
+    assert [json.loads(options) for options in Session.sparkContext.environment.values()] == [
+        [["AWS_ACCESS_KEY_ID", "A"]], [["access_key_id", "B"]],
+    ]  # fmt: skip
     assert told["fs.s3.impl"] == "org.apache.hadoop.fs.s3a.S3AFileSystem"

@@ -11,13 +11,16 @@ from pyarrow import fs
 
 from dagster_operators import DeltaSource, FileSource, MemorySource, Pipeline
 from dagster_operators.errors import MissingInputError
+from dagster_operators.storage import shipped_access
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.location import FileLocation
 from dagster_operators.storage.root import Root
+from dagster_operators.storage.shipped_access import variable_of
 from tests.storage.recording_server import recording_server
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKEY", "AWS_SECRET_ACCESS_KEY": "hidden", "AWS_REGION": "eu-central-1"}
 STORE = {**KEYS, "AWS_ENDPOINT_URL": "http://localhost:9000", "AWS_ALLOW_HTTP": "true"}
+SERVER = {"endpoint_override": "localhost:9000", "scheme": "http"}
 ARROW = {"access_key": "AKEY", "secret_key": "hidden", "region": "eu-central-1"}
 
 
@@ -111,8 +114,27 @@ def test_secrets_are_not_shown():
     access = Access.of(STORE)
     location = FileLocation("s3://lake/in", access)
     assert "hidden" not in f"{access!r} {location!r} {DeltaSource('s3://lake/t', storage_options=STORE)!r}"
-    assert pickle.loads(pickle.dumps(access)) == access  # noqa: S301 - ours
     assert "hidden" not in str(location._missing("s3://lake/in", OSError("the key hidden is unknown")))
+
+
+def test_keys_are_in_no_pickle():
+    root = Root("s3://lake/flights", STORE)
+    for thing, same in ((root.access, root.access), (root.shipped, root.files), (FileLocation("s3://lake/in", root.access),) * 2):
+        told = pickle.dumps(thing)
+        assert b"hidden" not in told
+        assert b"AKEY" not in told
+        assert pickle.loads(told) == same  # noqa: S301 - ours
+
+
+def test_another_process_has_the_keys_of_what_it_was_told_or_of_its_environment(monkeypatch):
+    access = Access.of(STORE)
+    told, variable = pickle.dumps(access), variable_of(access)
+    monkeypatch.setattr(shipped_access, "_names", {})
+    assert pickle.loads(told).for_arrow() == {"region": "eu-central-1", **SERVER}  # noqa: S301 - ours
+    for name, value in variable.items():
+        monkeypatch.setenv(name, value)
+    assert pickle.loads(told) == access  # noqa: S301 - ours
+    assert variable_of(Access.of({"region": "eu-central-1"})) == {}
 
 
 def test_arrow_and_deltalake_reach_the_same_store(tmp_path, monkeypatch):

@@ -53,7 +53,7 @@ def read_numbered(
     firsts = accumulate((entry.rows for entry in entries), initial=epoch * ROWS_OF_AN_EPOCH)
     places = [(root.path(dataset, entry.path), first) for entry, first in zip(entries, firsts, strict=False)]
     wanted = numbered(schema)
-    payload = pickled({"files": root.files, "schema": schema, "wanted": wanted, "origin": str(stream)}, None, str(stream))
+    payload = pickled({"files": root.shipped, "schema": schema, "wanted": wanted, "origin": str(stream)}, None, str(stream))
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle

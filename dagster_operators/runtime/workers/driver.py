@@ -199,7 +199,7 @@ class _Programs:
             epoch=work.attempt.epoch,
             round=work.round,
             root=work.coordinator.root.path("").rstrip("/"),
-            files=work.coordinator.root.files,
+            files=work.coordinator.root.shipped,
             programs=_Copies([_payload(name, operator) for name, operator in self._operators.items()]),
             members=tuple(map(self._member, self._nodes)),
             edges=tuple(self._edges),

@@ -39,7 +39,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "write": "to_table(...)",
     "writeStream": "to_table(...)",
 }
-_KEYED: Final = frozenset({"aggregate", "deduplicate", "interval_join", "join", "top"})
+_KEYED: Final = frozenset({"aggregate", "deduplicate", "interval_join", "top"})
 _SPARKS: Final = {"where": "filter", "withColumn": "with_columns", "withColumns": "with_columns", "withColumnRenamed": "rename"}
 _ON_STREAMS: Final = frozenset(
     {"drop", "filter", "lookup", "rename", "select", "to_sink", "to_table", "transform", "union", "unnest", "with_columns"}
@@ -61,7 +61,7 @@ def elsewhere(receiver: str, name: str) -> str:
     if receiver == "keyed_stream" and here in _ON_STREAMS:
         return f"write {what} before key_by(...), or behind what groups by the keys, such as aggregate(...)"
     if name == "join":
-        return "write key_by(...).interval_join(...), key_by(...).window(...).join(...), or lookup(...) for a table"
+        return "write join(other, on=...) before key_by(...), or key_by(...).window(...).join(...), or lookup(...) for a table"
     if name in _KEYED:
         return f"write key_by(...).{name}(...)"
     return f"write {_OTHER_NAMES[name]}" if name in _OTHER_NAMES else ""

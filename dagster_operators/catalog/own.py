@@ -32,6 +32,7 @@ _OPERATORS = {
     ),
     "input_window_aggregate": ("windows.input_window_aggregate:InputWindowAggregate", "windows", ""),
     "interval_join": ("joins.interval_join:IntervalJoin", "joins", "keyed_stream.interval_join"),
+    "join": ("joins.join:Join", "joins", "stream.join"),
     "keyed_aggregate": ("aggregates.keyed_aggregate:KeyedAggregate", "operators", "stream.aggregate keyed_stream.aggregate"),
     "latest": ("relational.changelog:Latest", "operators", "stream.latest"),
     "lookup": ("joins.lookup:Lookup", "joins", "stream.lookup"),

@@ -79,6 +79,14 @@ class StateRuns(Protocol):
     def read_with_keys_of_fresh(self, keys: Sequence[str]) -> Rows:
         """The rows of earlier epochs, at least those that have the keys of this epoch's rows."""
 
+    def read_with_keys_of(self, tables: Sequence[StateRuns], keys: Sequence[str]) -> Rows:
+        """The rows of earlier epochs, at least those that have the keys of this epoch's rows in some of the operator's tables.
+
+        Args:
+            tables: State tables, perhaps with this one; their key columns have the same names and types as here.
+            keys: The key columns.
+        """
+
     def drop(self, unwanted: Callable[[RunFile], bool]) -> None:
         """Take files out of the state."""
 

@@ -7,19 +7,20 @@ from collections.abc import Collection, Iterator, Mapping
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.reach import Reach
 from dagster_operators.graph.values import shown
+from dagster_operators.operators.joins.join import Join
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.plans.compared import ComparedPlans, listed
 from dagster_operators.plans.diff import diff
 from dagster_operators.plans.from_here_on import UPDATING, FromHereOn
 from dagster_operators.plans.matching import Matching, named_as_before
 from dagster_operators.plans.pauses import Pause
+from dagster_operators.plans.plan_streams import Streams
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 
 _RESTART: Mapping[Choice, str] = {"restart": "begin without state"}
 _KEEP_STATE: Mapping[Choice, str] = {"keep": "go on with that state", **_RESTART}
 _KEEP_ANY: Mapping[Choice, str] = {"keep": "go on with the state there is, whatever it was made of", **_RESTART}
-_TAKING_BACK = frozenset({"to_changes"})
-"""Kinds of operators that take rows back out of their state."""
 
 
 class OperatorVerdicts:
@@ -36,6 +37,7 @@ class OperatorVerdicts:
         self._from_here_on = FromHereOn(compared, stored, anew)
         self._old, self._new = compared.old, compared.new
         self._stored = stored
+        self._streams = Streams(compared.new)
 
     def verdicts(self) -> Iterator[Verdict]:
         """What is to be told of each operator with state, unless it is its own settings."""
@@ -143,7 +145,7 @@ class OperatorVerdicts:
         reach = Reach.of(plan.nodes, [pair for loop in plan.loops for pair in loop.feedback])
         behind = reach.behind([name]) - {name}
         going_on = sorted(one for one in behind if self._compared.former.get(one) in self._stored.stateful)
-        takes_back = any(self._new.nodes[one].operator.kind in _TAKING_BACK for one in (name, *going_on))
+        takes_back = any(self._takes_back(one) for one in (name, *going_on))
         if "restart" in choices and going_on and takes_back:
             text += f"; without its state it would not take back what {listed(going_on)} had of it"
             choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
@@ -151,6 +153,11 @@ class OperatorVerdicts:
             text += f"; without its state it would take back rows of {listed(before)} that it never had"
             choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
         return Verdict(Level.DECISION, f"operator {name}", text, choices, empties=empties, was=was)
+
+    def _takes_back(self, name: str) -> bool:
+        """Whether rows that an operator put out are taken back by what its state has of them."""
+        kind = self._new.nodes[name].operator.kind
+        return kind == ToChanges.kind or (kind == Join.kind and self._streams.changes(StreamRef(name)))
 
     def _mixed(self, name: str, former: str) -> str:
         """Whether it computes what another operator computed, and leads where this one led."""

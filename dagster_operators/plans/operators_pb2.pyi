@@ -266,6 +266,20 @@ class IntervalJoin(_message.Message):
     columns: _values_pb2.Names
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., right_keys: _Optional[_Iterable[str]] = ..., event_times: _Optional[_Iterable[str]] = ..., low: _Optional[int] = ..., high: _Optional[int] = ..., how: _Optional[str] = ..., columns: _Optional[_Union[_values_pb2.Names, _Mapping]] = ...) -> None: ...
 
+class Join(_message.Message):
+    __slots__ = ("keys", "right_keys", "how", "condition", "columns")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    RIGHT_KEYS_FIELD_NUMBER: _ClassVar[int]
+    HOW_FIELD_NUMBER: _ClassVar[int]
+    CONDITION_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    right_keys: _containers.RepeatedScalarFieldContainer[str]
+    how: str
+    condition: str
+    columns: _values_pb2.Names
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., right_keys: _Optional[_Iterable[str]] = ..., how: _Optional[str] = ..., condition: _Optional[str] = ..., columns: _Optional[_Union[_values_pb2.Names, _Mapping]] = ...) -> None: ...
+
 class Lookup(_message.Message):
     __slots__ = ("connector", "on", "columns", "how", "asset_key")
     CONNECTOR_FIELD_NUMBER: _ClassVar[int]

@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Final
 
 from dagster_operators.errors import OperatorsError
-from dagster_operators.graph.operator import StreamType
+from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.joins.join import ONLY_PAIRS, Join
 from dagster_operators.operators.loops.edges import LoopVariable
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.plans.row_forms import EDGES
@@ -25,6 +26,11 @@ def hands_on(shape: PlanShape, name: str) -> bool:
     """Whether an operator takes rows back by giving again what it made of them."""
     operator = shape.nodes[name].operator
     return operator.linear or operator.kind in EDGES or isinstance(operator, Source | LoopVariable)
+
+
+def _unmatched(operator: LogicalOperator) -> bool:
+    """Whether rows come out for want of a partner, so that they are taken back when one comes."""
+    return isinstance(operator, Join) and operator.how not in ONLY_PAIRS
 
 
 class Streams:
@@ -48,8 +54,9 @@ class Streams:
             if isinstance(node.operator, LoopVariable):
                 begins = node.operator.retracting
             else:
-                begins = node.operator.kind in ("to_changes", "as_changes")
-            if begins or (hands_on(self._shape, name) and any(one.is_main and one.operator in found for one in node.inputs)):
+                begins = node.operator.kind in ("to_changes", "as_changes") or _unmatched(node.operator)
+            passes = node.operator.kind == Join.kind or hands_on(self._shape, name)
+            if begins or (passes and any(one.is_main and one.operator in found for one in node.inputs)):
                 found.add(name)
         return frozenset(found)
 

@@ -13,6 +13,7 @@ from dagster_operators.operators.events.wiring import EventInput, EventOperator,
 from dagster_operators.operators.frontier.definition import Definition
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
 from dagster_operators.operators.joins.interval_join import IntervalJoin
+from dagster_operators.operators.joins.join import Join
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.joins.window_join import WindowJoin
 from dagster_operators.operators.loops.edges import Enter, Leave, LoopVariable
@@ -100,6 +101,7 @@ SAMPLES = [
     TopPerWindow(name="a", **WINDOW, window=do.Tumbling("1 hour", offset="1 s"), n=2, by=("v",), rank="place", ties=True),
     WindowJoin(name="a", keys=("k",), right_keys=("l",), window=do.Tumbling("1 h"), event_times=("t", "u"), how="semi"),
     IntervalJoin(name="a", keys=("k",), right_keys=("l",), event_times=("t", "u"), low=-5, high=5, columns=("v",)),
+    Join(name="a", keys=("k",), right_keys=("l",), how="left", condition="v < w", columns=("v",)),
     Lookup(name="a", connector=do.DeltaSource("rates"), on=(("k", "id"),), columns=("rate",), how="inner"),
     AsChanges(name="a", change="op"),
     Latest(name="a", keys=("k",)),

@@ -103,6 +103,7 @@ def everything() -> do.Pipeline:
         rows.as_changes("k").latest("v"),
         rows.as_changes("k").key_by("v").top(2, by="t"),
         rows.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
+        rows.join(other, on="k", columns=["v", "w"]),
         again,
         rows.through(EventOperators, name="events", sources=events.sources, operators=events.operators, files=events.files),
     ]

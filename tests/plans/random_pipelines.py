@@ -124,6 +124,10 @@ APPENDING: dict[str, Step] = {
         other.select("k AS l", "v AS w", "t AS u").key_by("l"), lower="-2 s", upper="1 s", how=draw(how("inner", "left")),
         columns=["v", "t"],
     ),
+    "join": lambda one, other, draw: one.join(
+        other.select("k AS l", "v AS w"), on={"k": "l"}, how=draw(how("inner", "semi")),
+        condition=draw(st.sampled_from([None, "v < w"])), columns=["v", "t"],
+    ),
 }  # fmt: skip
 
 
@@ -194,6 +198,7 @@ UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
     "filtered": lambda one, _: one.aggregate(n="count(*)").filter("n > 2"),
     "latest": lambda one, _: one.with_columns(op="'insert'").as_changes("op").latest("k", "v", "t"),
     "changes": lambda one, _: one.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
+    "unmatched": lambda one, _: one.join(one.select("v AS w"), on={"v": "w"}, how="anti").key_by("k").aggregate(n="count(*)"),
 }
 
 

@@ -15,7 +15,7 @@ from dagster_operators.plans.verdicts import judge
 
 SCHEMA = "k string, v long, at timestamp, at2 timestamp"
 STATEFUL = {"keyed_aggregate", "window_aggregate", "session_aggregate", "deduplicate_first", "deduplicate_last", "top_per_key"}
-STATEFUL |= {"window_join", "interval_join", "apply"}
+STATEFUL |= {"window_join", "interval_join", "join", "apply"}
 UPDATING = {"keyed_aggregate", "top_per_key", "deduplicate_last"}
 
 Body = Callable[[do.Pipeline], object]

@@ -27,6 +27,7 @@ INPUTS = {
     "union": (ROWS, ROWS),
     "window_join": (ROWS, RIGHT),
     "interval_join": (ROWS, RIGHT),
+    "join": (ROWS, RIGHT),
     "apply": (ROWS, RIGHT),
     "input_window_aggregate": (StreamType((*COLUMNS, "window_start", "window_end"), "window_start"),),
     "latest": (StreamType(COLUMNS, changes=Changes.RETRACT),),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
@@ -115,11 +116,13 @@ def join_columns(
     return JoinColumns(pairs, tuple(own), tuple(left), tuple(right), wanted)
 
 
-def sides(keys: Sequence[tuple[str, ...]], *, window: bool = False) -> tuple[InputPort, ...]:
-    """The input ports of a join on these keys of its sides."""
-    remedy = "join before the aggregate, or aggregate in windows"
+def sides(
+    keys: Sequence[tuple[str, ...]], *, window: bool = False, accepts: frozenset[ChangeKind] = frozenset({ChangeKind.APPEND})
+) -> tuple[InputPort, ...]:
+    """The input ports of a join on these keys of its sides, which take rows of some kinds."""
+    remedy = "write join(other, on=...), which takes rows that change; or join before the aggregate, or aggregate in windows"
     return tuple(
-        InputPort(side, exchange=by_keys(columns, window=window), remedy=remedy)
+        InputPort(side, accepts, by_keys(columns, window=window), remedy)
         for side, columns in zip(("left", "right"), keys, strict=True)
     )
 

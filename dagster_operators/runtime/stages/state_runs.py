@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dagster_operators.operators.physical import RunFile
+from dagster_operators.operators.physical import RunFile, StateRuns
 from dagster_operators.runtime.stages.changed_keys import ChangedKeys, Held
 from dagster_operators.runtime.stages.runs import runs_of
 from dagster_operators.state.compaction import choose_fold
@@ -63,10 +63,23 @@ class StagedState:
 
     def read_with_keys_of_fresh(self, keys: Sequence[str]) -> DataFrame | None:
         """The rows of earlier epochs, at least those with keys of this epoch's rows."""
+        return self.read_with_keys_of([self], keys)
+
+    def read_with_keys_of(self, tables: Sequence[StateRuns], keys: Sequence[str]) -> DataFrame | None:
+        """The rows of earlier epochs, at least those with keys of this epoch's rows in some state tables."""
+        left = [entry for path, entry in self._live.items() if path in self._before]
+        found: set[str] = set()
+        for table in tables:
+            if not isinstance(table, StagedState):
+                raise TypeError(f"{table!r} is no state table of this stage")
+            held = table.changed_keys(keys).held_by(self._dataset, [entry for entry in left if entry.path not in found])
+            found |= {path for path, what in held.items() if what is not Held.NONE}
+        return self._files.read(self._dataset, [entry for entry in left if entry.path in found], self._schema)
+
+    def changed_keys(self, keys: Sequence[str]) -> ChangedKeys:
+        """The keys of this epoch's rows."""
         fresh = [entry for path, entry in self._live.items() if path not in self._before]
-        old = [entry for path, entry in self._live.items() if path in self._before]
-        held = ChangedKeys(self._root, self._dataset, fresh, self._schema, keys).held_by(self._dataset, old)
-        return self._files.read(self._dataset, [entry for entry in old if held[entry.path] is not Held.NONE], self._schema)
+        return ChangedKeys(self._root, self._dataset, fresh, self._schema, keys)
 
     def drop(self, unwanted: Callable[[RunFile], bool]) -> None:
         """Take files out of the state."""

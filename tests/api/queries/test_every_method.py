@@ -56,6 +56,9 @@ CALLS = {
     "stream.late": lambda one, two: one.window(HOUR).aggregate(n="count(*)").late(name="too_late"),
     "stream.latest": lambda one, two: one.as_changes("'insert'").latest("k", "v", name="now", chain=False),
     "stream.leave": lambda one, two: one.enter("walk").leave("walk", name="walked"),
+    "stream.join": lambda one, two: one.join(
+        two.select("k AS l", "v AS w"), on={"k": "l"}, how="left", condition="v < w", columns=["v", "t"], name="met", chain=False
+    ),
     "stream.lookup": lambda one, two: one.lookup(
         do.FileSource("f.csv", schema="id string, rate int"), on={"k": "id"}, columns=["rate AS r"], how="inner", name="rates",
         chain=False,
@@ -159,6 +162,16 @@ TEXTS = {
     "stream.late": "[window: {tumbling: 1 hour}, aggregate: {n: count(*)}, late: {name: too_late}]",
     "stream.latest": "[as_changes: \"'insert'\", latest: {keys: [k, v], name: now, chain: false}]",
     "stream.leave": "[enter: walk, leave: {loop: walk, name: walked}]",
+    "stream.join": """
+        - join:
+            other: {from: two, steps: [select: [k AS l, v AS w]]}
+            on: {k: l}
+            how: left
+            condition: v < w
+            columns: [v, t]
+            name: met
+            chain: false
+    """,
     "stream.lookup": """
         - lookup:
             table: {files: {path: f.csv, schema: 'id string, rate int'}}

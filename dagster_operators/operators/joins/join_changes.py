@@ -1,0 +1,266 @@
+"""What an epoch's changes of two sides change about their join, from a state that has all rows of both sides with their weights.
+
+Weights multiply: of rows that are there twice and three times there are six pairs. With L and R as they were, and dL and dR that
+come, the pairs change by dL * (R + dR) + L * dR (Budiu et al., DBSP, 2023). A row that comes out for want of a partner, or since
+it has one, changes where it is new, or where rows came or went that may be its partners. Rows are looked up in the state by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from typing_extensions import override
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.changes import CHANGE, DELETE, INSERT, ChangeKind, Changes
+from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
+from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.joins.join import Join
+from dagster_operators.operators.joins.join_columns import ONE_SIDED, JoinColumns, check_key_kinds, equal_keys
+from dagster_operators.operators.key_join import with_keys_of
+from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
+from dagster_operators.operators.relational.weighted_rows import ADDED, WEIGHT, added_up
+from dagster_operators.types.data_type import DataType
+from dagster_operators.types.names import quoted
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SIDES: Final = ("left", "right")
+_KEY: Final = "__key_"
+_WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
+_JUDGED: Final[Mapping[str, tuple[int, ...]]] = {"left": (0,), "right": (1,), "full": (0, 1), "semi": (0,), "anti": (0,)}
+"""The sides of which rows come out by whether they have a partner."""
+
+_NOT_THERE: Final = "CAST(raise_error('a change takes a row back that is not there') AS BIGINT)"
+
+
+@dataclass(frozen=True)
+class JoinFacts:
+    """What a join finds out of its inputs' types.
+
+    Attributes:
+        columns: What it puts out.
+        kept: What it keeps of each side besides the keys.
+        key_types: The types of the keys, as SQL.
+    """
+
+    columns: JoinColumns
+    kept: tuple[tuple[str, ...], tuple[str, ...]]
+    key_types: tuple[str, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key columns of the state of both sides."""
+        return tuple(f"{_KEY}{number}" for number in range(len(self.columns.keys)))
+
+
+@dataclass(frozen=True)
+class JoinChanges(RelationalOperator[JoinFacts]):
+    """The lowering of :class:`Join`.
+
+    Attributes:
+        logical: The join.
+        retracting: Whether rows of each side are taken back.
+    """
+
+    states: ClassVar[tuple[PhysicalState, ...]] = tuple(map(PhysicalState, SIDES))
+
+    logical: Join
+    retracting: tuple[bool, ...]
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[JoinFacts]:
+        plain = [frame.drop(CHANGE) if taken else frame for frame, taken in zip(inputs, self.retracting, strict=True)]
+        names = [frame.columns for frame in plain]
+        columns = self.logical.joined(names)
+        check_key_kinds(columns, *plain)
+        facts = JoinFacts(columns, self.logical.kept(names), tuple(_key_type(pair, *plain) for pair in columns.keys))
+        left, right = (self._weighted(number, frame, facts) for number, frame in enumerate(inputs))
+        if self.logical.how in ONE_SIDED:
+            types = [schema_of(side).types for side in (left, right)]
+            rows = self._alone(0, self._partnered(0, left, right, facts, has=True), types, facts)
+        else:
+            rows = self._pairs(left, right, facts)
+        return Analysis(self._finish(rows), {"left": left, "right": right}, facts=facts)
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[JoinFacts]) -> Rows:
+        facts = analysed.facts
+        states = [context.state(self.logical.name, side) for side in SIDES]
+        for number, (state, rows) in enumerate(zip(states, inputs, strict=True)):
+            if rows is not None:
+                state.append(self._weighted(number, rows, facts))
+        new = [state.read(lambda file: file.fresh) for state in states]
+        if new[0] is None and new[1] is None:
+            return None
+        asking = [[one for number, one in enumerate(states) if number != side or self._asks_itself(side)] for side in (0, 1)]
+        old = [state.read_with_keys_of(asked, facts.keys) for state, asked in zip(states, asking, strict=True)]
+        for state, taken in zip(states, self.retracting, strict=True):
+            state.fold(added_up if taken else lambda rows: rows)
+        types = [Schema.from_json(analysed.states[side]).types for side in SIDES]
+        found = [] if self.logical.how in ONE_SIDED else self._changed_pairs(new, old, facts)
+        for side in _JUDGED.get(self.logical.how, ()):
+            found += [self._alone(side, rows, types, facts) for rows in self._judged(side, new, old, facts)]
+        found += [
+            self._alone(side, _not_there(rows, old[side]), types, facts)
+            for side, rows in enumerate(new)
+            if rows is not None and self.retracting[side]
+        ]
+        return None if not found else self._finish(_all_of(*found))
+
+    def _asks_itself(self, side: int) -> bool:
+        """Whether the rows that a side had of the keys that it has new rows of are asked for."""
+        return self.retracting[side] or 1 - side in _JUDGED.get(self.logical.how, ())
+
+    # --- rows as the state has them ----------------------------------------------------------------------------------
+
+    def _weighted(self, side: int, rows: DataFrame, facts: JoinFacts) -> DataFrame:
+        """An epoch's rows of a side; without those that come out never, as their key is null."""
+        keys = [
+            f"{one_zero_one_nan(f'CAST({quoted(pair[side])} AS {kind})', kind)} AS {name}"
+            for pair, kind, name in zip(facts.columns.keys, facts.key_types, facts.keys, strict=True)
+        ]
+        weight = f"IF({ADDED}, 1L, -1L)" if self.retracting[side] else "1L"
+        kept = rows.selectExpr(*keys, *map(quoted, facts.kept[side]), f"{weight} AS {WEIGHT}")
+        if side not in _JUDGED.get(self.logical.how, ()) or self.logical.how == "semi":
+            kept = kept.filter(" AND ".join(f"{name} IS NOT NULL" for name in facts.keys))
+        return added_up(kept) if self.retracting[side] else kept
+
+    def _side(self, side: int, rows: DataFrame, facts: JoinFacts, *, whole: bool = True) -> DataFrame:
+        """Rows of the state as one side of a join: keys and weights are named by the side.
+
+        Args:
+            side: Which one.
+            rows: Its rows.
+            facts: What is known of them.
+            whole: All columns; else those that the condition reads.
+        """
+        read = {name.lower() for name in self.logical.conditions_columns()}
+        if side == 1:
+            read -= {key.lower() for key in self.logical.keys}
+        ours = (self.logical.keys, self.logical.right_keys)[side]
+        named = [f"{name} AS {quoted(key)}" for name, key in zip(facts.keys, ours, strict=True) if key.lower() in read]
+        values = [name for name in facts.kept[side] if whole or name.lower() in read]
+        keys = [f"{name} AS __{SIDES[side]}_{number}" for number, name in enumerate(facts.keys)]
+        return rows.selectExpr(*keys, *named, *map(quoted, values), f"{WEIGHT} AS __{SIDES[side]}_rows")
+
+    def _joined(self, left: DataFrame, right: DataFrame, facts: JoinFacts, how: str) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        condition = [] if self.logical.condition is None else [f"({self.logical.condition})"]
+        return left.join(right, F.expr(" AND ".join([*equal_keys(len(facts.keys)), *condition])), how)
+
+    # --- pairs -------------------------------------------------------------------------------------------------------
+
+    def _changed_pairs(self, new: Sequence[Rows], old: Sequence[Rows], facts: JoinFacts) -> list[DataFrame]:
+        """The pairs of which at least one row is new."""
+        now = _all_or_none(old[1], new[1])
+        met = [(new[0], now), (old[0], new[1])]
+        return [self._pairs(left, right, facts) for left, right in met if left is not None and right is not None]
+
+    def _pairs(self, left: DataFrame, right: DataFrame, facts: JoinFacts) -> DataFrame:
+        sides = [self._side(side, rows, facts) for side, rows in enumerate((left, right))]
+        keys = [f"__left_{number}" for number in range(len(facts.keys))]
+        values = [quoted(name) for name in facts.columns.values]
+        joined = self._joined(sides[0], sides[1], facts, "inner")
+        return _output(joined, keys, values, "__left_rows * __right_rows", facts)
+
+    # --- rows by whether they have a partner -------------------------------------------------------------------------
+
+    def _judged(self, side: int, new: Sequence[Rows], old: Sequence[Rows], facts: JoinFacts) -> list[DataFrame]:
+        """The rows of a side that come out, or no longer do, by whether they have partners."""
+        mine, before, others = new[side], old[side], new[1 - side]
+        touched = None if before is None or others is None else self._partnered(side, before, others, facts, has=True)
+        now = self._there(1 - side, _all_or_none(old[1 - side], others))
+        found = []
+        if (rows := _all_or_none(mine, touched)) is not None:
+            found.append(self._partnered(side, rows, now, facts, has=self.logical.how == "semi"))
+        if touched is not None:
+            then = self._partnered(side, touched, self._there(1 - side, old[1 - side]), facts, has=self.logical.how == "semi")
+            found.append(_taken_back(then))
+        return found
+
+    def _there(self, side: int, rows: Rows) -> Rows:
+        """The rows of a side that are there."""
+        return rows if rows is None or not self.retracting[side] else added_up(rows).filter(f"{WEIGHT} > 0")
+
+    def _partnered(self, side: int, rows: DataFrame, others: Rows, facts: JoinFacts, *, has: bool) -> DataFrame:
+        """The rows of a side that have a partner among the others, or that have none."""
+        if others is None:
+            return rows.filter("false") if has else rows
+        partners = self._side(1 - side, others, facts, whole=False)
+        mine = self._side(side, rows, facts)
+        joined = self._joined(mine, partners, facts, "left_semi" if has else "left_anti")
+        keys = [f"__{SIDES[side]}_{number} AS {name}" for number, name in enumerate(facts.keys)]
+        return joined.selectExpr(*keys, *map(quoted, facts.kept[side]), f"__{SIDES[side]}_rows AS {WEIGHT}")
+
+    def _alone(self, side: int, rows: DataFrame, types: Sequence[Mapping[str, DataType]], facts: JoinFacts) -> DataFrame:
+        """Rows of one side as output, with nulls for the other's columns."""
+        own = facts.kept[side]
+        values = [quoted(name) if name in own else f"CAST(NULL AS {types[1 - side][name].sql})" for name in facts.columns.values]
+        return _output(rows, facts.keys, values, WEIGHT, facts)
+
+    # --- the output --------------------------------------------------------------------------------------------------
+
+    def _finish(self, rows: DataFrame) -> DataFrame:
+        """Rows with weights as rows that come, or as changes; what cancels out is left out."""
+        kinds = [Changes.RETRACT if taken else Changes.APPEND for taken in self.retracting]
+        stay = self.logical.gives(kinds).kind is ChangeKind.APPEND
+        net = rows if stay and self.logical.how == "inner" else added_up(rows)
+        columns = [quoted(name) for name in rows.columns if name != WEIGHT]
+        change = [] if stay else [f"IF({WEIGHT} > 0, '{INSERT}', '{DELETE}') AS {CHANGE}"]
+        told = [] if stay else [CHANGE]
+        copies = net.selectExpr(*columns, *change, f"explode(sequence(1L, abs({WEIGHT}))) AS __copy")
+        return copies.selectExpr(*columns, *told)
+
+
+def _output(rows: DataFrame, keys: Sequence[str], values: Sequence[str], weight: str, facts: JoinFacts) -> DataFrame:
+    """Rows with the output's columns, all said to be nullable, for an engine that believes a union's first side."""
+    names = [*(left for left, _ in facts.columns.keys), *facts.columns.values]
+    pairs = zip([*keys, *values], names, strict=True)
+    return rows.selectExpr(
+        *(f"CASE WHEN {weight} <> 0 THEN {value} END AS {quoted(name)}" for value, name in pairs), f"{weight} AS {WEIGHT}"
+    )
+
+
+def _not_there(rows: DataFrame, old: Rows) -> DataFrame:
+    """No rows; the query fails if new rows take one back that was not there."""
+    taken = rows.filter(f"{WEIGHT} < 0")
+    names = [name for name in rows.columns if name != WEIGHT]
+    before = None if old is None else with_keys_of(old, taken, names)
+    wrong = added_up(_all_of(taken, before) if before is not None else taken).filter(f"{WEIGHT} < 0")
+    return wrong.selectExpr(*map(quoted, names), f"{_NOT_THERE} AS {WEIGHT}")
+
+
+def _taken_back(rows: DataFrame) -> DataFrame:
+    return rows.selectExpr(*(quoted(name) for name in rows.columns if name != WEIGHT), f"-{WEIGHT} AS {WEIGHT}")
+
+
+def _all_or_none(*frames: Rows) -> Rows:
+    there = [frame for frame in frames if frame is not None]
+    return _all_of(*there) if there else None
+
+
+def _all_of(first: DataFrame, *more: DataFrame) -> DataFrame:
+    for frame in more:
+        first = first.union(frame)
+    return first
+
+
+def _key_type(pair: tuple[str, str], left: DataFrame, right: DataFrame) -> str:
+    """The type in which a pair of keys is compared: theirs, or the wider of two whole numbers."""
+    found = [schema_of(frame).find(name) for frame, name in zip((left, right), pair, strict=True)]
+    kinds = [str(field.type) for field in found if field is not None]
+    if kinds[0] == kinds[1]:
+        return kinds[0]
+    if all(kind in _WHOLE for kind in kinds):
+        return max(kinds, key=_WHOLE.index)
+    raise SchemaError(
+        f"the key {pair[0]!r} is {kinds[0]} on the left side, and {pair[1]!r} {kinds[1]} on the right",
+        column=pair[0],
+        remedy=f"cast one of them before the join: with_columns({pair[1]}='CAST({pair[1]} AS {kinds[0]})')",
+    )

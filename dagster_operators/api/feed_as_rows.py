@@ -45,11 +45,12 @@ def warn_of_feed_as_rows(dataflow: Dataflow, operator: LogicalOperator, streams:
 def _feed_behind(dataflow: Dataflow, stream: StreamRef) -> str | None:
     """The source of a change data feed whose rows come here as they are; None where somebody has asked what they do."""
     node = dataflow.nodes[stream.operator]
-    if isinstance(node.operator, Source):
-        return node.name if node.operator.connector.config().get("changes") is True else None
-    if not stream.is_main or not node.operator.row_wise or len(node.inputs) != 1 or _knows(node.operator):
-        return None
-    return _feed_behind(dataflow, node.inputs[0])
+    while not isinstance(node.operator, Source):
+        if not stream.is_main or not node.operator.row_wise or len(node.inputs) != 1 or _knows(node.operator):
+            return None
+        stream = node.inputs[0]
+        node = dataflow.nodes[stream.operator]
+    return node.name if node.operator.connector.config().get("changes") is True else None
 
 
 def _adds_up(operator: LogicalOperator, port: InputPort) -> bool:

@@ -1,0 +1,63 @@
+"""The pages of ``docs/``: what they link to is there, and programs of those that are whole programs can be built."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(REPOSITORY))
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as the usual readers of Markdown make them of its headings."""
+    found = re.findall(r"^#+ +(.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = link.partition("#")
+        if "://" in link:
+            continue
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        if anchor and target.suffix == ".md":
+            assert anchor in headings(target), link
+
+
+def programs(page: str) -> dict[str, Any]:
+    """What is defined once all programs of a page have run, one after the other; none of them runs an epoch."""
+    found: dict[str, Any] = {}
+    for program in re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / page).read_text(), re.DOTALL):
+        exec(compile(program, page, "exec"), found)  # noqa: S102 - our own pages
+    return found
+
+
+def test_programs_that_come_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = programs("migration.md")
+    assert list(made["pipeline"].tables) == ["hourly", "planes"]
+    assert list(made["shop"].tables) == ["orders", "revenue"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_root_follows_the_deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAGSTER_CLOUD_DEPLOYMENT_NAME", raising=False)
+    made = programs("deployment.md")
+    assert made["pipeline"].root == "data/flights"
+    monkeypatch.setenv("DAGSTER_CLOUD_DEPLOYMENT_NAME", "prod")
+    assert made["root"]("flights") == "s3://lake/flights"
+    monkeypatch.setenv("DAGSTER_CLOUD_DEPLOYMENT_NAME", "a1b2")
+    monkeypatch.setenv("DAGSTER_CLOUD_IS_BRANCH_DEPLOYMENT", "1")
+    assert made["root"]("flights") == "s3://lake-of-branches/a1b2/flights"

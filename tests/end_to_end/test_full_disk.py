@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -12,12 +10,12 @@ import pytest
 
 from dagster_operators.errors import StorageError
 from dagster_operators.transactions.failpoints import watch
+from tests.disk import Disk, disk_at
 from tests.end_to_end.landing import Landing, keys_of, refused, rows_of, state_of
 from tests.engines import EMBEDDED, SAIL
 
 GOOD = "a,1,2024-01-01T00:00:00Z"
 BETTER = "b,2,2024-01-01T05:00:00Z"
-MEGABYTE = 1 << 20
 NO_SPACE = r"No space left|os error 28|\[Errno 28\]"
 BEFORE_THE_DECISION = [
     "before:append_generation",
@@ -30,43 +28,10 @@ BEFORE_THE_DECISION = [
 AFTER_THE_DECISION = ["before:commit_table:1", "before:commit_table:3", "before:append_complete"]
 
 
-class Disk:
-    """A file system of its own in memory.
-
-    Args:
-        place: Where it is mounted.
-    """
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self._filler = place / "filler"
-
-    def resize(self, megabytes: int) -> None:
-        subprocess.run(["mount", "-o", f"remount,size={megabytes}m", str(self.place)], check=True)
-
-    def fill(self) -> None:
-        """Take all the space that is left."""
-        with self._filler.open("wb", buffering=0) as filler:
-            for size in (MEGABYTE, 1024, 1):
-                try:
-                    while True:
-                        filler.write(bytes(size))
-                except OSError:
-                    continue
-
-    def free(self) -> None:
-        self._filler.unlink(missing_ok=True)
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(place)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a file system of its own may not be mounted here")
-    yield Disk(place)
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+    with disk_at(tmp_path / "disk") as made:
+        yield made
 
 
 def landing_on(disk: Disk, tmp_path: Path) -> Landing:

@@ -18,6 +18,7 @@ from dagster_operators.orchestration.failures import as_failures, unexpected
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
+from tests.disk import disk_at
 from tests.orchestration import demo
 
 pytestmark = pytest.mark.usefixtures("on_sail")
@@ -34,11 +35,15 @@ def alert(result: dg.JobExecutionResult) -> str:
     return str(failed.step_failure_data.error.message) if failed.step_failure_data.error else ""
 
 
+def command_of(text: str) -> list[str]:
+    """The first command of an alert."""
+    line = next(line.strip() for line in text.splitlines() if line.strip().startswith("dagster-operators "))
+    return shlex.split(line.split("    ")[0])[1:]
+
+
 def obey(text: str) -> None:
     """Type the first command of an alert."""
-    line = next(line.strip() for line in text.splitlines() if line.strip().startswith("dagster-operators "))
-    command = shlex.split(line.split("    ")[0])[1:]
-    result = CliRunner().invoke(main, command, catch_exceptions=False, input="y\n")
+    result = CliRunner().invoke(main, command_of(text), catch_exceptions=False, input="y\n")
     assert result.exit_code == 0, result.output
 
 
@@ -84,6 +89,21 @@ def test_a_lost_owner_is_unlocked(folder: Path, instance: dg.DagsterInstance) ->
         assert f"dagster-operators status {folder / 'demo'}" in text
         obey(text.replace("dagster-operators status", "or: "))
         assert run(folder, instance).success
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_told_and_runs_go_on_once_there_is_room(folder: Path, instance: dg.DagsterInstance) -> None:
+    with disk_at(folder / "demo") as disk:
+        assert run(folder, instance).success
+        disk.fill()
+        text = alert(run(folder, instance))
+        assert "StorageError: " in text
+        assert "No space left on device" in text
+        told = CliRunner().invoke(main, command_of(text), catch_exceptions=False).output
+        assert "space: 0 MiB are free. To do: free some: dagster-operators clean, or a larger disk" in told
+        disk.free()
+        assert run(folder, instance).success
+        assert sorted(demo.pipeline(folder).read("totals").collect()) == [("a", 11), ("b", 2)]
 
 
 def test_the_last_try_says_why_and_not_how_often(folder: Path, instance: dg.DagsterInstance) -> None:

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dagster_operators.cli.at_root import answer, at_root, plain
+from dagster_operators.operators.events.message_rows import from_ipc
+from dagster_operators.operators.events.wiring import table_of
 from dagster_operators.time.watermark import format_timestamp
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dagster_operators.api.stored_pipeline import StoredPipeline
     from dagster_operators.transactions.records import Complete
 
@@ -72,15 +76,40 @@ def _line(epoch: dict[str, Any]) -> str:
 @click.option("--columns", help="Only these, as: --columns k,v")
 @click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="At most so many rows; 0 for all.")
 def read(stored: StoredPipeline, *, table: str, epoch: int | None, columns: str | None, limit: int, as_json: bool) -> None:
-    """Rows of TABLE in ROOT, without an engine; as JSON one object a line."""
+    """Rows of TABLE in ROOT, without an engine; as JSON one object a line.
+
+    TABLE may be an output of a dataflow, as node/output: then its messages are told in their order, with their values.
+    """
     names = [name.strip() for name in columns.split(",")] if columns else None
-    rows = stored.to_arrow(table, epoch=epoch, columns=names, limit=limit or None)
+    if "/" in table:
+        rows = messages_of(stored.to_arrow(table_of(table), epoch=epoch), names, limit or None)
+    else:
+        rows = stored.to_arrow(table, epoch=epoch, columns=names, limit=limit or None)
     found = plain(rows.to_pylist())
     if as_json:
         for row in found:
             click.echo(json.dumps(row))
     else:
         click.echo(as_table(rows.column_names, [list(row.values()) for row in found]))
+
+
+def messages_of(rows: pa.Table, names: Sequence[str] | None, limit: int | None) -> pa.Table:
+    """The first messages of an output in their order, with their values, from the rows of its table.
+
+    >>> import pyarrow as pa
+    >>> from dagster_operators.operators.events.message_rows import ipc
+    >>> rows = pa.table({"seq": [2, 1], "value": [ipc(pa.array([3])), ipc(pa.array([1, 2]))]})
+    >>> messages_of(rows, None, None).to_pylist()
+    [{'seq': 1, 'value': [1, 2]}, {'seq': 2, 'value': [3]}]
+    """
+    import pyarrow as pa
+
+    ordered = rows.sort_by("seq").slice(0, limit)
+    place = ordered.column_names.index("value")
+    if pa.types.is_binary(ordered.column(place).type):
+        values = [from_ipc(value).to_pylist() for value in ordered.column(place).to_pylist()]
+        ordered = ordered.set_column(place, "value", pa.array(values))
+    return ordered if names is None else ordered.select(list(names))
 
 
 def as_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

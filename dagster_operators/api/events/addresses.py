@@ -118,8 +118,9 @@ def _check_circles(operators: Mapping[str, EventOperator], written: Mapping[str,
             reads = next(one for one in at.inputs if one.source.data)
             text = " -> ".join((*circle, circle[0]))
             noted.wrong(
-                reads.source, f"operators read each other in a circle without a delay: {text}", "take one of the inputs out"
-            )
+                reads.source, f"operators read each other in a circle without a delay: {text}",
+                "let one of these inputs come later: {source: node/output, delay: 10 ms}; or take it out",
+            )  # fmt: skip
             return
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from dagster_operators.api.events.addresses import connected
 from dagster_operators.api.events.clock import Clock
 from dagster_operators.api.events.node_reader import NodeReader, WrittenOperator
 from dagster_operators.api.events.noted import Noted
 from dagster_operators.api.events.python_files import PythonFiles
-from dagster_operators.api.queries.arguments import ArgumentReader
+from dagster_operators.api.events.source_reader import SourceReader
 from dagster_operators.api.queries.located import Located, read_yaml
-from dagster_operators.api.queries.sources import DeclaredSource, Sources
+from dagster_operators.api.queries.sources import DeclaredSource
 from dagster_operators.errors import PipelineError, QueryError
 from dagster_operators.operators.events.event_operators import EventOperators
-from dagster_operators.operators.events.wiring import ROW, EventOperator, EventSource, table_of
+from dagster_operators.operators.events.wiring import EventOperator, EventSource, table_of
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline_graph import PipelineGraph
@@ -94,6 +93,8 @@ class DataflowFile:
     def _read(self) -> None:
         self._noted.unknown_keys("a dataflow", self._root, ("nodes", "env", *_TOLD))
         reader = NodeReader(self._noted, self._files)
+        source_reader = SourceReader(self._noted, reader, self._given)
+        self._declared = source_reader.declared
         everywhere = reader.env(self._root)
         written: list[WrittenOperator] = []
         sources: list[EventSource] = []
@@ -105,7 +106,7 @@ class DataflowFile:
             elif kind == "path":
                 written.append(reader.script(name, node))
             elif kind == "source":
-                sources += self._source(name, node, reader)
+                sources += source_reader.source(name, node)
             else:
                 self._noted.wrong(
                     node.data[kind], f"the node {name!r} is one by {kind!r}, which is not run here", "use operator: or path:"
@@ -116,68 +117,21 @@ class DataflowFile:
         if not sources and not self._noted.errors:
             sources = [self._clock()]
         self.sources = tuple(sources)
-        self._check_tables()
+        self._check_tables({f"{one.node}/{one.id}": one.at for one in written})
 
     def _clock(self) -> EventSource:
         """The source of a dataflow that has timers alone."""
         self._declared["dora"] = DeclaredSource("clock", Clock(), event_time="time")
         return EventSource("dora", (), "time")
 
-    def _source(self, name: str, node: Located, reader: NodeReader) -> list[EventSource]:
-        self._noted.unknown_keys(f"the source {name!r}", node, ("id", "name", "description", "source", "outputs"))
-        declared = self._declare(name, node.data["source"])
-        outputs = self._outputs(name, node, reader)
-        if declared is None:
-            return []
-        if declared.event_time is None:
-            self._noted.wrong(
-                node.data["source"],
-                f"the source {name!r} has no event time, by which messages are put in order",
-                "give it event_time: column",
-            )
-            return []
-        self._declared[name] = declared
-        return [EventSource(name, outputs, declared.event_time)]
-
-    def _declare(self, name: str, given: Located) -> DeclaredSource | None:
-        if isinstance(given.data, str):
-            if given.data not in self._given:
-                remedy = (
-                    f"there are: {', '.join(self._given)}"
-                    if self._given
-                    else "declare it here, or give it to from_yaml(sources=)"
-                )
-                self._noted.wrong(given, f"there is no source {given.data!r}", remedy)
-            return self._given.get(given.data)
-        reader = ArgumentReader(_no_stream, self._noted.note)
-        parameters = [*inspect.signature(Sources.add).parameters.values()][1:]
-        connector = next(one for one in parameters if one.name == "connector")
-        settings = [one for one in parameters if one.name not in ("name", "connector")]
-        made = reader.with_one_value(f"the source {name!r}", connector, settings, given)
-        if made is not None:
-            with reader.telling(f"the source {name!r}", given):
-                return DeclaredSource(_identifier(name), *made.positional, **made.named)
-        return None
-
-    def _outputs(self, name: str, node: Located, reader: NodeReader) -> tuple[tuple[str, str], ...]:
-        given = node.data.get("outputs")
-        if given is None or not isinstance(given.data, tuple | dict) or not given.data:
-            self._noted.wrong(given or node, f"the source {name!r} has no outputs", "write outputs: [rows], or {output: column}")
-            return ()
-        for value in given.data if isinstance(given.data, tuple) else ():
-            reader.check_output(value, f"the source {name!r}")
-        if isinstance(given.data, tuple):
-            return tuple((value.text, ROW) for value in given.data)
-        return tuple((output, column.text) for output, column in given.data.items())
-
-    def _check_tables(self) -> None:
+    def _check_tables(self, places: Mapping[str, Located]) -> None:
         taken: dict[str, str] = {NAME: "the table of what operators did"}
         for operator in self.operators:
             for output in operator.outputs:
                 address, name = operator.address(output), table_of(operator.address(output)).lower()
                 if name in taken:
                     problem = f"the output {address!r} would be the table {name!r}, which is {taken[name]}"
-                    self._noted.note(PipelineError(problem, line=1, character=1, remedy="give one of them another id"))
+                    self._noted.wrong(places[f"{operator.node}/{operator.id}"], problem, "give one of them another id")
                 taken[name] = f"that of {address!r}"
 
 
@@ -204,12 +158,3 @@ def is_dataflow(text: str) -> bool:
     except QueryError:
         return True
     return not (isinstance(root.data, dict) and "nodes" not in root.data and SECTIONS & root.data.keys())
-
-
-def _identifier(node: str) -> str:
-    """The name of a node's source in the pipeline."""
-    return table_of(node)
-
-
-def _no_stream(given: Located) -> Any:
-    raise PipelineError("a source is made of no stream", **given.place)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dagster_operators.errors import PipelineError
+from dagster_operators.operators.events.native_library import NEEDED
 from dagster_operators.operators.events.native_process import packed
 
 LARGEST: Final = 32 * 2**20
@@ -61,7 +62,14 @@ class PythonFiles:
             raise PipelineError(
                 f"there is no library {name!r}", remedy=f"build it: {names[1]} is looked for beside {names[0]}, too"
             )
-        text = packed(path.read_bytes())
+        data = path.read_bytes()
+        for function in NEEDED:
+            if function.encode() not in data:
+                raise PipelineError(
+                    f"the library {name!r} is no operator of dora: it has no function {function}",
+                    remedy="build it with dora's operator API, and keep its symbols",
+                )
+        text = packed(data)
         if len(text) > LARGEST:
             raise PipelineError(
                 f"the library {name!r} has {len(text) >> 20} MiB, compressed", remedy="build it for release, and strip it"

@@ -35,7 +35,7 @@ void *malloc(size_t);
 void free(void *);
 """
 
-_NEEDED: Final = ("dora_init_operator", "dora_drop_operator", "dora_on_event")
+NEEDED: Final = ("dora_init_operator", "dora_drop_operator", "dora_on_event")
 _HELPERS: Final = ("dora_read_input_id", "dora_free_input_id", "dora_read_data", "dora_free_data", "dora_send_operator_output")
 _SENT: Final = b"\x01\x02\x03\x04\x05"
 _ID: Final = b"layout"
@@ -196,11 +196,11 @@ class NativeLibrary:
     # --- is it what it should be -------------------------------------------------------------------------------------
 
     def _check_symbols(self) -> None:
-        for name in (*_NEEDED, *_HELPERS):
+        for name in (*NEEDED, *_HELPERS):
             try:
                 getattr(self._library, name)
             except AttributeError:
-                told = "is no operator of dora" if name in _NEEDED else "was not linked with dora's operator API"
+                told = "is no operator of dora" if name in NEEDED else "was not linked with dora's operator API"
                 raise OperatorFailedError(
                     f"the library {told}: it has no function {name}", remedy="link libdora_operator_api_c.a, and keep its symbols"
                 ) from None

@@ -275,6 +275,7 @@ WRONG = {
     "wasm": ("python: count.py", "wasm: count.wasm", "operators in WebAssembly are not run here"),
     "url": ("python: count.py", "python: https://example.org/count.py", "its Python file is at a URL"),
     "circle": ("{n: numbers/n}", "{n: second/scaled}", "operators read each other in a circle without a delay: both/"),
+    "way out": ("{n: numbers/n}", "{n: second/scaled}", "let one of these inputs come later: {source: node/output, delay:"),
     "source": ("source: numbers", "source: nummern", "there is no source 'nummern'"),
     "no outputs": ("    outputs:\n      n: v", "    description: none", "the source 'numbers' has no outputs"),
     "state": ("python: count.py", "python: count.py\n      state: json", "its state cannot be saved as 'json'"),
@@ -292,6 +293,29 @@ WRONG = {
     "no yaml": ("nodes:", "nodes: [", "this is no YAML"),
     "no nodes": ("nodes:", "debug:", "the dataflow has no list of nodes"),
 }  # fmt: skip
+
+
+OWN_SOURCE = "source: {files: {path: in, schema: 't timestamp, v long'}, event_time: t, lateness: 1 hour}"
+WRONG_SOURCES = {
+    "lateness": ("1 hour", "soon", "4:89: the source 'numbers': the lateness: 'soon' is no duration"),
+    "type": ("long", "lonk", "4:40: not a schema: no type is called 'lonk'"),
+    "event time": ("event_time: t", "event_time: v", "4:76: the event time 'v' is a bigint, not a timestamp"),
+    "no event time": ("event_time: t", "event_time: w", "4:76: the event time uses column 'w', which its input does not have"),
+    "column": ("n: v", "n: w", "6:10: the output 'numbers/n' is the column 'w', which the source does not have"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_SOURCES)
+def test_what_is_wrong_in_a_source_has_its_line_and_column(name, folder):
+    old, new, wanted = WRONG_SOURCES[name]
+    text = FILES["dataflow.yml"].replace("source: numbers", OWN_SOURCE)
+    assert f"dataflow.yml:{wanted}" in told(folder, old, new, text)
+
+
+def test_what_is_wrong_in_a_source_is_told_with_all_else(folder):
+    text = FILES["dataflow.yml"].replace("source: numbers", OWN_SOURCE.replace("1 hour", "soon")).replace("n: v", "n: w")
+    found = told(folder, "secs/2", "secs/x", text)
+    assert [line.split(":")[1] for line in found.splitlines()[1:]] == ["4", "6", "12"]
 
 
 @pytest.mark.parametrize("name", WRONG)

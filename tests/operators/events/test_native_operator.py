@@ -264,6 +264,14 @@ def told(pipeline):
     return [bytes(row.value).decode() for row in pipeline.read("native/told").collect()]
 
 
+def test_a_library_without_an_operator_is_told_with_its_place(tmp_path):
+    (tmp_path / "dataflow.yml").write_text(DATAFLOW)
+    (tmp_path / "libcounter.so").write_bytes(b"dora_init_operator dora_drop_operator")
+    told = "the library 'counter' is no operator of dora: it has no function dora_on_event"
+    with pytest.raises(QueryError, match=f"dataflow.yml:8:23: the operator 'native': {told}"):
+        dataflow(tmp_path, [])
+
+
 def test_a_library_that_is_not_there_is_told_with_its_place(tmp_path):
     (tmp_path / "dataflow.yml").write_text(DATAFLOW)
     with pytest.raises(QueryError, match=r"dataflow.yml:8:23: the operator 'native': there is no library 'counter'"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.api.frontier_stream import exchanged
+from dagster_operators.api.frontier_source import CALLS, WithoutInput, source
+from dagster_operators.api.frontier_stream import ended, exchanged
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.frontier.definition import ALWAYS, IF_CAPABILITY, NEVER, Columns, Definition, State
@@ -135,12 +136,32 @@ class OperatorBuilder:
             state: What lives on between epochs.
             chain: Whether it may share a stage with the operators before it.
 
+        An operator without an input is a source of one output, as :func:`~dagster_operators.api.frontier_source.source` makes
+        it: ``info.state`` is a dictionary of plain JSON, and the column with the time is ``t``. One without an output is a sink.
+
         Returns:
-            The stream of the only output, or a tuple of those of all outputs.
+            The stream of the only output, or a tuple of those of all outputs; without an output a stream that has no rows.
 
         Raises:
-            PipelineError: It has no input or no output, was built already, or something of it does not fit.
+            PipelineError: It has neither input nor output, was built already, or something of it does not fit.
             SchemaError: A stream has no event time, or lacks a column.
+
+        >>> import dagster_operators as do
+        >>> def once(capabilities, info):
+        ...     def logic(inputs, outputs):
+        ...         outputs[0].session(capabilities[0]).give(v=1)
+        ...         capabilities.clear()
+        ...     return logic
+        >>> def shown(capabilities, info):
+        ...     def logic(inputs, outputs):
+        ...         inputs[0].for_each(lambda time, batch: print(time.time, batch.num_rows))
+        ...     return logic
+        >>> pipeline = do.Pipeline("p", root="data")
+        >>> first, last = OperatorBuilder("one", pipeline), OperatorBuilder("shown", pipeline)
+        >>> first.new_output("v long"), last.new_input(first.build(once), do.frontier.Pipeline())
+        (0, 0)
+        >>> last.build(shown).name
+        'shown'
         """
         return self._put("build", constructor, state, chain)
 
@@ -163,7 +184,7 @@ class OperatorBuilder:
             The stream of the only output, or a tuple of those of all outputs.
 
         Raises:
-            PipelineError: It has no input or no output, was built already, or something of it does not fit.
+            PipelineError: It has neither input nor output, was built already, or something of it does not fit.
             SchemaError: A stream has no event time, or lacks a column.
 
         >>> import dagster_operators as do
@@ -191,12 +212,17 @@ class OperatorBuilder:
         return self._put("reschedule", constructor, state, chain, calls)
 
     def _put(self, shape: str, constructor: Any, state: State | None, chain: bool, calls: int | None = None) -> Any:  # noqa: FBT001
-        if self._built or not self._inputs or not self._schemas:
-            told = "is built already" if self._built else "needs inputs and outputs"
+        if self._built or not (self._inputs or self._schemas):
+            told = "is built already" if self._built else "needs an input or an output"
             raise PipelineError(f"the operator {told}", operator=self.name, remedy="new_input, new_output, then build once")
+        if not self._inputs:
+            self._built = True
+            return self._source(constructor, state, calls)
+        schemas: tuple[Columns, ...] = tuple(self._schemas) or (None,)
         given = [exchanged(stream, pact) for stream, pact in self._inputs]
         definition = Definition(
-            shape, [pact for _, pact in given], self.name, constructor, schema=tuple(self._schemas), state=state,
+            shape if self._schemas else f"{shape}_sink", [pact for _, pact in given], self.name, constructor, schema=schemas,
+            state=state,
             summaries=self._connections(), notify=[self._notify.get(number, ALWAYS) for number in range(len(given))],
             calls=calls,
         )  # fmt: skip
@@ -208,11 +234,35 @@ class OperatorBuilder:
             )  # fmt: skip
         main = first.through(FrontierOperator, *others, name=self.name, chain=chain, definition=definition)
         self._built = True
+        if not self._schemas:
+            return ended(main)
         streams = tuple(main if port == MAIN else main.side_output(port) for port in definition.ports)
         return streams if len(streams) > 1 else main
 
+    def _source(self, constructor: Any, state: State | None, calls: int | None) -> Any:
+        """The operator without an input."""
+        where = {"operator": self.name}
+        if len(self._schemas) > 1:
+            raise PipelineError(
+                "an operator without an input has one output", **where,
+                remedy="build a source for each, or partition the rows of one behind it",
+            )  # fmt: skip
+        if not isinstance(self._schemas[0], str):
+            raise PipelineError(
+                "the columns of its output are not told", **where, remedy='say them: new_output("word string, n long")'
+            )
+        if state:
+            raise PipelineError(
+                "an operator without an input has no state tables", **where,
+                remedy="keep plain JSON in info.state, or keep the tables in an operator behind it",
+            )  # fmt: skip
+        made = WithoutInput(constructor)
+        return source(self._pipeline, self.name, made, schema=self._schemas[0], calls=CALLS if calls is None else calls)
+
     def _connections(self) -> list[list[Sequence[Any]]]:
         outputs = range(len(self._schemas))
+        if not self._schemas:
+            return [[(0,)] for _ in self._inputs]
         return [[self._summaries.get((number, output), ()) for output in outputs] for number in range(len(self._inputs))]
 
     def _connect(self, ways: Iterable[tuple[tuple[int, int], Iterable[Any]]], what: str, count: int) -> None:

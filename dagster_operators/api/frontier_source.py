@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.api.closure_source import ClosureSource, check_calls, due_in, is_called
 from dagster_operators.api.frontier_probe import ProbeHandle
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from dagster_operators.api.pipeline_graph import PipelineGraph
     from dagster_operators.api.stream import Stream
 
+CALLS: Final = 1000
+"""How often the logic of a source is called in an epoch at most, unless it is told otherwise."""
+
 
 def source(
     pipeline: PipelineGraph,
@@ -29,7 +32,7 @@ def source(
     schema: str,
     time: str = "t",
     start: int = 0,
-    calls: int = 1000,
+    calls: int = CALLS,
     waits_for: str | ProbeHandle | None = None,
 ) -> Stream:
     """Rows that a closure puts out.
@@ -154,6 +157,24 @@ class FrontierSource(ClosureSource):
         """The capability's time: nothing comes before it."""
         found: int | None = position["time"]
         return found
+
+
+class WithoutInput:
+    """The constructor of an operator without an input, as that of a source: it gets a list of capabilities, its logic of handles.
+
+    Args:
+        constructor: ``constructor(capabilities, info)`` gives ``logic(inputs, outputs)``.
+    """
+
+    def __init__(self, constructor: Callable[..., Any]) -> None:
+        self.constructor = constructor
+
+    def __call__(self, capability: Any, info: Any) -> Callable[[Any], object]:
+        """The logic."""
+        given = [capability]
+        del capability
+        logic = self.constructor(given, info)
+        return lambda output: logic([], [output])
 
 
 class _InOrder:

@@ -6,7 +6,7 @@ Names and the order of arguments are timely dataflow's. The constructor runs in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from dagster_operators.api.base_stream import BaseStream
 from dagster_operators.connectors.no_rows import NoRows
@@ -182,10 +182,7 @@ class FrontierStream(BaseStream):
         >>> words.sink(frontier.Pipeline(), "shown", shown).name, list(pipeline.dataflow.sinks)
         ('shown', ['shown'])
         """
-        found = self._frontier("sink", [(self, pact)], name, constructor, chain=chain, state=state)
-        target = NoRows()
-        found._dataflow.add_sink(SinkOutput(name, found._ref, target, target.config(), ""))  # noqa: SLF001 - its own
-        return found
+        return ended(self._frontier("sink", [(self, pact)], name, constructor, chain=chain, state=state))
 
     def binary(
         self,
@@ -334,6 +331,16 @@ class FrontierStream(BaseStream):
         given = [exchanged(stream, pact) for stream, pact in streams]
         definition = Definition(shape, [pact for _, pact in given], name, function, **settings)
         return self._join(FrontierOperator, [stream for stream, _ in given], name, chain=chain, definition=definition)
+
+
+StreamT = TypeVar("StreamT", bound=BaseStream)
+
+
+def ended(stream: StreamT) -> StreamT:
+    """The stream without rows of an operator that puts nothing out, made a part of the pipeline that runs."""
+    target = NoRows()
+    stream._dataflow.add_sink(SinkOutput(stream.name, stream._ref, target, target.config(), ""))  # noqa: SLF001
+    return stream
 
 
 def exchanged(stream: Any, pact: Pact) -> tuple[Any, Pact]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.frontier_library import fresh_or_given
@@ -131,10 +131,10 @@ def count(stream: Stream, *, name: str | None = None) -> Stream:
 
 def aggregate(
     stream: Stream,
-    by: Exchange,
-    fold: Callable[[Any, Any, Any], Any],
-    emit: Callable[[Any, Any], Any],
-    *,
+    *given: Any,
+    fold: Callable[[Any, Any, Any], Any] | None = None,
+    emit: Callable[[Any, Any], Any] | None = None,
+    by: Exchange | None = None,
     schema: Columns = None,
     name: str | None = None,
 ) -> Stream:
@@ -142,9 +142,10 @@ def aggregate(
 
     Args:
         stream: The rows.
-        by: The key.
+        given: ``fold, emit, by`` in timely's order; or ``by, fold, emit``, as it was before. They can be named, too.
         fold: From a key, the key's rows of the time, a table, and None to an aggregate.
         emit: From a key and its aggregate to a row.
+        by: The key.
         schema: The columns without the time; by default those of the stream.
         name: The operator's name.
 
@@ -154,21 +155,22 @@ def aggregate(
     >>> def most(key, part, before):
     ...     return max(part["v"].to_pylist())
     >>> by_k, schema = do.frontier.Exchange("k"), "k string, most long"
-    >>> aggregate(rows, by_k, most, lambda key, found: {"k": key, "most": found}, schema=schema).columns
+    >>> aggregate(rows, most, lambda key, found: {"k": key, "most": found}, by_k, schema=schema).columns
     ('k', 'most', 't')
     """
     from dagster_operators.operators.frontier.library.folds import Aggregate
 
-    given, pact = keyed(stream, by)
-    made = Aggregate(pact.by, fold, emit)
-    return given.unary_frontier(pact, fresh_or_given(stream, name, "aggregate"), made, schema=schema, state=STASH)
+    wanted = _in_order(given, {"fold": fold, "emit": emit, "by": by})
+    rows, pact = keyed(stream, wanted["by"])
+    made = Aggregate(pact.by, wanted["fold"], wanted["emit"])
+    return rows.unary_frontier(pact, fresh_or_given(stream, name, "aggregate"), made, schema=schema, state=STASH)
 
 
 def state_machine(
     stream: Stream,
-    by: Exchange,
-    fold: Callable[[Any, dict[str, Any], Any], Any],
-    *,
+    *given: Any,
+    fold: Callable[[Any, dict[str, Any], Any], Any] | None = None,
+    by: Exchange | None = None,
     initial: Any = 0,
     value: str = "long",
     schema: Columns = None,
@@ -178,8 +180,9 @@ def state_machine(
 
     Args:
         stream: The rows.
-        by: The key.
+        given: ``fold, by`` in timely's order; or ``by, fold``, as it was before. They can be named, too.
         fold: From a key, a row and the key's state to ``(remove, rows, state)``.
+        by: The key.
         initial: A key's state before its first row, and after it was removed.
         value: The type of the state, in Spark DDL.
         schema: The columns without the time; by default those of the stream.
@@ -190,15 +193,37 @@ def state_machine(
     >>> rows = do.Pipeline("p", root="data").source("rows", source, event_time="t")
     >>> def running(key, row, total):
     ...     return False, [{"k": key, "total": total + row["v"]}], total + row["v"]
-    >>> state_machine(rows, do.frontier.Exchange("k"), running, schema="k string, total long").columns
+    >>> state_machine(rows, running, do.frontier.Exchange("k"), schema="k string, total long").columns
     ('k', 'total', 't')
     """
     from dagster_operators.operators.frontier.library.folds import StateMachine
 
     state: State = {**STASH, "values": ValueState(value)}
-    given, pact = keyed(stream, by)
-    machine = StateMachine(pact.by, fold, initial)
-    return given.unary_frontier(pact, fresh_or_given(stream, name, "state_machine"), machine, schema=schema, state=state)
+    wanted = _in_order(given, {"fold": fold, "by": by})
+    rows, pact = keyed(stream, wanted["by"])
+    machine = StateMachine(pact.by, wanted["fold"], initial)
+    return rows.unary_frontier(pact, fresh_or_given(stream, name, "state_machine"), machine, schema=schema, state=state)
+
+
+def _in_order(given: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name, those without one in their order, or the key first.
+
+    Raises:
+        TypeError: One is missing, or given twice.
+
+    >>> _in_order(["f", "e", Exchange("k")], {"fold": None, "emit": None, "by": None})
+    {'fold': 'f', 'emit': 'e', 'by': Exchange('k')}
+    >>> _in_order([Exchange("k"), "f"], {"fold": None, "emit": "e", "by": None})
+    {'fold': 'f', 'emit': 'e', 'by': Exchange('k')}
+    """
+    order = sorted(named, key=lambda name: name != "by") if given and isinstance(given[0], Pact) else list(named)
+    placed = dict(zip(order, given, strict=False))
+    twice = [name for name in placed if named[name] is not None]
+    missing = [name for name in named if name not in placed and named[name] is None]
+    if twice or missing or len(given) > len(order):
+        told = f"{twice[0]} is given twice" if twice else f"{missing[0]} is missing" if missing else "too many are given"
+        raise TypeError(f"{told}; give {', '.join(named)}, in this order or by their names")
+    return {name: placed.get(name, named[name]) for name in named}
 
 
 def keyed(stream: Stream, by: Pact) -> tuple[Stream, Pact]:

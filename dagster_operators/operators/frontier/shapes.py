@@ -119,6 +119,20 @@ def _without_output(
     return _checked(definition.constructor(info), lambda logic: logic(*inputs))
 
 
+def _of_inputs_alone(
+    definition: Definition,
+    capabilities: Initial,
+    info: OperatorInfo,
+    inputs: Sequence[InputHandle],
+    outputs: Sequence[OutputHandle],  # noqa: ARG001 - nothing is put out
+) -> Run:
+    """``constructor([], info)`` gives ``logic(inputs, [])``."""
+    for capability in capabilities:
+        if capability is not None:
+            capability.drop()
+    return _checked(definition.constructor([], info), lambda logic: logic(inputs, []))
+
+
 def _checked(logic: Any, call: Callable[[Any], object]) -> Run:
     """Calls the logic, once it is known that the constructor gave one."""
     if not callable(logic):
@@ -137,5 +151,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "scope": Shape(None, sees_frontier=True, start=_of_any_ports),
     "build": Shape(None, sees_frontier=True, start=_of_any_ports),
     "reschedule": Shape(None, sees_frontier=True, start=_of_any_ports, reschedules=True),
+    "build_sink": Shape(None, sees_frontier=True, start=_of_inputs_alone),
+    "reschedule_sink": Shape(None, sees_frontier=True, start=_of_inputs_alone, reschedules=True),
 }
 """By name, as the methods of streams are called, and that of the builder."""

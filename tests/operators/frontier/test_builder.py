@@ -8,6 +8,7 @@ import dagster_operators as do
 from dagster_operators import frontier
 from dagster_operators.errors import CapabilityError, PipelineError
 from dagster_operators.testing import OperatorHarness
+from tests.engines import SAIL
 from tests.operators.frontier.driving import run
 
 SCHEMA = "v long"
@@ -191,7 +192,7 @@ def test_each_output_has_what_is_held_there():
 
 def test_what_does_not_fit_is_refused():
     own, (one,) = builder()
-    with pytest.raises(PipelineError, match="needs inputs and outputs"):
+    with pytest.raises(PipelineError, match="needs an input or an output"):
         own.build(hand_on(lambda *_: None))
     with pytest.raises(PipelineError, match=r"there is no output 0 yet.*new_output"):
         own.new_input_connection(one, PACT, [(0, [0])])
@@ -206,3 +207,63 @@ def test_what_does_not_fit_is_refused():
     own.build(hand_on(lambda *_: None))
     with pytest.raises(PipelineError, match="is built already"):
         own.build(hand_on(lambda *_: None))
+
+
+def counting(capabilities, info):
+    def logic(inputs, outputs):
+        assert (inputs, len(outputs)) == ([], 1)
+        for capability in list(capabilities):
+            outputs[0].session(capability).give(v=capability.time)
+            if capability.time == 4:
+                capabilities.clear()
+            else:
+                capability.downgrade(capability.time + 1)
+                info.activator.activate()
+
+    return logic
+
+
+def recorded(path):
+    """A constructor whose logic writes down what comes, in a file."""
+
+    def constructor(capabilities, info):
+        stash = info.state["stash"]
+
+        def logic(inputs, outputs):
+            assert (capabilities, outputs) == ([], [])
+            inputs[0].for_each(stash.add)
+            for time, rows in stash.complete(inputs[0].frontier):
+                with path.open("a") as file:
+                    file.write(f"{time.time}{rows['v'].to_pylist()}\n")
+
+        return logic
+
+    return constructor
+
+
+@pytest.mark.parametrize("reschedule", [False, True])
+def test_without_an_input_it_is_a_source_and_without_an_output_a_sink(sail, tmp_path, reschedule):
+    pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=SAIL)
+    first = frontier.OperatorBuilder("numbers", pipeline)
+    first.new_output(SCHEMA)
+    numbers = first.build_reschedule(counting, calls=2) if reschedule else first.build(counting)
+    numbers.to_table("numbers")
+    last = frontier.OperatorBuilder("written", pipeline)
+    last.new_input(numbers, PACT)
+    assert last.build(recorded(tmp_path / "written"), state={"stash": frontier.StashState()}).name == "written"
+    assert list(pipeline.dataflow.sinks) == ["written"]
+    pipeline.run_until_caught_up()
+    assert (tmp_path / "written").read_text().split() == [f"{time}[{time}]" for time in range(5)]
+
+
+def test_what_such_a_source_cannot_have_is_refused():
+    for outputs, more, told in (
+        ([SCHEMA, SCHEMA], {}, "has one output"),
+        ([None], {}, "columns of its output are not told"),
+        ([SCHEMA], {"state": {"stash": frontier.StashState()}}, "no state tables"),
+    ):
+        own, _ = builder()
+        for schema in outputs:
+            own.new_output(schema)
+        with pytest.raises(PipelineError, match=told):
+            own.build(counting, **more)

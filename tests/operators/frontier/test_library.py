@@ -55,7 +55,7 @@ def test_aggregate(cut, restart):
         return rows.num_rows
 
     for fold, expected in ((summed, [20, 25]), (counted, [5, 5])):
-        operator = made(lambda rows, fold=fold: frontier.aggregate(rows, BY_K, fold, lambda key, value: {"k": key, "v": value}))
+        operator = made(lambda rows, fold=fold: frontier.aggregate(rows, fold, lambda key, value: {"k": key, "v": value}, BY_K))
         found = run(operator, SCHEMA, TEN, **cut, restart=restart)
         assert found == {0: [{"k": 0, "v": expected[0]}, {"k": 1, "v": expected[1]}]}
 
@@ -78,7 +78,7 @@ UP_TO_FIVE = [(0, 0), (0, 2), (0, 6), (0, 6), (0, 8), (1, 1), (1, 4), (1, 7), (1
 @pytest.mark.parametrize(("fold", "expected"), [(running, RUNNING), (running_up_to_five, UP_TO_FIVE)])
 @pytest.mark.parametrize("rows", [TEN, EACH], ids=["one time", "ten times"])
 def test_state_machine(cut, restart, fold, expected, rows):
-    operator = made(lambda stream: frontier.state_machine(stream, BY_K, fold))
+    operator = made(lambda stream: frontier.state_machine(stream, fold, BY_K))
     if rows is TEN and cut["size"] not in (None, 10):
         rows = sorted(rows, key=lambda pair: pair[1]["v"])  # within one time the order of rows is that in which they came
     found = run(operator, SCHEMA, rows, **cut, restart=restart)
@@ -249,3 +249,27 @@ def test_no_cut_changes_what_comes_out(rows, size, parallelism, restart, least):
 
 def emitted(key, found):
     return {"k": key, "v": sum((place + 1) * v for place, v in enumerate(found))}
+
+
+def test_the_key_may_come_first_or_by_name_and_none_may_be_missing():
+    def of(machine):
+        return machine.constructor.fold, machine.pacts[0].by
+
+    def emitted(key, value):
+        return {"k": key, "v": value}
+
+    for call in (
+        lambda rows: frontier.state_machine(rows, running, BY_K),
+        lambda rows: frontier.state_machine(rows, BY_K, running),
+        lambda rows: frontier.state_machine(rows, BY_K, fold=running),
+        lambda rows: frontier.state_machine(rows, running, by=BY_K),
+        lambda rows: frontier.aggregate(rows, running, emitted, BY_K),
+        lambda rows: frontier.aggregate(rows, BY_K, running, emitted),
+        lambda rows: frontier.aggregate(rows, emit=emitted, by=BY_K, fold=running),
+    ):
+        assert of(made(call)) == (running, BY_K.by)
+    for wrong, told in (((running,), "by is missing"), ((BY_K,), "fold is missing"), ((running, BY_K, 1), "too many")):
+        with pytest.raises(TypeError, match=told):
+            made(lambda rows, wrong=wrong: frontier.state_machine(rows, *wrong))
+    with pytest.raises(TypeError, match="fold is given twice"):
+        made(lambda rows: frontier.state_machine(rows, running, BY_K, fold=running))

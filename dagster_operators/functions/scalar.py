@@ -14,9 +14,10 @@ from typing_extensions import override
 from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.functions.install import Installable
 from dagster_operators.functions.shipping import EngineFunction
+from dagster_operators.functions.time_limit import TimeIsOverError, TimeLimit
 from dagster_operators.functions.values import arity_of, as_array, forms_of, given, raised, type_of
 from dagster_operators.graph.user_functions import register
-from dagster_operators.time.watermark import parse_duration
+from dagster_operators.time.watermark import parse_duration, require_unit
 from dagster_operators.types.arrow_schema import arrow_type
 from dagster_operators.types.ddl import parse_type
 
@@ -31,10 +32,12 @@ class ScalarFunction(Installable):
         name: What expressions call it.
         returns: The Spark type of its result.
         function: The Python function.
+        timeout: Seconds that a call with a batch may take; None for any time.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str, returns: str) -> None:
+    def __init__(self, function: Callable[..., Any], name: str, returns: str, timeout: float | None = None) -> None:
         self.name = name
+        self.timeout = timeout
         self.returns = type_of(returns, name)
         self.function = function
         self.arity = arity_of(function, name)
@@ -48,7 +51,7 @@ class ScalarFunction(Installable):
         return f"<function {self.name} of {self.place} -> {self.returns}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.function, self.name, self.returns)
+        return type(self), (self.function, self.name, self.returns, self.timeout)
 
     @property
     @override
@@ -63,7 +66,8 @@ class ScalarFunction(Installable):
     @override
     def engine_functions(self) -> Sequence[EngineFunction]:
         """The one function that engines know."""
-        call = ArrowCall(self.name, self.function, arrow_type(parse_type(self.returns)), forms_of(self.function))
+        kind = arrow_type(parse_type(self.returns))
+        call = ArrowCall(self.name, self.function, kind, forms_of(self.function), self.timeout)
         return [EngineFunction(self.name, self.returns, call, self.function.__module__)]
 
 
@@ -75,16 +79,28 @@ class ArrowCall:
     function: Callable[..., Any]
     kind: pa.DataType
     forms: tuple[str, ...] = field(default=("arrow",))
+    timeout: float | None = None
 
     def __call__(self, *columns: pa.Array) -> pa.Array:
         """One value for each row."""
         try:
-            result = self.function(*given(columns, self.forms))
+            result = self._called(given(columns, self.forms))
         except OperatorsError:
             raise
         except Exception as error:
             raise raised(self.name, error, columns) from error
         return self.column(result, len(columns[0]))
+
+    def _called(self, arguments: Sequence[Any]) -> Any:
+        if self.timeout is None:
+            return self.function(*arguments)
+        limit = TimeLimit(self.timeout)  # of this call: an engine calls in several threads
+        try:
+            return limit.call(self.function, *arguments)
+        except TimeIsOverError:
+            raise TimeoutError(f"no answer within {self.timeout:g} s") from None
+        finally:
+            limit.close()
 
     def column(self, result: Any, rows: int) -> pa.Array:
         """What the function returned, as an Arrow array of the declared type."""
@@ -110,14 +126,15 @@ def udf(
     pandas Series, a numpy array or a list. Nulls are its own affair. It must treat every row on its own and give the same for
     the same row every time: it may be called again for the same rows, and not for rows that a filter leaves out.
 
-    An ``async def`` is called for each row, with plain Python values, many rows at a time; the options from ``timeout`` on are
-    for these.
+    An ``async def`` is called for each row, with plain Python values, many rows at a time; the options from
+    ``max_concurrency`` on are for these.
 
     Args:
         returns: The Spark type of the result, such as ``long`` or ``array<string>``.
         name: What expressions call it; by default the function's name.
         is_async: Whether it is an ``async def``; told by the function itself unless given.
-        timeout: How long one attempt may take.
+        timeout: How long a call may take: of an ``async def`` one attempt at a row, of others one with a batch, which is
+            interrupted at its next step in Python (what waits in native code when that returns), and fails the epoch.
         max_concurrency: How many calls a worker has in flight at most.
         retries: How many further attempts a row gets.
         backoff: How long to wait before the first of them; twice as long before each one after that, 30 seconds at most.
@@ -152,11 +169,13 @@ def udf(
             raise PipelineError(
                 f"the function {own!r} is {'an' if found else 'no'} async def", function=own, remedy=f"say is_async={found}"
             )
+        limit = None if timeout is None else _seconds(timeout, own)
+        if limit is not None and limit <= 0:
+            raise PipelineError(f"the function {own!r} has a timeout of nothing", function=own, remedy="write 5 seconds, say")
         if not found:
-            return register(ScalarFunction(function, own, returns))
+            return register(ScalarFunction(function, own, returns, limit))
         from dagster_operators.functions.asynchronous import AsyncFunction, Calls
 
-        limit = None if timeout is None else _seconds(timeout, own)
         calls = Calls(limit, max_concurrency, retries, _seconds(backoff, own), on_error, ordered)
         return register(AsyncFunction(function, own, returns, calls))
 
@@ -165,6 +184,7 @@ def udf(
 
 def _seconds(duration: str | timedelta, name: str) -> float:
     try:
+        require_unit(duration)
         return parse_duration(duration) / 1e6
     except ValueError as error:
         raise PipelineError(f"the function {name!r}: {error}", function=name, remedy="write 5 seconds, say") from None

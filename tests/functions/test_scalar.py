@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import hashlib
 from decimal import Decimal
@@ -216,3 +217,34 @@ def test_a_worker_unpickles_a_function_once() -> None:
     digest = hashlib.sha256(payload).hexdigest()
     assert shipping.unpickled(digest, payload) is shipping.unpickled(digest, payload)
     assert shipping.unpickled(digest, payload) is not times
+
+
+def endless(x: pa.Array) -> pa.Array:
+    while x[0].as_py():
+        pass
+    return x
+
+
+def test_a_call_with_a_batch_may_have_a_time_limit() -> None:
+    limited, soon = (udf("long", name="limited", timeout=timeout)(endless) for timeout in ("1 hour", "50 ms"))
+    assert limited.digest == soon.digest, "it computes the same"
+    call, failing = (copy.copy(each).engine_functions()[0].call for each in (limited, soon))
+    assert call(pa.array([0, 5])).to_pylist() == [0, 5]
+    with pytest.raises(UserFunctionError, match=r"raised TimeoutError: no answer within 0\.05 s") as over:
+        failing(pa.array([1, 5]))
+    assert over.value.where["arguments"] == "(1); (5)"
+
+
+@pytest.mark.parametrize(("timeout", "message"), [("0 s", "a timeout of nothing"), (5, "no unit"), ("soon", "no duration")])
+def test_a_time_limit_is_a_duration(timeout: Any, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        udf("long", name="limited_wrongly", timeout=timeout)(endless)
+
+
+@pytest.mark.sail
+def test_a_function_that_takes_too_long_fails_the_epoch(tmp_path: Path) -> None:
+    udf("long", name="limited", timeout="50 ms")(endless)
+    pipeline = Pipeline("p", root=str(tmp_path), engine=SAIL)
+    pipeline.source("rows", MemorySource([[(1,)]], schema="v long")).select("limited(v) AS v").to_table("t")
+    with pytest.raises(UserFunctionError, match="TimeoutError: no answer within"):
+        pipeline.run_epoch()

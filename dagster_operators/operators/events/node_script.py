@@ -14,13 +14,13 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from dagster_operators.errors import OperatorFailedError
+from dagster_operators.functions.time_limit import interrupt
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.dora_node import CURRENT
 from dagster_operators.operators.events.message import size_of
 from dagster_operators.operators.events.python_file import PythonFile
 from dagster_operators.operators.events.saved_attributes import load, save
 from dagster_operators.operators.events.source_modules import SourceModules
-from dagster_operators.operators.events.time_limit import interrupt
 from dagster_operators.operators.events.wiring import EventOperator
 
 _LONGEST_LOG: Final = 256 * 2**20

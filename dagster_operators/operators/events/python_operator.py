@@ -10,13 +10,13 @@ from io import BytesIO
 from typing import Any, Final
 
 from dagster_operators.errors import OperatorFailedError
+from dagster_operators.functions.time_limit import TimeIsOverError, TimeLimit
 from dagster_operators.operators.events.class_state import ClassState
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.python_file import PythonFile
 from dagster_operators.operators.events.saved_attributes import load, save
 from dagster_operators.operators.events.shared_memory import check_apart
 from dagster_operators.operators.events.source_modules import SourceModules
-from dagster_operators.operators.events.time_limit import TimeLimit
 from dagster_operators.operators.events.wiring import EventOperator
 
 DESCRIPTOR: Final = "dataflow_descriptor"
@@ -71,7 +71,12 @@ class PythonOperator(PythonFile):
             OperatorFailedError: It raised, or returned no status.
         """
         with self._telling(f"on_event, at {event['type']} {event['id']!r},"), self._environment():
-            found = self._limit.call(self._instance.on_event, event, send)
+            try:
+                found = self._limit.call(self._instance.on_event, event, send)
+            except TimeIsOverError as over:
+                raise OperatorFailedError(
+                    str(over), remedy="correct the operator, or give it more time: time_limit: 1 hour, in its YAML"
+                ) from None
         status = getattr(found, "value", None)
         if type(status) is not int or status not in (0, 1, 2):
             raise OperatorFailedError(

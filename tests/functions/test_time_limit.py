@@ -1,4 +1,4 @@
-"""The limit for how long an operator may take."""
+"""The limit for how long Python of the user's may run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from dagster_operators.errors import OperatorFailedError
-from dagster_operators.operators.events import time_limit
-from dagster_operators.operators.events.time_limit import TimeLimit
+from dagster_operators.functions import time_limit
+from dagster_operators.functions.time_limit import TimeIsOverError, TimeLimit
 
 
 class Late:
@@ -48,7 +47,7 @@ def test_an_interruption_that_comes_as_the_function_is_done_does_not_get_out(lim
         if fails:
             raise ValueError("its own")
 
-    with pytest.raises(OperatorFailedError, match="did not return within 60 seconds"):
+    with pytest.raises(TimeIsOverError, match="did not return within 60 seconds"):
         limit.call(function)
     assert limit._lock.taken == 3
     assert limit._deadline is None
@@ -64,7 +63,7 @@ def test_nothing_comes_through_after_the_call():
     limit, end = TimeLimit(0.002), time.monotonic() + 0.5
     try:
         while time.monotonic() < end:
-            with suppress(OperatorFailedError):
+            with suppress(TimeIsOverError):
                 limit.call(time.sleep, 0.002)
     finally:
         limit.close()
@@ -72,7 +71,7 @@ def test_nothing_comes_through_after_the_call():
 
 PROFILED = """
 import cProfile
-from dagster_operators.operators.events.time_limit import TimeLimit
+from dagster_operators.functions.time_limit import TimeLimit
 limit = TimeLimit(0.05)
 def endless():
     while True:
@@ -90,4 +89,4 @@ print(cProfile.Profile().runcall(work))
 def test_the_process_can_be_profiled_afterwards():
     """An interruption that was taken back had Python 3.11 look for it for ever, at the first step that a profiler saw."""
     done = subprocess.run([sys.executable, "-c", PROFILED], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.split() == ["OperatorFailedError", "3"]
+    assert done.stdout.split() == ["TimeIsOverError", "3"]

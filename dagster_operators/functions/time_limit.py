@@ -9,10 +9,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from dagster_operators.errors import OperatorFailedError
-
 _LOOKS: Final = 0.2
 """Seconds between two looks."""
+
+
+class TimeIsOverError(TimeoutError):
+    """What was called did not return in time."""
 
 
 class _TimeIsOver(BaseException):
@@ -35,7 +37,7 @@ class TimeLimit:
     ...         pass
     >>> limit.call(endless)
     Traceback (most recent call last):
-    dagster_operators.errors.OperatorFailedError: it did not return within 0.3 seconds. To do: ...
+    dagster_operators.functions.time_limit.TimeIsOverError: it did not return within 0.3 seconds
     >>> limit.close()
     """
 
@@ -52,7 +54,7 @@ class TimeLimit:
         """What a function returns, if it does so in time.
 
         Raises:
-            OperatorFailedError: The time was over.
+            TimeIsOverError: The time was over.
         """
         found = None
         try:
@@ -64,10 +66,7 @@ class TimeLimit:
         except _TimeIsOver:  # from the function, or just as it had returned
             self._end()
         if self._fired:
-            raise OperatorFailedError(
-                f"it did not return within {self._seconds:g} seconds",
-                remedy="correct the operator, or give it more time: time_limit: 1 hour, in its YAML",
-            )
+            raise TimeIsOverError(f"it did not return within {self._seconds:g} seconds")
         return found
 
     def _begin(self) -> None:

@@ -134,7 +134,7 @@ def _age(file: FileEntry) -> tuple[int, str]:
 
 def _require_between_epochs(view: LedgerView) -> None:
     waiting = next((f"what was decided about {subject} takes effect with the next epoch" for subject, _ in view.decided), "")
-    if view.open_begin is not None:
+    if view.open_begin is not None and view.open_begin.transition is None:  # one that computes nothing is made again anyway
         waiting = f"epoch {view.open_begin.epoch} is begun and not complete, and would begin anew"
     if waiting:
         raise EpochUnderWayError(waiting, pipeline=view.name, epoch=view.last_epoch, remedy="run an epoch first")

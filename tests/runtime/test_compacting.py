@@ -110,6 +110,20 @@ def test_a_run_that_dies_on_the_way(tmp_path: Path, place: str) -> None:
     assert leftovers(run) == []
 
 
+@pytest.mark.parametrize("place", ["after:append_begin", "after:append_prepared", "after:append_decision"])
+def test_a_second_try_is_not_held_up_by_the_first(tmp_path: Path, place: str) -> None:
+    epochs(tmp_path, 2)
+
+    def reached(name: str) -> None:
+        if name == place:
+            raise DiedError
+
+    with watch(reached), pytest.raises(DiedError):
+        joined(tmp_path)
+    assert joined(tmp_path).epoch == 3
+    assert content(Coordinator("numbers", str(tmp_path)))[CLEAN] == numbers(1, 2)
+
+
 def test_older_epochs_stay_until_they_are_cleaned_away(tmp_path: Path) -> None:
     epochs(tmp_path, 3)
     joined(tmp_path)

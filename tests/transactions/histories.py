@@ -17,6 +17,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from dagster_operators.errors import OperatorsError, StorageError
+from dagster_operators.runtime.compacting import TARGET_SIZE, compact, groups_of
 from dagster_operators.runtime.resetting import Resetting
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.failpoints import watch
@@ -25,7 +26,7 @@ from dagster_operators.transactions.rollback import roll_back
 from tests.transactions.flow import TABLES, Flow, leftovers, read_numbers
 
 CLEAN: Final = "tables/clean"
-KINDS: Final = ("epoch", "epoch", "epoch", "rollback", "rollback", "reset", "clean", "fold", "foreign", "ours", "theirs")
+KINDS: Final = (*["epoch"] * 3, *["rollback"] * 2, "reset", "clean", "compact", "fold", "foreign", "ours", "theirs")
 """What may be done; some of it more often."""
 
 
@@ -125,7 +126,7 @@ class History:
         """Do one step, and look what came of it."""
         self.steps += 1
         before, epoch = self.model, self._epoch(step)
-        after = _AFTER[step.kind](before, epoch)
+        after = self._compacted() if step.kind == "compact" else _AFTER[step.kind](before, epoch)
         if step.kind == "foreign":
             self._write_foreign()
             self.model = after or before
@@ -155,6 +156,17 @@ class History:
             if step.kind == "clean":
                 return run.view().horizon > self.model.horizon
             return step.kind in ("ours", "theirs") and not run.wrong_tables()
+
+    def _compacted(self) -> Model | None:
+        """What comes of a compaction: the same once more, if there are files to be joined and no epoch is begun."""
+        with self.opened() as run:
+            view, last = run.view(), run.last_complete()
+            if self.model.foreign or (view.open_begin is not None and view.open_begin.transition is None):
+                return None
+            if last is None:
+                return self.model
+            tables = [run.files(name, version) for name, version in last.versions.items() if name.startswith("tables/")]
+            return self.model.then(self.model.now) if any(list(groups_of(files, TARGET_SIZE)) for files in tables) else self.model
 
     def _epoch(self, step: Step) -> int:
         """The epoch that a step is about."""
@@ -229,6 +241,7 @@ _DONE: dict[str, Callable[[Coordinator, int], Any]] = {
     "rollback": lambda run, epoch: roll_back(_own(run), epoch),
     "reset": lambda run, epoch: Resetting(_own(run)).reset(["numbers"], epoch, "keep"),
     "clean": lambda run, epoch: _own(run).clean(epoch),
+    "compact": lambda run, _: compact(_own(run)),
     "fold": _fold,
     "ours": lambda run, _: _own(run).repair(CLEAN, "ours"),
     "theirs": lambda run, _: _own(run).repair(CLEAN, "theirs"),

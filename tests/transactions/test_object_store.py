@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dagster_operators.errors import PipelineBusyError
+from dagster_operators.runtime.compacting import compact
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
-from tests.transactions.flow import Flow, check_result, leftovers
+from tests.transactions.flow import Flow, check_result, leftovers, read_numbers
 
 
 class Died(BaseException):
@@ -40,6 +41,20 @@ def test_epochs_commit_and_are_read_by_a_fresh_process(make):
         check_result(run, 3)
     fresh = make()
     check_result(fresh, 3)
+    assert leftovers(fresh) == []
+
+
+def test_small_files_are_joined(make):
+    with make() as run:
+        while Flow(run, last=3).epoch():
+            pass
+        run.open(Owner.of_process("second"))
+        assert compact(run).tables["clean"].into == 1
+        assert Flow(run, last=4).epoch().epoch == 5
+    fresh = make()
+    complete = fresh.versions()
+    assert len(fresh.files("tables/clean", complete.versions["tables/clean"])) == 2
+    assert read_numbers(fresh, "tables/clean", complete.versions["tables/clean"])[-4:] == [32, 40, 41, 42]
     assert leftovers(fresh) == []
 
 

@@ -1,9 +1,10 @@
 """The Nexmark queries as a user of Spark writes them: for Structured Streaming, and for a batch job over the same rows.
 
 Each is a function from the DataFrames of events to the DataFrame of the answer; the same code serves both where streaming can
-express the query. It cannot for q15 and q16 ("Distinct aggregations are not supported on streaming DataFrames/Datasets") and q19
-("Non-time-based windows are not supported on streaming DataFrames/Datasets"). q17 and q18 have a current row per key, which a
-Delta sink cannot keep: their changes are merged into the table batch by batch, as Delta's documentation has it.
+express the query. It cannot for q4 and q9, which go on behind a join with rows that change, for q15 and q16 ("Distinct
+aggregations are not supported on streaming DataFrames/Datasets") and q19 ("Non-time-based windows are not supported on streaming
+DataFrames/Datasets"). q17 and q18 have a current row per key, which a Delta sink cannot keep: their changes are merged into the
+table batch by batch, as Delta's documentation has it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Query = Callable[[Events], "DataFrame"]
 KEYS = {"q17": ("auction", "day"), "q18": ("bidder", "auction")}
 """The queries whose rows change, and by what a row is known."""
 
-BATCH_ONLY = ("q15", "q16", "q19")
+BATCH_ONLY = ("q4", "q9", "q15", "q16", "q19")
 """The queries that Structured Streaming refuses."""
 
 _CHANNELS = "CASE lower(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3'"
@@ -91,6 +92,39 @@ def _last_bids(events: Events) -> DataFrame:
     )
 
 
+def _local_sellers(events: Events) -> DataFrame:
+    people = events["person"].filter("state IN ('OR', 'ID', 'CA')").selectExpr("id AS seller", "name", "city", "state")
+    auctions = events["auction"].filter("category = 10").select("id", "seller")
+    return auctions.join(people, "seller").select("name", "city", "state", "id")
+
+
+def _bids_in_time(events: Events) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    bids = events["bid"].withColumnsRenamed({"dateTime": "bid_dateTime", "extra": "bid_extra"}).drop("channel", "url")
+    return events["auction"].join(bids, F.expr("id = auction AND bid_dateTime BETWEEN dateTime AND expires"))
+
+
+def _category_prices(events: Events) -> DataFrame:
+    highest = _grouped(_bids_in_time(events), "id", "category", final="max(price)")
+    return _grouped(highest, "category", final="sum(final) div count(final)")
+
+
+def _winning_bids(events: Events) -> DataFrame:
+    order = "price DESC, bid_dateTime, bidder, bid_extra"
+    ranked = _bids_in_time(events).selectExpr("*", f"row_number() OVER (PARTITION BY id ORDER BY {order}) AS rownum")
+    return ranked.filter("rownum = 1")
+
+
+def _expanded_bids(events: Events) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    auctions = events["auction"].filter("category = 10")
+    auctions = auctions.withColumnsRenamed({"dateTime": "auction_dateTime", "extra": "auction_extra"})
+    bids = events["bid"].withColumnsRenamed({"dateTime": "bid_dateTime", "extra": "bid_extra"})
+    return bids.join(auctions, F.expr("auction = id")).drop("id")
+
+
 def _best_bids(events: Events) -> DataFrame:
     order = "price DESC, dateTime, bidder, channel, url, extra"
     ranked = events["bid"].selectExpr(
@@ -114,9 +148,12 @@ QUERIES: Mapping[str, Query] = {
     "q0": lambda events: events["bid"].select("auction", "bidder", "price", "dateTime", "extra"),
     "q1": lambda events: events["bid"].selectExpr("auction", "bidder", f"{EUROS} AS price", "dateTime", "extra"),
     "q2": lambda events: events["bid"].filter("auction % 123 = 0").select("auction", "price"),
+    "q3": _local_sellers,
+    "q4": _category_prices,
     "q5": _hot_items,
     "q7": _highest_bids,
     "q8": _new_users,
+    "q9": _winning_bids,
     "q11": _sessions,
     "q12": lambda events: _grouped(events["bid"], "bidder", _window("10 seconds"), bid_count="count(*)").selectExpr(
         "bidder", "bid_count", *_WINDOW
@@ -137,6 +174,7 @@ QUERIES: Mapping[str, Query] = {
     "q17": _prices,
     "q18": _last_bids,
     "q19": _best_bids,
+    "q20": _expanded_bids,
     "q21": lambda events: (
         events["bid"].selectExpr("auction", "bidder", "price", "channel", _CHANNEL_ID).filter("channel_id <> ''")
     ),

@@ -12,7 +12,7 @@ with the columns of its sinks. What is other here, and in :mod:`jobs.nexmark.ref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -75,6 +75,9 @@ DAY: Final = "date_format(dateTime, 'yyyy-MM-dd')"
 RANKS: Final = {"rank1": "price < 10000", "rank2": "price >= 10000 AND price < 1000000", "rank3": "price >= 1000000"}
 """Three levels of price."""
 
+AUCTION: Final = ("itemName", "description", "initialBid", "reserve", "dateTime", "expires", "seller", "category", "extra")
+"""The columns of an auction besides its number."""
+
 
 def q0(events: Events) -> do.Stream:
     """Pass through: every bid as it is."""
@@ -89,6 +92,26 @@ def q1(events: Events) -> do.Stream:
 def q2(events: Events) -> do.Stream:
     """Selection: the bids for every 123rd auction."""
     return events.bid.filter("auction % 123 = 0").select("auction", "price")
+
+
+def q3(events: Events) -> do.Stream:
+    """Local item suggestion: who sells in a category, of three states."""
+    people = events.person.filter("state IN ('OR', 'ID', 'CA')").select("id AS seller", "name", "city", "state")
+    auctions = events.auction.filter("category = 10").select("id", "seller")
+    return auctions.join(people, on="seller").select("name", "city", "state", "id")
+
+
+def _bids_in_time(events: Events, columns: Sequence[str]) -> do.Stream:
+    """Auctions with each bid that came while they ran."""
+    bids = events.bid.rename(dateTime="bid_dateTime", extra="bid_extra")
+    while_running = "bid_dateTime BETWEEN dateTime AND expires"
+    return events.auction.join(bids, on={"id": "auction"}, condition=while_running, columns=columns)
+
+
+def q4(events: Events) -> do.Stream:
+    """Average price for a category: of the highest bids of its auctions; a whole number, as in the original's sink."""
+    highest = _bids_in_time(events, ["category", "price"]).key_by("id", "category").aggregate(final="max(price)")
+    return highest.key_by("category").aggregate(final="sum(final) div count(final)")
 
 
 def q5(events: Events) -> do.Stream:
@@ -108,6 +131,12 @@ def q8(events: Events) -> do.Stream:
     window = do.Tumbling("10 seconds")
     sellers = events.auction.key_by("seller").window(window)
     return events.person.key_by("id").window(window).join(sellers, how="semi", columns=["name"])
+
+
+def q9(events: Events) -> do.Stream:
+    """Winning bids: of every auction the highest bid while it ran, of equal ones the first."""
+    best = _bids_in_time(events, [*AUCTION, "bidder", "price", "bid_dateTime", "bid_extra"])
+    return best.key_by("id").top(1, by=["price DESC", "bid_dateTime"], rank="rownum").with_columns(auction="id")
 
 
 def q11(events: Events) -> do.Stream:
@@ -177,6 +206,13 @@ def q19(events: Events) -> do.Stream:
     return events.bid.key_by("auction").top(10, by="price DESC", rank="rank_number")
 
 
+def q20(events: Events) -> do.Stream:
+    """Expand bids with their auctions, of one category."""
+    auctions = events.auction.filter("category = 10").rename(dateTime="auction_dateTime", extra="auction_extra")
+    bids = events.bid.rename(dateTime="bid_dateTime", extra="bid_extra")
+    return bids.join(auctions, on={"auction": "id"})
+
+
 def q21(events: Events) -> do.Stream:
     """Channel identifiers: of the bids over a hot channel, or whose URL says which."""
     hot = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
@@ -193,6 +229,6 @@ def q22(events: Events) -> do.Stream:
 
 
 QUERIES: Final[Mapping[str, Query]] = {
-    query.__name__: query for query in (q0, q1, q2, q5, q7, q8, q11, q12, q14, q15, q16, q17, q18, q19, q21, q22)
+    query.__name__: query for query in (q0, q1, q2, q3, q4, q5, q7, q8, q9, q11, q12, q14, q15, q16, q17, q18, q19, q20, q21, q22)
 }
 """All queries by their names."""

@@ -43,6 +43,16 @@ SQL: Final = {
     "q0": "SELECT auction, bidder, price, dateTime, extra FROM bid",
     "q1": f"SELECT auction, bidder, {_EUROS} AS price, dateTime, extra FROM bid",
     "q2": "SELECT auction, price FROM bid WHERE auction % 123 = 0",
+    "q3": """
+        SELECT p.name, p.city, p.state, a.id FROM auction a JOIN person p ON a.seller = p.id
+        WHERE a.category = 10 AND p.state IN ('OR', 'ID', 'CA')""",
+    "q4": """
+        SELECT category, CAST(sum(final) // count(final) AS BIGINT) AS final
+        FROM (
+            SELECT a.category, max(b.price) AS final FROM auction a
+            JOIN bid b ON a.id = b.auction AND b.dateTime BETWEEN a.dateTime AND a.expires GROUP BY a.id, a.category
+        )
+        GROUP BY category""",
     "q5": f"""
         WITH counts AS (
             SELECT auction, count(*) AS num, window_start FROM (SELECT auction, {_HOP} FROM bid) GROUP BY auction, window_start
@@ -57,6 +67,14 @@ SQL: Final = {
         SELECT DISTINCT id, name, window_start, window_end
         FROM (SELECT id, name, {_TUMBLE} FROM person) p
         JOIN (SELECT seller, {_TUMBLE} FROM auction) a USING (window_start, window_end) WHERE id = seller""",
+    "q9": """
+        SELECT *
+        FROM (
+            SELECT a.*, b.auction, b.bidder, b.price, b.dateTime AS bid_dateTime, b.extra AS bid_extra, row_number() OVER (
+                PARTITION BY a.id ORDER BY b.price DESC, b.dateTime, b.bidder, b.extra) AS rownum
+            FROM auction a JOIN bid b ON a.id = b.auction AND b.dateTime BETWEEN a.dateTime AND a.expires
+        )
+        WHERE rownum <= 1""",
     "q11": """
         SELECT bidder, count(*) AS bid_count, min(dateTime) AS window_start, max(dateTime) + INTERVAL 10 SECOND AS window_end
         FROM (
@@ -100,6 +118,10 @@ SQL: Final = {
             FROM bid
         )
         WHERE rank_number <= 10""",
+    "q20": """
+        SELECT b.* RENAME (dateTime AS bid_dateTime, extra AS bid_extra),
+            a.* EXCLUDE id RENAME (dateTime AS auction_dateTime, extra AS auction_extra)
+        FROM bid b JOIN auction a ON b.auction = a.id WHERE a.category = 10""",
     "q21": f"""
         SELECT auction, bidder, price, channel,
             CASE WHEN lower(channel) = 'apple' THEN '0' WHEN lower(channel) = 'google' THEN '1'

@@ -13,10 +13,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.operators.aggregates.aggregate_calls import Call
 from dagster_operators.operators.aggregates.distinct_sketch import buckets_for, pair_of
+
+_MOST_DIGITS: Final = 38
+_MORE_DIGITS: Final = 10
+"""How many digits more than its values a sum of decimals has."""
 
 Types = Mapping[str, str]
 """The Spark types of argument expressions, by their text; those not known are left out."""
@@ -71,13 +76,22 @@ def _double(value: str) -> str:
 
 
 def _sum_of(call: Call, types: Types) -> str:
-    value = call.kept(call.arguments[0])
-    return f"sum({_double(value)})" if _first_type(call, types) == "string" else f"sum({value})"
+    value, kind = call.kept(call.arguments[0]), _first_type(call, types)
+    return f"sum({_double(value)})" if kind == "string" else sum_of_decimals(value, kind)
 
 
 def _sum_again(column: str, kind: str | None) -> str:
     """A sum of decimals would be ten digits wider with every merge."""
-    return f"CAST(sum({column}) AS {kind})" if decimals_in(kind) else f"sum({column})"
+    return f"CAST({sum_of_decimals(column, kind)} AS {kind})" if decimals_in(kind) else f"sum({column})"
+
+
+def sum_of_decimals(value: str, kind: str | None) -> str:
+    """A sum that fails where more than 38 digits are needed; Sail adds wide decimals up without a look, and they go round."""
+    precision, scale = next(iter(decimals_in(kind)), (0, 0))
+    if precision <= _MOST_DIGITS - _MORE_DIGITS:
+        return f"sum({value})"
+    failed = f"CAST(raise_error('a sum of decimals needs more than {_MOST_DIGITS} digits') AS DECIMAL({_MOST_DIGITS},{scale}))"
+    return f"CASE WHEN abs(sum({_double(value)})) >= 1e{_MOST_DIGITS - scale}D THEN {failed} ELSE sum({value}) END"
 
 
 def checked_sum(value: str) -> str:
@@ -100,7 +114,7 @@ def _total_of(call: Call, types: Types) -> str:
     kind = _first_type(call, types)
     value = call.kept(call.arguments[0])
     if decimals_in(kind):
-        return f"named_struct('sum', sum({value}), 'like', CAST(NULL AS {kind}))"
+        return f"named_struct('sum', {sum_of_decimals(value, kind)}, 'like', CAST(NULL AS {kind}))"
     return f"sum({_double(value)})"
 
 
@@ -108,7 +122,8 @@ def _total_again(column: str, kind: str | None) -> str:
     if not decimals_in(kind):
         return f"sum({column})"
     (precision, scale), (like_precision, like_scale) = decimals_in(kind)
-    total = f"CAST(sum({column}.sum) AS DECIMAL({precision},{scale}))"
+    kind = f"DECIMAL({precision},{scale})"
+    total = f"CAST({sum_of_decimals(f'{column}.sum', kind.lower())} AS {kind})"
     return f"named_struct('sum', {total}, 'like', CAST(NULL AS DECIMAL({like_precision},{like_scale})))"
 
 

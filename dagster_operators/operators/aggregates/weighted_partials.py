@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Final
 from dagster_operators.operators.aggregates import partial_results as partial
 from dagster_operators.operators.aggregates.aggregate_calls import Call
 from dagster_operators.operators.aggregates.aggregates import Decomposition
-from dagster_operators.operators.aggregates.partial_results import PartialKind, Types, decimals_in, one_zero_one_nan
+from dagster_operators.operators.aggregates.partial_results import (
+    PartialKind,
+    Types,
+    decimals_in,
+    one_zero_one_nan,
+    sum_of_decimals,
+)
 from dagster_operators.operators.relational.weighted_rows import ADDED, WEIGHT
 
 if TYPE_CHECKING:
@@ -95,7 +101,7 @@ class Sum:
         """The sum, or zero; where the engine would go round, in a type that it fits in before it is cast."""
         if self._is_wide:
             return f"coalesce(sum(CAST({value} AS DECIMAL(20,0))), CAST(0 AS DECIMAL(20,0)))"
-        return f"coalesce(CAST(sum({value}) AS {self.type}), CAST(0 AS {self.type}))"
+        return f"coalesce(CAST({sum_of_decimals(value, self.type.lower())} AS {self.type}), CAST(0 AS {self.type}))"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,36 @@ def test_a_sum_that_no_longer_fits_with_a_later_epoch(tmp_path: Path) -> None:
     with pytest.raises(OperatorsError, match="Cast error"):
         made.run_epoch()
     assert made.read("t").collect() == [("a", LARGE)]
+
+
+WIDE = do.MemorySource(
+    [[("a", 1, Decimal("9e37"), Decimal("1.50"))], [("a", 2, Decimal("9e37"), Decimal("2.50"))]],
+    schema="k string, i int, w decimal(38,0), x decimal(30,2)",
+)
+
+
+def wide(folder: Path, function: str, column: str, *, weighted: bool) -> do.Pipeline:
+    made = do.Pipeline("p", root=str(folder), engine=SAIL)
+    rows = made.source("rows", WIDE)
+    counted = rows.key_by("k", "i", column).aggregate(n="count(*)") if weighted else rows
+    counted.key_by("k").aggregate(s=f"{function}({column})").to_table("t")
+    return made
+
+
+def twice(made: do.Pipeline) -> None:
+    for _ in range(2):
+        made.run_epoch()
+
+
+@pytest.mark.parametrize("rows", ["rows", "changes"])
+@pytest.mark.parametrize("function", ["sum", "avg"])
+def test_a_sum_of_decimals_with_too_many_digits(function: str, rows: str, tmp_path: Path) -> None:
+    made = wide(tmp_path, function, "w", weighted=rows == "changes")
+    with pytest.raises(OperatorsError, match=r"more than 38 digits|Overflow"):
+        twice(made)
+    fits = wide(tmp_path / "other", function, "x", weighted=rows == "changes")
+    twice(fits)
+    assert fits.read("t").collect() == [("a", Decimal(4 if function == "sum" else 2))]
 
 
 def test_a_check_is_computed_so(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -131,12 +131,12 @@ class OutputRows:
     def _value_column(self, messages: list[Message]) -> pa.Array:
         kind = self.schema.field("value").type
         if not pa.types.is_list(kind):
-            return pa.array([ipc(message.value) for message in messages], kind)
+            return ipc_column([message.value for message in messages])
         offsets = [0]
         for message in messages:
             offsets.append(offsets[-1] + len(message.value))
         try:
-            values = pa.concat_arrays([message.value.cast(kind.value_type) for message in messages])
+            values = _joined([message.value for message in messages], kind.value_type)
         except (pa.ArrowException, ValueError) as error:
             raise SchemaError(
                 f"a message of the output {self.address!r} does not fit its type {kind.value_type}: {error}",
@@ -151,11 +151,29 @@ def ipc(value: pa.Array) -> bytes:
     >>> from_ipc(ipc(pa.array([1, 2]))).to_pylist()
     [1, 2]
     """
-    batch = pa.record_batch([value], names=["value"])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=_FORMAT) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue().to_pybytes())
+    return bytes(ipc_column([value])[0].as_py())
+
+
+def ipc_column(values: Sequence[pa.Array]) -> pa.Array:
+    """The values of messages in Arrow's IPC format, each as one binary value, written behind each other without another copy.
+
+    >>> [from_ipc(data).to_pylist() for data in ipc_column([pa.array([1, 2]), pa.array(["a"])]).to_pylist()]
+    [[1, 2], ['a']]
+    """
+    sink, ends = pa.BufferOutputStream(), [0]
+    for value in values:
+        batch = pa.record_batch([value], names=["value"])
+        with pa.ipc.new_stream(sink, batch.schema, options=_FORMAT) as writer:
+            writer.write_batch(batch)
+        ends.append(sink.tell())
+    offsets = pa.array(ends, pa.int32()).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(), len(values), [None, offsets, sink.getvalue()])
+
+
+def _joined(values: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
+    """Values one behind the other, as a type; they are of one type already, but for those without values."""
+    own = next((value.type for value in values if not pa.types.is_null(value.type)), pa.null())
+    return pa.concat_arrays([value if value.type == own else value.cast(own) for value in values]).cast(kind)
 
 
 def from_ipc(data: bytes) -> pa.Array:

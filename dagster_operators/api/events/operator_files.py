@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 
 from dagster_operators.api.events.noted import Noted
@@ -42,13 +43,14 @@ class OperatorFiles:
         if not isinstance(found.data, str):
             self._noted.wrong(found, f"{what}: its path is no text", "write path: file.py")
             return None
-        if "://" in found.data or not found.data.endswith(".py"):
+        name = found.data if found.data.endswith(".py") or not self._files.has(f"{found.data}.py") else f"{found.data}.py"
+        if "://" in name or not name.endswith(".py"):
             self._noted.wrong(
-                found, f"{what}: its path {found.data!r} is no Python file, and other programs need dora to run",
+                found, f"{what}: its path {name!r} is no Python file, and other programs need dora to run",
                 "write path: file.py; or make it an operator: in a shared library",
             )  # fmt: skip
             return None
-        return self._loaded(found, what)
+        return self._loaded(replace(found, data=name), what)
 
     def shared_library(self, given: Located, what: str) -> str | None:
         """The library of an operator, or None if something is wrong with it."""

@@ -31,6 +31,10 @@ class PythonFiles:
         self._folder = folder
         self.texts: dict[str, str] = {}
 
+    def has(self, name: str) -> bool:
+        """Whether there is a file."""
+        return (self._folder / name).is_file()
+
     def add(self, name: str) -> str:
         """Add an operator's file and what it imports from beside it.
 

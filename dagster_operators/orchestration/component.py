@@ -90,6 +90,7 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable):
     default_status: Literal["RUNNING", "STOPPED"] = Field("STOPPED", description="Of schedules and sensor when first deployed.")
     catch_up: bool = Field(default=False, description="Let schedule and sensor run epochs until nothing is new.")
     maintenance: str | None = Field(None, description="A cron expression for maintenance.")
+    compact: bool = Field(default=False, description="Whether maintenance joins small files.")
     freshness: str | dict[str, str] | None = Field(None, description="How far behind the clock tables may be, or by table.")
     freshness_schedule: str = Field("*/15 * * * *", description="A cron expression for the checks of freshness.")
     engine: str | None = Field(None, description="The name of an engine, such as sail.")

@@ -40,6 +40,7 @@ def build_definitions(
     default_status: Literal["RUNNING", "STOPPED"] = "STOPPED",
     catch_up: bool = False,
     maintenance: str | None = None,
+    compact: bool = False,
     freshness: Freshness = None,
     freshness_schedule: str = "*/15 * * * *",
     engine: Engine | str | None = None,
@@ -74,6 +75,8 @@ def build_definitions(
         default_status: Whether schedule and sensor are on as soon as they are deployed.
         catch_up: Let schedule and sensor start ``<pipeline>_catch_up``.
         maintenance: A cron expression for ``<pipeline>_maintenance_schedule``.
+        compact: Whether maintenance joins small files of the tables, unless its configuration says otherwise. Once the small ones
+            are cleaned away, a pipeline that reads these tables can be rebuilt from then on only.
         freshness: How far behind the clock tables may be, as ``"2 hours"``, or by ``table`` or ``pipeline.table`` as a mapping:
             by their watermark, those without an event time by when the last epoch was complete. The check ``fresh`` tells.
         freshness_schedule: When the job ``<pipeline>_freshness`` runs these checks, by a cron expression.
@@ -110,7 +113,7 @@ def build_definitions(
     _check(pipelines)
     options = Options(
         group_name, tuple(owners), tags or {}, retry_policy, automation_condition, wait_seconds, preview_rows,
-        frozenset(masked_columns),
+        frozenset(masked_columns), compact,
     )  # fmt: skip
     check_preview_names(pipelines, options)
     check_freshness_names(pipelines, freshness)

@@ -30,7 +30,7 @@ class Keep(Enum):
 class MaintenanceConfig(dg.Config):
     """What is joined, and what stays readable."""
 
-    compact: bool = Field(default=True, description="Join small files of the tables first")
+    compact: bool | None = Field(default=None, description="Join small files first; by default as build_definitions was told")
     target_size: int = Field(default=TARGET_SIZE, ge=1, description="About so many bytes a joined file has")
 
     keep: str = Field(default="7 days", description="Epochs completed within this time stay readable")
@@ -66,7 +66,7 @@ def maintenance_job(steps: PipelineSteps) -> dg.JobDefinition:
 
 def _compact(context: dg.OpExecutionContext, steps: PipelineSteps, config: MaintenanceConfig) -> int:
     """Join small files; how many were joined. An epoch that waits for its next try is left to it."""
-    if not config.compact:
+    if not (steps.options.compact if config.compact is None else config.compact):
         return 0
     try:
         done = steps.pipeline.compact(target_size=config.target_size)

@@ -33,6 +33,7 @@ class Options:
     wait_seconds: float = 40.0
     preview_rows: int | Mapping[str, int] = 10
     masked_columns: frozenset[str] = frozenset()
+    compact: bool = False
 
     def previewed(self, pipeline: str, table: str) -> int:
         """How many rows of a table a materialisation shows.

@@ -29,7 +29,7 @@ def defs(tmp_path: Path) -> dg.Definitions:
             pass
     pipeline = do.Pipeline("numbers", root=str(tmp_path / "root"))
     pipeline.source("numbers", do.MemorySource(schema="n long")).to_table("clean")
-    return do.build_definitions(pipeline, maintenance="0 3 * * *")
+    return do.build_definitions(pipeline, maintenance="0 3 * * *", compact=True)
 
 
 def execute(defs: dg.Definitions, instance: dg.DagsterInstance, job: str, **config: object) -> dg.ExecuteInProcessResult:
@@ -51,6 +51,16 @@ def test_maintenance_deletes_what_old_epochs_need(tmp_path: Path, defs: dg.Defin
     assert "5 files that only old epochs needed are deleted." in told
     assert do.StoredPipeline(str(tmp_path / "root")).status().oldest_epoch == 4
     assert defs.resolve_schedule_def("numbers_maintenance_schedule").cron_schedule == "0 3 * * *"
+
+
+def test_files_are_joined_only_where_that_was_said(tmp_path: Path, defs: dg.Definitions, instance: dg.DagsterInstance) -> None:
+    told = logged(instance, execute(defs, instance, "numbers_maintenance", compact=False).run_id)
+    assert "joined" not in told
+    pipeline = do.Pipeline("numbers", root=str(tmp_path / "root"))
+    pipeline.source("numbers", do.MemorySource(schema="n long")).to_table("clean")
+    told = logged(instance, execute(do.build_definitions(pipeline), instance, "numbers_maintenance", keep="7 days").run_id)
+    assert "joined" not in told
+    assert do.StoredPipeline(str(tmp_path / "root")).last_epoch() == 3
 
 
 def test_maintenance_leaves_an_epoch_that_is_begun_to_its_next_try(

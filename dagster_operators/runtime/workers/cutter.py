@@ -50,9 +50,8 @@ class Cutter:
         elif self._task.ordered:
             yield from self._stretches(batch, subtasks, entries)
         else:
-            for subtask, entry in dict.fromkeys(zip(subtasks.tolist(), entries.tolist(), strict=True)):
-                rows = batch.filter(pa.array((subtasks == subtask) & (entries == entry)))
-                yield subtask, entry, self._entry(rows, entry)
+            order = np.lexsort((entries, subtasks))  # which is stable
+            yield from self._stretches(batch.take(pa.array(order)), subtasks[order], entries[order])
 
     def _stretches(self, batch: pa.RecordBatch, subtasks: np.ndarray, entries: np.ndarray) -> Iterator[Part]:
         """A batch cut wherever the next row is of another subtask or entry."""

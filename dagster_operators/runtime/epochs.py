@@ -119,7 +119,9 @@ class Epochs:
                 self.coordinator.open(owner, wait_seconds=max(0.0, started + wait_seconds - time.monotonic()))
                 try:
                     self.coordinator.settle()
-                    handle = self.coordinator.begin(self.planning.record(), choose)
+                    with self.coordinator.steady():
+                        record = self.planning.record()
+                    handle = self.coordinator.begin(record, choose)
                 except FencedError:  # between two epochs anyone may take over: nothing of ours is lost, so we queue again
                     continue
                 self.begin_seconds = time.monotonic() - started

@@ -35,6 +35,9 @@ GONE: Final[Stamp] = (0, 0)
 CHECKPOINT_INTERVAL: Final = 20
 """So many entries at most are read when a log is opened."""
 
+_SHORT: Final = 3.0
+"""Seconds. Entries are cleaned out an hour and two hundred versions later, and a ledger is replaced when a lease is over."""
+
 _ENGINE: Final = "dagster_operators"
 
 _WROTE: Final = {"operation": "WRITE", "operationParameters": {"mode": "Append", "partitionBy": "[]"}}
@@ -94,6 +97,8 @@ class TableLog:
         self._dataset = dataset
         self._interval = checkpoint_interval
         self._table: DeltaTable | None = None
+        self._seen: tuple[int, Stamp, tuple[float, float]] | None = None
+        """The last version, its stamp, and when that was seen."""
 
     def has(self, version: int) -> bool:
         """Whether the log has an entry for the version."""
@@ -102,6 +107,16 @@ class TableLog:
     def stamp(self, version: int) -> Stamp:
         """The entry's stamp; :data:`GONE` when there is none."""
         return self._root.stamp(self._file(version))
+
+    def is_last(self, version: int, stamp: Stamp) -> bool:
+        """Whether the log ends with the version as it was when it had that stamp."""
+        at = _moment()
+        names = [entry_path(number).removeprefix(f"{LOG}/") for number in (version, version + 1)]
+        found, behind = self._root.stamps(f"{self._dataset}/{LOG}", names)
+        if found != stamp or behind != GONE:
+            return False
+        self._seen = (version, stamp, at)
+        return True
 
     def load(self, version: int | None = None) -> DeltaTable:
         """The table as deltalake reads it, at a version or as it is now; without checkpoints that only stand in the way."""
@@ -183,16 +198,26 @@ class TableLog:
         """
         if stamp == GONE:
             return None
-        linked = self._root.creates and plain
+        linked, at = self._root.creates and plain, _moment()
         written = self._link(base, entry) if linked else self._commit(base, stamp, entry)
         if written is None:
             return None
-        if self.stamp(base) != stamp:
+        if not self._was_last(base, stamp) and self.stamp(base) != stamp:
             self._root.delete_file(self._file(base + 1))
             return None
+        self._seen = (base + 1, written, at)
         if linked and (base + 1) % self._interval == 0:
             self._checkpoint()
         return written
+
+    def _was_last(self, base: int, stamp: Stamp) -> bool:
+        """Whether the log ended with the version so short a time ago that it cannot have been cleaned out or replaced since.
+
+        On a local root to look again costs nothing.
+        """
+        if self._root.is_local or not self._root.creates or self._seen is None or self._seen[:2] != (base, stamp):
+            return False
+        return all(0 <= now - then < _SHORT for now, then in zip(_moment(), self._seen[2], strict=True))
 
     def _link(self, base: int, entry: LogEntry) -> Stamp | None:
         first, *others = _actions(entry)
@@ -259,6 +284,11 @@ class TableLog:
                     self._root.delete_file(path)
                 elif not is_temporary:
                     return
+
+
+def _moment() -> tuple[float, float]:
+    """Now, by a clock that may be set and by one that may stand still while a machine sleeps."""
+    return time.time(), time.monotonic()
 
 
 def is_plain(table: DeltaTable) -> bool:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import StorageError
 from dagster_operators.storage.access import Access
-from dagster_operators.storage.uri import split_uri
+from dagster_operators.storage.uri import S3, split_uri
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+LISTED_FROM: Final = S3 | {"gs", "gcs"}
 
 _SAVED: Final = {"s3a": "s3"}
 
@@ -56,6 +58,8 @@ class ObjectStore:
                 remedy="pip install 'dagster_operators[objects]'",
             ) from None
         scheme, authority, _ = split_uri(uri)
+        self.lists_from = scheme in LISTED_FROM
+        """Whether the store itself leaves out what comes before a name; else a list would grow with what is there."""
         config, client = access.for_obstore(uri)
         given: dict[str, Any] = {"config": config or None, "client_options": client or None}
         with _errors():
@@ -68,6 +72,11 @@ class ObjectStore:
                 return bytes(self._store.get(path).bytes())
             except FileNotFoundError:
                 return None
+
+    def part(self, path: str, start: int, length: int) -> bytes:
+        """Some bytes of an object."""
+        with _errors():
+            return bytes(self._store.get_range(path, start=start, length=length))
 
     def put(self, path: str, content: bytes) -> None:
         """Write an object, in place of what is there."""
@@ -125,6 +134,13 @@ class ObjectStore:
         """All objects whose path begins with a folder's, by their path."""
         with _errors():
             return {found["path"]: _about(found) for page in self._store.list(f"{prefix}/") for found in page}
+
+    def behind(self, folder: str, name: str) -> dict[str, ObjectAbout]:
+        """The objects of a folder whose names come behind a name in the order of text."""
+        with _errors():
+            pages = self._store.list(f"{folder}/", offset=f"{folder}/{name}")
+            found = {about["path"].removeprefix(f"{folder}/"): _about(about) for page in pages for about in page}
+        return {path: about for path, about in found.items() if "/" not in path}
 
     def children(self, prefix: str) -> list[str]:
         """The names in a folder, of objects and of folders, sorted."""

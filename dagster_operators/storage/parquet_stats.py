@@ -15,9 +15,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData, Statistics
 
+    from dagster_operators.storage.root import Root
+
+_SMALLEST = 12
+"""Bytes: what is smaller is no Parquet file, as Arrow says best."""
+_FOOTER = 64 * 1024
+"""So many bytes at the end of a file are read at first."""
 _LONGEST = 32
 _COLUMNS = 32
 _BEFORE_SURROGATES = 0xD7FF
+
+
+def read_footer(root: Root, path: str, size: int) -> FileMetaData:
+    """The footer of a Parquet file of that size; of an object store in one request, unless it is a large one."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if root.is_local or size < _SMALLEST:
+        return pq.read_metadata(root.path(path), filesystem=root.files)
+    end = root.tail(path, size, _FOOTER)
+    length = int.from_bytes(end[-8:-4], "little") + 8
+    if length > len(end):
+        end = root.tail(path, size, length)
+    return pq.read_metadata(pa.BufferReader(end))
 
 
 def delta_stats(footer: FileMetaData) -> str:

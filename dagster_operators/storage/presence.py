@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileInfo
-
     from dagster_operators.storage.root import Root
 
 _AT_ONCE: Final = 32
@@ -34,20 +33,31 @@ def lost_files(root: Root, sizes: Mapping[str, int]) -> dict[str, str]:
     if not sizes:
         return {}
     with root.guard("", "files cannot be looked up"):
-        found = zip(sizes, _infos(root, [root.path(path) for path in sizes]), strict=True)
-        told = {path: _problem(info, sizes[path]) for path, info in found}
+        there = _sizes(root, list(sizes))
+        told = {path: _problem(there[path], size) for path, size in sizes.items()}
     return {path: problem for path, problem in told.items() if problem}
 
 
-def _infos(root: Root, paths: list[str]) -> list[FileInfo]:
+def _sizes(root: Root, paths: list[str]) -> dict[str, int | None]:
+    """How large files are; None for those that are not there. A store is asked for whole folders where several are asked for."""
     if root.is_local or len(paths) == 1:
-        infos: list[FileInfo] = root.files.get_file_info(paths)
-        return infos
-    with ThreadPoolExecutor(min(_AT_ONCE, len(paths))) as pool:
-        return list(pool.map(root.files.get_file_info, paths))
+        infos = root.files.get_file_info([root.path(path) for path in paths])
+        return {path: info.size if info.is_file else None for path, info in zip(paths, infos, strict=True)}
+    folders = Counter(map(_folder, paths))
+    single = [path for path in paths if folders[_folder(path)] == 1]
+    several = [folder for folder, count in folders.items() if count > 1]
+    with ThreadPoolExecutor(min(_AT_ONCE, len(single) + len(several))) as pool:
+        stamps = pool.map(root.stamp, single)
+        lists = list(pool.map(root.sizes, several))
+        found = {path: size for path, (mark, size) in zip(single, stamps, strict=True) if mark}
+    return {path: found.get(path, next((sizes[path] for sizes in lists if path in sizes), None)) for path in paths}
 
 
-def _problem(info: FileInfo, size: int) -> str:
-    if not info.is_file:
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _problem(found: int | None, size: int) -> str:
+    if found is None:
         return "is missing"
-    return "" if info.size == size else f"has {info.size} bytes instead of {size}"
+    return "" if found == size else f"has {found} bytes instead of {size}"

@@ -7,7 +7,7 @@ import errno
 import functools
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -40,7 +40,7 @@ class Root:
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None, *, durable: bool = False) -> None:
         self.access = Access.of(storage_options)
         self.is_local = is_local(uri)
-        self._durable = durable and self.is_local
+        self.durable = durable and self.is_local
         self.uri = absolute(uri)
         with self.guard("", "the storage root cannot be opened"):
             self.files, base = self.access.open(self.uri)
@@ -123,7 +123,7 @@ class Root:
             except FileNotFoundError:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 temporary.write_bytes(content)
-            if self._durable:
+            if self.durable:
                 _flush(temporary)
             temporary.replace(file)
         finally:
@@ -137,7 +137,7 @@ class Root:
         Args:
             paths: Files below the root; none that is not there is missed.
         """
-        if not self._durable:
+        if not self.durable:
             return
         folders: dict[Path, None] = {}
         with self.guard("", "files cannot be flushed to the disk"):
@@ -173,7 +173,7 @@ class Root:
         with self.guard(path, "a file cannot be written"):
             try:
                 Path(temporary).write_bytes(content)
-                if self._durable:
+                if self.durable:
                     _flush(Path(temporary))
                 about = Path(temporary).stat()
                 self._link(temporary, path)
@@ -182,7 +182,7 @@ class Root:
             finally:
                 with contextlib.suppress(OSError):  # the file is there, or its error says more; scraps are cleaned up later
                     Path(temporary).unlink(missing_ok=True)
-            if self._durable:
+            if self.durable:
                 _flush(Path(temporary).parent)
             return about.st_mtime_ns, about.st_size
 
@@ -249,6 +249,34 @@ class Root:
                 return (about.mark, about.size) if about else (0, 0)
             info = self.files.get_file_info(self.path(path))
             return info.mtime_ns or 0, info.size or 0
+
+    def sizes(self, path: str) -> dict[str, int]:
+        """The sizes of all files below a folder, by path."""
+        from pyarrow import fs
+
+        with self.guard(path, "files cannot be looked up"):
+            if self._objects:
+                key = self._key(path)
+                return {path + name.removeprefix(key): found.size for name, found in self._objects.below(key).items()}
+            listed = self.files.get_file_info(fs.FileSelector(self.path(path), allow_not_found=True, recursive=True))
+            return {path + info.path.removeprefix(self.path(path)): info.size for info in listed if info.is_file}
+
+    def tail(self, path: str, size: int, length: int) -> bytes:
+        """The last bytes of a file of that size."""
+        with self.guard(path, "a file cannot be read"):
+            if self._objects:
+                return self._objects.part(self._key(path), max(size - length, 0), min(size, length))
+            with self.files.open_input_file(self.path(path)) as source:
+                content: bytes = source.read_at(min(size, length), max(size - length, 0))
+                return content
+
+    def stamps(self, folder: str, names: Sequence[str]) -> list[tuple[int, int]]:
+        """The stamps of files of a folder whose names follow each other there, in one request where a store can say so much."""
+        if self._objects is None or not self._objects.lists_from:
+            return [self.stamp(f"{folder}/{name}") for name in names]
+        with self.guard(folder, "files cannot be looked up"):
+            found = self._objects.behind(self._key(folder), names[0][:-1])
+        return [(found[name].mark, found[name].size) if name in found else (0, 0) for name in names]
 
     def children(self, path: str) -> list[str]:
         """The names in a folder, sorted; none when there is no such folder."""

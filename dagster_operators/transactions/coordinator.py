@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
@@ -105,7 +106,7 @@ class Coordinator:
         Raises:
             PipelineBusyError: Another owner is at work, and still is after ``wait_seconds``.
         """
-        deadline, before = time.monotonic() + wait_seconds, self.view().generation
+        deadline, before = time.monotonic() + wait_seconds, self._generation
         while True:
             try:
                 self._generation = self._run(open_generation(owner, self.pipeline, tuple(self._participants)))
@@ -202,6 +203,10 @@ class Coordinator:
     def view(self) -> LedgerView:
         """The ledger as it is now."""
         return self._ledger.view()
+
+    def steady(self) -> AbstractContextManager[None]:
+        """While this is open, :meth:`view` gives what it gave last in this thread, if a look at the storage is a request."""
+        return self._ledger.steady()
 
     def owner_at_work(self) -> Owner | None:
         """Who is working on the pipeline right now; None when it is free."""

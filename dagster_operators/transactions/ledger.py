@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -71,25 +72,46 @@ class DeltaLedger:
         self._log = TableLog(root, "ledger")
         self._known: _Known | None = None
         self._turn = threading.RLock()
+        self._steady = threading.local()
         self.replacements = 0
         """How often it turned out to be another than the one that was known: a repair has records forgotten."""
 
     def view(self) -> LedgerView:
         """The ledger as it is now; it is created when there is none. Cheap when nothing is new."""
         with self._turn:
+            if self._known is not None and getattr(self._steady, "depth", 0) > 0:
+                return self._known.view
             return self._now().view
+
+    @contextmanager
+    def steady(self) -> Iterator[None]:
+        """While this is open, this thread takes the ledger for what it was when it was looked at last, if that is a request.
+
+        What is computed meanwhile is recorded by compare-and-set, or refused.
+        """
+        depth: int = getattr(self._steady, "depth", 0)
+        self._steady.depth = depth if self._root.is_local else depth + 1
+        try:
+            yield
+        finally:
+            self._steady.depth = depth
+
+    def pipeline(self) -> str:
+        """The id of the pipeline, which stays."""
+        with self._turn:
+            return (self._known or self._now()).view.pipeline
 
     def append(self, record: Record, version: int) -> LedgerView | Conflict:
         """Append a record if the ledger is still at ``version``, else give the view of now."""
         with self._turn:
             known = self._known
             if known is None or known.view.version != version:
-                return Conflict(self.view())
+                return Conflict(self._now().view)
             entry = Entry(known.view.entries[-1].seq + 1, round(time.time(), 6), record)
             file = write_rows(self._root, to_row(entry))
             stamp = self._log.append(version, known.stamp, LogEntry((file.logged,)))
             if stamp is None:
-                return Conflict(self.view())
+                return Conflict(self._now().view)
             self._known = _Known(known.view.appended(version + 1, entry), (*known.files, file), stamp)
             return self._known.view
 
@@ -112,6 +134,8 @@ class DeltaLedger:
             return self._fold()
 
     def _fold(self) -> bool:
+        if not self._root.is_local and self._known is not None and not foldable(self._known.files):
+            return False
         old = time.time() - _KEPT_SECONDS  # before we look, for then whatever is as old and not active stays so
         known = self._now()
         group = foldable(known.files)
@@ -138,12 +162,12 @@ class DeltaLedger:
         known = self._known
         if known is None:
             self._known = self._open()
+        elif self._log.is_last(known.view.version, known.stamp):
+            return known
         elif self._log.has(known.view.version + 1):
             self._known = self._catch_up(known)
-        elif self._log.stamp(known.view.version) != known.stamp:
-            self._known = self._reopen(known.view)
         else:
-            return known
+            self._known = self._reopen(known.view)
         return self._known
 
     def _open(self) -> _Known:

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import DamagedLedgerError, LedgerError, StorageError
 from dagster_operators.storage.delta_commit import LoggedFile
@@ -117,11 +117,23 @@ def rows_of(root: Root, path: str) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with root.files.open_input_file(root.path("ledger", path)) as stream:
+    with _opened(root, f"ledger/{path}") as stream:
         try:
             return pq.ParquetFile(stream).read()
         except pa.ArrowInvalid:
             raise damaged_ledger(root, "a file of records is empty or cut short", path) from None
+
+
+def _opened(root: Root, path: str) -> Any:
+    """The file; of an object store all of it, in one request."""
+    import pyarrow as pa
+
+    if root.is_local:
+        return root.files.open_input_file(root.path(path))
+    content = root.read(path)
+    if content is None:
+        raise FileNotFoundError(path)
+    return pa.BufferReader(content)
 
 
 def require_whole(root: Root, files: Sequence[LedgerFile]) -> None:

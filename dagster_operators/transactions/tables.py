@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 PIPELINE_PROPERTY: Final = "dagster_operators.pipeline"
 """The table property that says which pipeline's a table is."""
+
+_AT_ONCE: Final = 16
+"""So many tables are asked about at a time."""
 
 _LOOKED_BACK: Final = 20
 """So many versions before the present one are tried for a table that is put back."""
@@ -78,11 +82,18 @@ class Tables:
         with self._turn(dataset):
             return self._status(dataset, pipeline)
 
+    def statuses(self, datasets: Collection[str], pipeline: str) -> dict[str, TableStatus]:
+        """What several tables say; an object store is asked about all of them at once."""
+        if self._root.is_local or len(datasets) == 1:
+            return {dataset: self.status(dataset, pipeline) for dataset in datasets}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return dict(zip(datasets, pool.map(lambda dataset: self.status(dataset, pipeline), datasets), strict=True))
+
     def _status(self, dataset: str, pipeline: str) -> TableStatus:
         known, log = self._known.get(dataset), self._log(dataset)
         if known and known.stamp != GONE:
             version = known.status.version
-            if log.stamp(version) == known.stamp and not log.has(version + 1):
+            if log.is_last(version, known.stamp):
                 return known.status
         if not log.is_table():
             self._known.pop(dataset, None)
@@ -115,7 +126,10 @@ class Tables:
             return self._commit(effect)
 
     def _commit(self, effect: CommitTable) -> Conflict | None:
-        if self.status(effect.dataset, effect.pipeline).version != effect.base:
+        # A store was asked just now, and creates the entry only if it is still the next.
+        known = None if self._root.is_local else self._known.get(effect.dataset)
+        status = known.status if known else self.status(effect.dataset, effect.pipeline)
+        if status.version != effect.base:
             return Conflict()
         known, removes = self._known[effect.dataset], effect.change.removes
         if removes and known.files is None:

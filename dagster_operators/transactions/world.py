@@ -52,6 +52,8 @@ class World:
         self._lease = lease
         self._participants = participants
         self._is_run_alive = is_run_alive
+        self._written: dict[str, bytes] = {}
+        """The manifests of the epoch at hand that were written here to an object store, which needs not be asked for them."""
 
     def perform(
         self,
@@ -60,10 +62,11 @@ class World:
         work: Callable[[fx.StageAttempt], Manifest] | None = None,
     ) -> Any:
         """Do what the effect says and give its result."""
-        if isinstance(effect, fx.Choose) and choose:
-            return choose(effect.view)
-        if isinstance(effect, fx.RunStage) and work:
-            return work(effect.attempt)
+        with self._ledger.steady():
+            if isinstance(effect, fx.Choose) and choose:
+                return choose(effect.view)
+            if isinstance(effect, fx.RunStage) and work:
+                return work(effect.attempt)
         if not isinstance(effect, fx.DURABLE):
             return self._look(effect)
         index, stage = getattr(effect, "index", None), fx.stage_of(effect)
@@ -86,8 +89,7 @@ class World:
             case fx.CheckOwner(view):
                 return self._lease.check(view, self._is_run_alive)
             case fx.ReadTables(datasets):
-                pipeline = self._ledger.view().pipeline
-                return {dataset: self._tables.status(dataset, pipeline) for dataset in datasets}
+                return self._tables.statuses(datasets, self._ledger.pipeline())
             case fx.ReadManifest():
                 return self._read_manifest(effect)
             case fx.ListAttempts(epoch, streams_only):
@@ -123,14 +125,17 @@ class World:
         """Effects that others can see."""
         match effect:
             case fx.Append(record, version):
-                if isinstance(record, Begin):  # it names the rows that sources of the user's own gave
+                if isinstance(record, Begin) and self._root.durable:  # it names the rows that sources of the user's own gave
                     sources = self._root.children("spool")
                     self._root.flush(f"spool/{one}/{name}" for one in sources for name in self._root.children(f"spool/{one}"))
                 return self._ledger.append(record, version)
             case fx.WriteManifest(manifest):
                 self._root.flush(sizes_of(manifest.changes))
                 text = manifest.to_json().encode()
-                self._root.write(_manifest_path(manifest.epoch, manifest.stage, manifest.attempt), text)
+                path = _manifest_path(manifest.epoch, manifest.stage, manifest.attempt)
+                self._root.write(path, text)
+                if not self._root.is_local:
+                    self._written[path] = text
                 return hashlib.sha256(text).hexdigest()
             case fx.DeleteAttempts():
                 return self._delete_attempts(effect)
@@ -176,7 +181,7 @@ class World:
 
     def _read_manifest(self, effect: fx.ReadManifest) -> Manifest:
         path = _manifest_path(effect.epoch, effect.stage, effect.attempt)
-        text = self._root.read(path)
+        text = self._written.get(path) or self._root.read(path)
         if text is None or hashlib.sha256(text).hexdigest() != effect.digest:
             problem = "is missing" if text is None else "was changed"
             raise LedgerError(f"a manifest {problem}", stage=effect.stage, epoch=effect.epoch, file=self._root.join(path))
@@ -192,6 +197,7 @@ class World:
 
     def _delete_attempts(self, effect: fx.DeleteAttempts) -> None:
         """Files left behind are harmless, so an error here is logged and does not fail the epoch."""
+        self._written.clear()
         manifests = f"manifests/e{effect.epoch}"
         try:
             for dataset in self._datasets(streams_only=effect.streams_only):

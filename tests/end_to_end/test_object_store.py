@@ -68,6 +68,23 @@ def test_the_same_rows_as_on_a_local_root_also_behind_a_crash(s3, tmp_path):
     assert "hidden-from-all" not in stored(Root(f"{bucket}/shop", options))
 
 
+@pytest.mark.usefixtures("sail")
+def test_the_requests_of_an_epoch(s3, tmp_path):
+    """Of two tables; now and then one more reads entries of the ledger to sum them up."""
+    pipeline = Pipeline("two", root=f"{s3.bucket()}/two", engine=SAIL, storage_options=s3.options())
+    kept = pipeline.source("orders", FileSource(str(tmp_path), format="csv", schema="v long")).filter("v > 0", name="kept")
+    kept.to_table("kept")
+    kept.filter("v > 1", name="larger").to_table("larger")
+    counts = []
+    for epoch in range(6):
+        (tmp_path / f"{epoch}.csv").write_text(f"v\n{epoch}\n2\n")
+        s3.requests()
+        pipeline.run_epoch()
+        counts.append(len(s3.requests()))
+    assert min(counts[1:3]) <= 50
+    assert min(counts[4:]) <= 50
+
+
 def stored(root):
     """All that is kept below a root, as text."""
     from pyarrow import fs

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dagster_operators.errors import StorageError
+from dagster_operators.storage import parquet_stats
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.object_store import ObjectStore
+from dagster_operators.storage.parquet_writer import write_table
+from dagster_operators.storage.presence import lost_files
 from dagster_operators.storage.root import Root
 
 
@@ -83,6 +88,39 @@ def test_one_request_for_each(root, s3):
     root.modified("owners/g1")
     root.children("owners")
     assert [line.split()[0] for line in s3.requests()] == ["PUT", "PUT", "GET", "HEAD", "GET"]
+
+
+def test_two_entries_and_a_folder_are_one_request(root, s3):
+    root.write("log/00.json", b"0")
+    root.write("log/01.json", b"one")
+    root.write("log/deep/02.json", b"")
+    s3.requests()
+    first, second = root.stamps("log", ["01.json", "02.json"])
+    assert (first, second) == (root.stamp("log/01.json"), (0, 0))
+    assert root.sizes("log") == {"log/00.json": 1, "log/01.json": 3, "log/deep/02.json": 0}
+    assert len(s3.requests()) == 1 + 1 + 1
+
+
+def test_lost_files_of_a_folder(root, s3):
+    for name in ("a/1", "a/2", "b/1"):
+        root.write(name, b"whole")
+    s3.requests()
+    wanted = dict.fromkeys(("a/1", "a/2", "a/3", "b/1", "c/1"), 5)
+    assert lost_files(root, {**wanted, "a/2": 4}) == {
+        "a/2": "has 5 bytes instead of 4", "a/3": "is missing", "c/1": "is missing",
+    }  # fmt: skip
+    assert len(s3.requests()) == 3
+
+
+@pytest.mark.parametrize("first", [64, 64 * 1024])
+def test_a_footer(root, s3, monkeypatch, first):
+    monkeypatch.setattr(parquet_stats, "_FOOTER", first)
+    size = write_table(root.files, root.path("a.parquet"), pa.table({"n": [1, 2], "s": ["x", None]}))
+    s3.requests()
+    footer = parquet_stats.read_footer(root, "a.parquet", size)
+    assert footer == pq.read_metadata(root.path("a.parquet"), filesystem=root.files)
+    assert len([line for line in s3.requests() if line.startswith("GET")]) > 0
+    assert footer.num_rows == 2
 
 
 def test_errors_name_the_place_and_no_key(s3):

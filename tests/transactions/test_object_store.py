@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from dagster_operators.errors import PipelineBusyError
+from dagster_operators.errors import PipelineBusyError, RestoredTableError
 from dagster_operators.runtime.compacting import compact
 from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.effects import Conflict
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
 from tests.transactions.flow import Flow, check_result, leftovers, read_numbers
+
+THEIRS = (
+    '{"commitInfo": {"timestamp": 1, "operation": "WRITE", "engineInfo": "delta-spark"}}\n'
+    '{"add": {"path": "x.parquet", "partitionValues": {}, "size": 9, "modificationTime": 1, "dataChange": true}}\n'
+)
 
 
 class Died(BaseException):
@@ -97,3 +103,32 @@ def test_a_busy_store(make, s3):
         s3.behave(throttle=4)
         Flow(run).epoch()
         check_result(run, 2)
+
+
+def test_while_a_stage_is_at_work_the_ledger_is_not_asked_for(make, s3):
+    with make() as run:
+        Flow(run).epoch()
+        seen = run.view()
+        other = make()
+        other._ledger.append(seen.entries[-1].record, other.view().version)
+        s3.requests()
+        with run.steady():
+            assert run.view() is seen
+            assert s3.requests() == []
+            found = run._ledger.append(seen.entries[-1].record, seen.version)
+        assert isinstance(found, Conflict)
+        assert found.view == run.view() != seen
+
+
+def test_a_writer_without_conditions_is_noticed_and_settled(make):
+    """delta-spark writes its entry over ours when it loses the race."""
+    with make() as run:
+        Flow(run).epoch()
+        Flow(run).epoch()
+        entry = "tables/clean/_delta_log/00000000000000000002.json"
+        run.root.write(entry, THEIRS.encode())
+        with pytest.raises(RestoredTableError, match="by delta-spark"):
+            Flow(run).epoch()
+        assert run.repair("tables/clean", "ours")
+        Flow(run).epoch()
+        assert read_numbers(run, "tables/clean", run.versions().versions["tables/clean"]) == [10, 11, 12, 20, 21, 22, 30, 31, 32]

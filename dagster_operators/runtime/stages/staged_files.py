@@ -72,12 +72,8 @@ class StagedFiles:
 
         What lies in folders of Spark's own, such as ``_temporary``, may be of a task that was given up and goes on all the same.
         """
-        from pyarrow import fs
-
-        base = self._root.path(dataset)
-        with self._root.guard(f"{dataset}/{directory}", "the staged files cannot be listed"):
-            listed = self._root.files.get_file_info(fs.FileSelector(f"{base}/{directory}", allow_not_found=True, recursive=True))
-        paths = {info.path.removeprefix(f"{base}/"): info.size for info in listed if info.path.endswith(".parquet")}
+        listed = self._root.sizes(f"{dataset}/{directory}")
+        paths = {path.removeprefix(f"{dataset}/"): size for path, size in listed.items() if path.endswith(".parquet")}
         found = sorted(item for item in paths.items() if not _is_hidden(item[0].removeprefix(directory)))
         if len(found) < _FEW:
             entries = [described(self._root, dataset, *item) for item in found]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dagster_operators.operators.engine_schema import arrow_as_spark
-from dagster_operators.storage.parquet_stats import delta_stats
+from dagster_operators.storage.parquet_stats import delta_stats, read_footer
 from dagster_operators.storage.parquet_writer import ParquetWriter
 from dagster_operators.transactions.lost import PUT_BACK, lost_error
 from dagster_operators.transactions.manifest import FileEntry
@@ -74,8 +74,6 @@ def write_batches(root: Root, path: str, batches: Iterable[pa.RecordBatch], sche
 
 def described(root: Root, dataset: str, path: str, size: int) -> FileEntry:
     """A file of a dataset that was written, as its log is to know it."""
-    import pyarrow.parquet as pq
-
     with root.guard(f"{dataset}/{path}", "a staged file cannot be read back"):
-        footer = pq.read_metadata(root.path(dataset, path), filesystem=root.files)
+        footer = read_footer(root, f"{dataset}/{path}", size)
     return FileEntry(path, size, footer.num_rows, delta_stats(footer))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.graph.key_group import KEY_GROUPS, key_group
 from dagster_operators.operators.physical import Rows
+from dagster_operators.runtime.workers.placement import apart
 from dagster_operators.runtime.workers.task import MARKER, PORT, ROW, SUBTASK
 from dagster_operators.types.arrow_schema import spark_type
 from dagster_operators.types.data_type import DataType
@@ -91,7 +92,18 @@ class Shuffle:
         markers = one.selectExpr(f"explode(array({chosen})) AS {SUBTASK}", f"{MARKER} AS {PORT}", *nulls)
         rows = self._union() if with_rows else None
         marked = markers if rows is None else markers.unionByName(rows)
-        return self._numbered(marked) if self._order and with_rows else marked.repartition(len(subtasks), SUBTASK)
+        if not with_rows:
+            return marked.repartition(len(subtasks), SUBTASK)
+        return self._numbered(marked) if self._order else self._apart(marked, sorted(subtasks))
+
+    def _apart(self, rows: DataFrame, subtasks: Sequence[int]) -> DataFrame:
+        """The rows of each subtask in one partition, and if the engine can do so in one of its own."""
+        from pyspark.sql import functions as F
+
+        values = ", ".join(map(str, apart(self._session, len(subtasks))))
+        places = {subtask: place for place, subtask in enumerate(subtasks, start=1)}
+        place = " ".join(f"WHEN {subtask} THEN {place}" for subtask, place in places.items())
+        return rows.repartition(len(subtasks), F.expr(f"element_at(array({values}), CASE {SUBTASK} {place} END)"))
 
     def _sorted(self, rows: DataFrame) -> DataFrame:
         """The rows of each partition in the order that is wanted, if one is."""

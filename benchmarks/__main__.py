@@ -19,6 +19,7 @@ BENCHMARKS = (
     "batch_operators",
     "frontier_operators",
     "keyed_state",
+    "join_changes",
     "large_graph",
     "rebuild_flights",
 )

@@ -26,6 +26,12 @@ QUERIES = {
     "best": """SELECT n, CAST(place AS INT) AS rank, k, total, most FROM (
         SELECT *, row_number() OVER (PARTITION BY n ORDER BY total DESC NULLS LAST, k NULLS FIRST) AS place FROM groups
     ) WHERE place < 3""",
+    "shares": """SELECT n, count(*) AS members, sum(v) AS v FROM
+        (SELECT v, n FROM kept LEFT JOIN groups ON kept.k = groups.k) GROUP BY n""",
+    "apart": """SELECT CAST(place AS INT) AS rank, k, id, total FROM (
+        SELECT *, row_number() OVER (ORDER BY total - v DESC NULLS LAST, id) AS place
+        FROM (SELECT kept.k, id, v, total FROM kept JOIN groups ON kept.k = groups.k AND n > 1 AND v < total)
+    ) WHERE place < 3""",
     "elements": "SELECT x, count(*) AS n FROM (SELECT unnest([v, -v]) AS x FROM kept) GROUP BY x",
 }
 COLUMNS = {
@@ -33,6 +39,8 @@ COLUMNS = {
     "frequent": ("k", "n", "total", "most"),
     "by_size": ("n", "groups", "least", "kinds"),
     "best": ("n", "rank", "k", "total", "most"),
+    "shares": ("n", "members", "v"),
+    "apart": ("rank", "k", "id", "total"),
     "elements": ("x", "n"),
 }
 
@@ -43,7 +51,12 @@ def built(root: Path, batches: list[list[Row]]) -> do.Pipeline:
     kept = rows.to_changes("id", order_by="at", deleted="gone").filter("v IS NULL OR v > -2").select("id", "k", "v")
     groups = kept.key_by("k").aggregate(n="count(*)", total="sum(v)", most="max(v)", name="groups")
     groups.to_table("groups")
-    groups.filter("n > 1").to_table("frequent")
+    frequent = groups.filter("n > 1")
+    frequent.to_table("frequent")
+    shares = kept.join(groups, on="k", how="left", columns=["v", "n"])
+    shares.key_by("n").aggregate(members="count(*)", v="sum(v)").to_table("shares")
+    met = kept.join(frequent, on="k", condition="v < total", columns=["id", "v", "total"])
+    met.key_by().top(2, by="total - v DESC, id").to_table("apart")
     by_size = groups.key_by("n")
     by_size.aggregate(groups="count(*)", least="min(total)", kinds="count(DISTINCT most)").to_table("by_size")
     by_size.top(2, by="total DESC, k").to_table("best")

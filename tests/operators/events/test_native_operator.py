@@ -123,7 +123,7 @@ def test_of_many_messages_each_is_told_until_it_stops_and_all_are_told_again(cou
     assert again.sent == [("told", "stop 703")]
 
 
-@pytest.mark.parametrize(("wrong", "seconds", "how"), [(b"a", 30, "died"), (b"h", 1, "did not return in time")], ids=["a", "h"])
+@pytest.mark.parametrize(("wrong", "seconds", "how"), [(b"a", 30, "died"), (b"h", 3, "did not return in time")], ids=["a", "h"])
 def test_what_goes_wrong_at_one_of_many_messages_is_told_with_its_time(counter, wrong, seconds, how):
     with Told(counter, state="none", seconds=seconds) as told:
         found = told.operator.on_messages(messages(*[b"x"] * 600, wrong, b"x"))

@@ -18,6 +18,7 @@ BENCHMARKS = (
     "nexmark",
     "batch_operators",
     "frontier_operators",
+    "event_operators",
     "keyed_state",
     "join_changes",
     "large_graph",

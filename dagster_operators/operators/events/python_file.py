@@ -35,16 +35,19 @@ class PythonFile:
         """Whatever is raised is told with the operator, and the line of its file."""
         try:
             yield
-        except OperatorsError as error:
-            raise error.at(**self._where) from error
         except Exception as error:
-            line = _line(error, self._files)
-            raise OperatorFailedError(
-                f"{what} raised {type(error).__name__}: {error}",
-                **self._where,
-                **line,
-                remedy="correct the operator or its input",
-            ) from error
+            raise self._told(error, what) from error
+
+    def _told(self, error: Exception, what: str) -> OperatorsError:
+        """An error as it is told."""
+        if isinstance(error, OperatorsError):
+            return error.at(**self._where)
+        return OperatorFailedError(
+            f"{what} raised {type(error).__name__}: {error}",
+            **self._where,
+            **_line(error, self._files),
+            remedy="correct the operator or its input",
+        )
 
     @contextmanager
     def _environment(self) -> Iterator[None]:

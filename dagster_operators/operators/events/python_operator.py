@@ -70,13 +70,20 @@ class PythonOperator(PythonFile):
         Raises:
             OperatorFailedError: It raised, or returned no status.
         """
-        with self._telling(f"on_event, at {event['type']} {event['id']!r},"), self._environment():
-            try:
+        try:
+            if self._own.env:
+                with self._environment():
+                    found = self._limit.call(self._instance.on_event, event, send)
+            else:
                 found = self._limit.call(self._instance.on_event, event, send)
-            except TimeIsOverError as over:
-                raise OperatorFailedError(
-                    str(over), remedy="correct the operator, or give it more time: time_limit: 1 hour, in its YAML"
-                ) from None
+        except TimeIsOverError as over:
+            raise OperatorFailedError(
+                str(over), **self._where, remedy="correct the operator, or give it more time: time_limit: 1 hour, in its YAML"
+            ) from None
+        except Exception as error:
+            raise self._told(error, f"on_event, at {event['type']} {event['id']!r},") from error
+        if found is DoraStatus.CONTINUE:
+            return DoraStatus.CONTINUE
         status = getattr(found, "value", None)
         if type(status) is not int or status not in (0, 1, 2):
             raise OperatorFailedError(

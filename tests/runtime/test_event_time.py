@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -46,6 +46,10 @@ class Delay(LogicalOperator):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         return StreamType(("t",))
+
+    @override
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return {"side": StreamType(("t",))} if self.holds else {}
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

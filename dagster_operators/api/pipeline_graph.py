@@ -88,6 +88,7 @@ class PipelineGraph:
         finished: bool = False,
         renamed_from: str | None = None,
         asset_key: str | Sequence[str] | None = None,
+        event_time_ahead: str | timedelta | None = None,
     ) -> Stream:
         """Declare where rows come from.
 
@@ -101,6 +102,8 @@ class PipelineGraph:
             finished: No more rows will come than there are now: once they are read, every window closes.
             renamed_from: What the source was called before: it goes on from where that was. May stay.
             asset_key: The key of the asset that the source is in Dagster, whoever makes it.
+            event_time_ahead: How far ahead of the clock the event time of a row may be. A row beyond that fails the epoch, or is
+                rejected where corrupt records are (``corrupt="reject"``): it would make all rows late until then.
 
         Raises:
             PipelineError: The name is taken, or what is given is no source.
@@ -122,9 +125,12 @@ class PipelineGraph:
                 remedy="leave event_time= out; in place of windows, which are for rows that stay, group by the time: "
                 f"with_columns(hour=\"date_trunc('hour', {event_time})\").key_by('hour').aggregate(...)",
             )  # fmt: skip
-        late = self._lateness(name, lateness, event_time)
+        late = self._duration("lateness", name, lateness, event_time)
+        ahead = None if event_time_ahead is None else self._duration("event_time_ahead", name, event_time_ahead, event_time)
         key = asset_path(asset_key, pipeline=self.name, source=name)
-        operator = Source(name=name, connector=connector, event_time=event_time, lateness=late, finished=finished, asset_key=key)
+        operator = Source(
+            name=name, connector=connector, event_time=event_time, lateness=late, finished=finished, asset_key=key, ahead=ahead
+        )
         node = self.dataflow.add(operator)
         if renamed_from is not None:
             renamed(self.dataflow, name, renamed_from)
@@ -135,24 +141,25 @@ class PipelineGraph:
         former = None if renamed_from is None else f"{renamed_from}_changes"
         return stream.through(ToChanges, name=f"{name}_changes", keys=keys, unknown=connector.on_unknown, renamed_from=former)
 
-    def _lateness(self, source: str, lateness: str | timedelta | int, event_time: str | None) -> int:
+    def _duration(self, setting: str, source: str, given: str | timedelta | int, event_time: str | None) -> int:
         where = {"pipeline": self.name, "source": source}
         if event_time is not None and not isinstance(event_time, str):
             raise PipelineError(f"{event_time!r} is no column", **where, remedy="event_time is the name of a timestamp column")
         try:
-            require_unit(lateness)
-            late = parse_duration(lateness)
+            require_unit(given)
+            found = parse_duration(given)
         except ValueError as error:
-            raise PipelineError(f"the lateness: {error}", **where) from None
-        if late < 0:
-            raise PipelineError(f"the lateness is negative: {lateness!r}", **where, remedy="give a duration of 0 or more")
-        if late and event_time is None:
+            raise PipelineError(f"the {setting}: {error}", **where) from None
+        if found < 0:
+            raise PipelineError(f"the {setting} is negative: {given!r}", **where, remedy="give a duration of 0 or more")
+        if event_time is None and (found or setting != "lateness"):
+            told, missed = ("a lateness", "late") if setting == "lateness" else (f"an {setting}", "ahead")
             raise PipelineError(
-                "the source has a lateness and no event time, so that no row of it is ever late",
+                f"the source has {told} and no event time, so that no row of it is ever {missed}",
                 **where,
-                remedy="give event_time= too, or leave lateness= out",
+                remedy=f"give event_time= too, or leave {setting}= out",
             )
-        return late
+        return found
 
     def loop(self, name: str, *, limit: int = 1000, within_subtask: bool = False, within: str | Loop = "") -> Loop:
         """Declare a loop, in which rows go round within an epoch until none is left.

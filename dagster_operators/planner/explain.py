@@ -98,6 +98,7 @@ def _operator(node: Node) -> str:
     operator = node.operator
     if isinstance(operator, Source):
         time = f", event time {operator.event_time}, lateness {format_duration(operator.lateness)}" if operator.event_time else ""
+        time += f", at most {format_duration(operator.ahead)} ahead of the clock" if operator.ahead is not None else ""
         read = f", only {', '.join(columns)}" if (columns := operator.config().get("columns")) else ""
         return f"source {json.dumps(operator.connector.config(), default=str)}{time}{read}"
     return f"{operator.label} {json.dumps(operator.config(), default=str)}"

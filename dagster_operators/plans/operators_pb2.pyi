@@ -41,18 +41,20 @@ class InputWindow(_message.Message):
     def __init__(self) -> None: ...
 
 class Source(_message.Message):
-    __slots__ = ("connector", "event_time", "lateness", "finished", "asset_key")
+    __slots__ = ("connector", "event_time", "lateness", "finished", "asset_key", "ahead")
     CONNECTOR_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
     LATENESS_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     ASSET_KEY_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_FIELD_NUMBER: _ClassVar[int]
     connector: _connectors_pb2.Connector
     event_time: str
     lateness: int
     finished: bool
     asset_key: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, connector: _Optional[_Union[_connectors_pb2.Connector, _Mapping]] = ..., event_time: _Optional[str] = ..., lateness: _Optional[int] = ..., finished: _Optional[bool] = ..., asset_key: _Optional[_Iterable[str]] = ...) -> None: ...
+    ahead: int
+    def __init__(self, connector: _Optional[_Union[_connectors_pb2.Connector, _Mapping]] = ..., event_time: _Optional[str] = ..., lateness: _Optional[int] = ..., finished: _Optional[bool] = ..., asset_key: _Optional[_Iterable[str]] = ..., ahead: _Optional[int] = ...) -> None: ...
 
 class Filter(_message.Message):
     __slots__ = ("condition",)

@@ -27,6 +27,7 @@ class DeclaredSource:
         lateness: How much later than the newest row a row may come.
         finished: Whether no more rows will come than there are now.
         asset_key: The key of the asset that it is in Dagster.
+        event_time_ahead: How far ahead of the clock the time of a row may be.
     """
 
     name: str
@@ -35,12 +36,13 @@ class DeclaredSource:
     lateness: str | timedelta = "0 seconds"
     finished: bool = False
     asset_key: str | Sequence[str] | None = None
+    event_time_ahead: str | timedelta | None = None
 
     def in_pipeline(self, pipeline: PipelineGraph) -> Stream:
         """Declare it there."""
         return pipeline.source(
             self.name, self.connector, event_time=self.event_time, lateness=self.lateness, finished=self.finished,
-            asset_key=self.asset_key,
+            asset_key=self.asset_key, event_time_ahead=self.event_time_ahead,
         )  # fmt: skip
 
 
@@ -69,6 +71,7 @@ class Sources(Mapping[str, DeclaredSource]):
         lateness: str | timedelta = "0 seconds",
         finished: bool = False,
         asset_key: str | Sequence[str] | None = None,
+        event_time_ahead: str | timedelta | None = None,
     ) -> None:
         """Declare a source, as :meth:`Pipeline.source` does.
 
@@ -77,7 +80,7 @@ class Sources(Mapping[str, DeclaredSource]):
         """
         if name in self._declared:
             raise PipelineError(f"there is a source named {name!r} already", source=name, remedy="give it another name")
-        self._declared[name] = DeclaredSource(name, connector, event_time, lateness, finished, asset_key)
+        self._declared[name] = DeclaredSource(name, connector, event_time, lateness, finished, asset_key, event_time_ahead)
 
     def __getitem__(self, name: str) -> DeclaredSource:
         return self._declared[name]

@@ -79,12 +79,14 @@ class Source(ConnectorOperator):
         event_time: The column with the time at which the row's event happened.
         lateness: How many microseconds a row may come after the newest one and still be on time.
         finished: Whether no more rows will ever come once what is there now has been read.
+        ahead: How many microseconds a row's time may lie ahead of the clock; None for any.
     """
 
     kind: ClassVar[str] = "source"
     event_time: str | None = None
     lateness: int = 0
     finished: bool = False
+    ahead: int | None = None
 
     @property
     @override
@@ -93,7 +95,8 @@ class Source(ConnectorOperator):
 
     @override
     def config(self) -> dict[str, Any]:
-        return {"connector": self.connector.config(), "event_time": self.event_time, "lateness": self.lateness}
+        bound = {} if self.ahead is None else {"ahead": self.ahead}
+        return {"connector": self.connector.config(), "event_time": self.event_time, "lateness": self.lateness, **bound}
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:

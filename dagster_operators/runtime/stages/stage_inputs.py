@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from dagster_operators.runtime.stages.numbered_rows import read_numbered
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
+from dagster_operators.runtime.stages.times_ahead import TimesAhead
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, advance
 from dagster_operators.transactions.manifest import FileEntry
@@ -52,6 +54,7 @@ class StageInputs:
         self._end = Frontiers(work.dataflow, self._end_of_source, self._held_at_end)
         self.rejected: dict[str, DataFrame] = {}
         self._read_from: set[str] = set()
+        self._clock = time.time_ns() // 1_000
 
     def upstream(self, stream: StreamRef) -> Rows:
         """The rows that another stage staged in this epoch (of an updating table: those that changed)."""
@@ -118,11 +121,15 @@ class StageInputs:
             rows = self._rows(connector, operator, items, needed.any_of)
         if connector.on_corrupt == "reject":
             rows, self.rejected[operator] = split_rejects(rows)
-        rows = needed.of(rows)
         column = self._work.dataflow.nodes[operator].type.event_time
         if column is None or operator in self._work.attempt.handle.slices.timed:
-            return rows
+            return needed.of(rows)
         largest, nulls = connector.largest_event_time(items, column), connector.null_count(items, column)
+        ahead = self._ahead(operator)
+        if connector.on_corrupt == "reject" and ahead is not None and ahead.may_be_beyond(largest):
+            rows, early = ahead.split(rows)
+            self.rejected[operator], largest = self.rejected[operator].unionByName(early), UNKNOWN
+        rows = needed.of(rows)
         if largest is UNKNOWN or nulls is UNKNOWN:
             micros = f"unix_micros(CAST(`{column}` AS TIMESTAMP))"
             figures = {"largest": f"max({micros})", "nulls": f"count_if(`{column}` IS NULL)"}
@@ -263,7 +270,14 @@ class StageInputs:
         if source in handle.slices.idle and largest is None:
             return max(said, self._others(source))
         lateness = operator.lateness if isinstance(operator, Source) else 0
-        return max(said, advance(at_beginning(handle.watermarks)(source), largest, lateness))
+        begin = at_beginning(handle.watermarks)(source)
+        if (ahead := self._ahead(source)) is not None:
+            ahead.check(largest, begin)
+        return max(said, advance(begin, largest, lateness))
+
+    def _ahead(self, source: str) -> TimesAhead | None:
+        operator = self._work.dataflow.nodes[source].operator
+        return TimesAhead(source, operator, self._clock) if isinstance(operator, Source) else None
 
     def _others(self, idle: str) -> int:
         """The watermark of an idle source: where those of the sources that are not idle stood when the epoch began.

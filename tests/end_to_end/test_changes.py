@@ -84,7 +84,7 @@ change = st.fixed_dictionaries(
 )
 
 
-@fresh_examples(6)
+@fresh_examples(4)
 @given(epochs=st.lists(st.lists(change, min_size=1, max_size=8), min_size=1, max_size=5))
 def test_random_changes(tmp_path_factory: pytest.TempPathFactory, epochs: list[list[Row]]) -> None:
     current: dict[int, Row] = {}

@@ -38,4 +38,4 @@ def join_by_keys(
 
 def with_keys_of(rows: DataFrame, others: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The rows that have a key of the others; all of them when there are no keys."""
-    return join_by_keys(rows, others.selectExpr(*map(quoted, keys)), keys, "left_semi") if keys else rows
+    return join_by_keys(rows, others.select(*map(quoted, keys)), keys, "left_semi") if keys else rows

@@ -113,7 +113,7 @@ class Needed:
 
     def of(self, frame: DataFrame) -> DataFrame:
         """A frame with the columns that are needed."""
-        return frame if self.columns is None else frame.selectExpr(*map(quoted, self.columns))
+        return frame if self.columns is None else frame.select(*map(quoted, self.columns))
 
 
 EVERYTHING: Final = Needed()

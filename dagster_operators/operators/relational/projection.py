@@ -354,7 +354,7 @@ class DropColumns(Stateless):
     def rows(self, frame: DataFrame) -> DataFrame:
         self.logical.require(StreamType(tuple(frame.columns)), self.logical.columns, "drop")
         gone = {column.lower() for column in self.logical.columns}
-        return frame.selectExpr(*(quoted(column) for column in frame.columns if column.lower() not in gone))
+        return frame.select(*(quoted(column) for column in frame.columns if column.lower() not in gone))
 
 
 def as_pairs(mapping: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -64,7 +64,7 @@ class CurrentRows:
             return rows, self._files.read(self._dataset, before, schema)
         again = self._may_compute_again()
         if again:
-            stored, keys = self._store(rows.selectExpr(*map(quoted, self.keys)), "keys")
+            stored, keys = self._store(rows.select(*map(quoted, self.keys)), "keys")
             again = keys.are_known
         if again:
             self._asked_for = keys

@@ -141,7 +141,7 @@ def with_keys(old: DataFrame, new: DataFrame, keys: ChangedKeys, how: Literal["l
     """The old rows that have a key of the new ones, or those that have none."""
     from pyspark.sql import functions as F
 
-    wanted = new.selectExpr(*map(quoted, keys.names))
+    wanted = new.select(*map(quoted, keys.names))
     if keys.are_known and keys.rows <= _BROADCAST:  # else they may be long: the engine knows best
         wanted = F.broadcast(wanted)
     return join_by_keys(old, wanted, keys.names, how, value=lambda column, key: one_zero_one_nan(column, str(keys.kinds[key])))

@@ -35,6 +35,15 @@ class Operator:
         send_output("told", [f"{dora_event['type']} {dora_event['id']} {dora_event.get('value')}"])
         return DoraStatus.CONTINUE
 """
+SCRIPT = """
+from dora import Node
+
+node, counts = Node(), []
+for event in node:
+    if event["type"] == "INPUT":
+        counts.append(event["value"][0].as_py())
+        node.send_output("told", [f"{len(counts)} {sum(counts)}"])
+"""
 DATAFLOW = """
 nodes:
   - id: rows
@@ -44,13 +53,14 @@ nodes:
     operator: {python: total.py, inputs: {n: rows/n, tick: dora/timer/millis/700}, outputs: [count]}
   - id: last
     operator: {python: last.py, inputs: {count: total/count}, outputs: [told], output_types: {told: string}}
+  - {id: script, path: script.py, inputs: {count: total/count}, outputs: [told], output_types: {told: string}}
 """
 
 
 def build(folder, root=None):
     place = Path(folder)
     place.mkdir(exist_ok=True)
-    for name, text in {"total.py": TOTAL, "last.py": LAST, "dataflow.yml": DATAFLOW}.items():
+    for name, text in {"total.py": TOTAL, "last.py": LAST, "script.py": SCRIPT, "dataflow.yml": DATAFLOW}.items():
         (place / name).write_text(text)
     sources = do.Sources()
     sources.add("rows", do.MemorySource(BATCHES, schema="t timestamp, v long"), event_time="t", finished=True)
@@ -60,7 +70,7 @@ def build(folder, root=None):
 def messages(pipeline):
     return {
         address: [(row.time, row.seq, row.value, row.metadata) for row in pipeline.read(address).collect()]
-        for address in ("total/count", "last/told")
+        for address in ("total/count", "last/told", "script/told")
     }
 
 

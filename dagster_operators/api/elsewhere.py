@@ -24,7 +24,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "limit": "key_by(...).top(n, by=...)",
     "map": "with_columns(...), transform(...) or apply(...)",
     "mapInArrow": "apply(...) with an ArrowOperator",
-    "merge": "key_by(...).interval_join(...), or lookup(...) for a table",
+    "merge": "join(other, on=...), or lookup(...) for a table",
     "orderBy": "key_by(...).top(n, by=...): tables have no order",
     "show": "to_table(...), then pipeline.read(table).show() behind an epoch",
     "sort": "key_by(...).top(n, by=...): tables have no order",

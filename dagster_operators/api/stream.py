@@ -144,7 +144,7 @@ class Stream(RowStream, FrontierStream, OutputStream):
                 f"a lookup reads a table, and {table.name!r} is a stream",
                 pipeline=self._dataflow.name,
                 operator=name or Lookup.kind,
-                remedy="join it in windows or by interval_join; or write it to a table and let another pipeline look that up",
+                remedy="write join(other, on=...) instead; or write it to a table and let another pipeline look that up",
             )
         if not hasattr(table, "declared_schema"):
             raise PipelineError(

@@ -156,7 +156,7 @@ def test_streams_are_not_looked_up_and_updating_ones_look_nothing_up() -> None:
     rows = source()
     with pytest.raises(PipelineError, match="a lookup reads a table, and 'rows' is a stream") as caught:
         rows.lookup(rows, on="k")  # type: ignore[arg-type]
-    assert caught.value.remedy.startswith("join it in windows or by interval_join")
+    assert caught.value.remedy.startswith("write join(other, on=...) instead")
     with pytest.raises(PipelineError, match="lookup takes append streams, and 'aggregate_k' is updating") as caught:
         rows.key_by("k").aggregate(n="count(*)").lookup(table(), on="k")
     assert caught.value.remedy.startswith("put it before the operator whose rows change")

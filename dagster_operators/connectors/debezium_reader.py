@@ -42,6 +42,8 @@ DEBEZIUM: Final = "debezium-json"
 _ROWS = 4096
 _TASKS = 32
 _RAW, _FILE, _WRONG = "_record", "_file", "_wrong"
+_HALF: Final = "_half"
+"""Of an event that gives a row another key: 0 for taking the old row away, 1 for adding the new one; null for others."""
 _LINE_BITS = 40
 
 
@@ -105,32 +107,46 @@ def read_events(  # noqa: PLR0917 - what a reader of files needs
     types = {name: kind for name, kind in Schema.from_json(schema_json).types.items() if name not in hidden}
     _refuse_bytes_within(session, types)
     cut = functools.partial(_cut_files, location, {name: str(kind) for name, kind in types.items()}, tuple(keys or ()))
-    texts = ", ".join(f"c{place} string" for place in range(len(types)))
+    texts = ", ".join(
+        (*(f"c{place} string" for place in range(len(types))), *(f"k{place} string" for place in range(len(keys or ()))))
+    )
     listed = session.createDataFrame(
         [(json.dumps(file.to_json()), number) for number, file in enumerate(files)], "file string, number bigint"
     )
-    values, wrong = [], [_WRONG]
-    for place, (name, kind) in enumerate(types.items()):
-        cast = _cast_of(f"c{place}", kind)
-        values.append(f"{cast} AS {quoted(name)}")
-        about = literal(f"column {name} is no {kind.shown}: ")
-        wrong.append(f"CASE WHEN c{place} IS NOT NULL AND {cast} IS NULL THEN concat({about}, c{place}) END")
+    values, reason = _values(types, tuple(keys or ()))
     found = (
         listed.repartition(min(len(files), _TASKS))
-        .mapInArrow(cut, f"{texts}, {ENTRY_COLUMNS}, {_RAW} string, {_FILE} string, {_WRONG} string")
-        .selectExpr(*values, *hidden, _RAW, _FILE, f"nullif(concat_ws('; ', {', '.join(wrong)}), '') AS {CORRUPT_REASON}")
+        .mapInArrow(cut, f"{texts}, {ENTRY_COLUMNS}, {_RAW} string, {_FILE} string, {_WRONG} string, {_HALF} int")
+        .selectExpr(*values, *hidden, _RAW, _FILE, f"{reason} AS {CORRUPT_REASON}", _HALF)
     )
     names = list(map(quoted, types))
     if corrupt == "fail":
         told = f"raise_error(concat('Json error: ', {CORRUPT_REASON}))"
         checked = f"CASE WHEN {CORRUPT_REASON} IS NOT NULL THEN CAST({told} AS STRING) ELSE {OPERATION} END AS {OPERATION}"
         return found.selectExpr(*names, checked, PLACE)
-    return found.selectExpr(
+    told_once = found.filter(f"{CORRUPT_REASON} IS NULL OR {_HALF} IS NULL OR {_HALF} = 1")
+    return told_once.selectExpr(
         *names, *hidden,
         f"CASE WHEN {CORRUPT_REASON} IS NOT NULL THEN {_RAW} END AS {CORRUPT_RECORD}",
         f"CASE WHEN {CORRUPT_REASON} IS NOT NULL THEN {_FILE} END AS {CORRUPT_FILE}",
         CORRUPT_REASON,
     )  # fmt: skip
+
+
+def _values(types: Mapping[str, DataType], keys: Sequence[str]) -> tuple[list[str], str]:
+    """SQL for the columns of a row, and for what is wrong with the event that it comes from: all of it counts, or nothing."""
+    values, wrong = [], [_WRONG]
+
+    def checked(text: str, name: str) -> str:
+        cast = _cast_of(text, types[name])
+        about = literal(f"column {name} is no {types[name].shown}: ")
+        wrong.append(f"CASE WHEN {text} IS NOT NULL AND {cast} IS NULL THEN concat({about}, {text}) END")
+        return cast
+
+    old = {name: checked(f"k{place}", name) for place, name in enumerate(keys)}
+    for place, name in enumerate(types):
+        values.append(f"IF({_HALF} = 0, {old.get(name, 'NULL')}, {checked(f'c{place}', name)}) AS {quoted(name)}")
+    return values, f"nullif(concat_ws('; ', {', '.join(wrong)}), '')"
 
 
 def _cast_of(column: str, kind: DataType) -> str:
@@ -155,8 +171,9 @@ def _cut_files(
     import pyarrow as pa
 
     texts = [(f"c{place}", pa.string()) for place in range(len(columns))]
+    texts += [(f"k{place}", pa.string()) for place in range(len(keys))]
     entry = [(OPERATION, pa.string()), (PLACE, pa.int64())]
-    schema = pa.schema([*texts, *entry, (_RAW, pa.string()), (_FILE, pa.string()), (_WRONG, pa.string())])
+    schema = pa.schema([*texts, *entry, (_RAW, pa.string()), (_FILE, pa.string()), (_WRONG, pa.string()), (_HALF, pa.int32())])
     for batch in batches:
         for listed, number in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             rows = _cut_file(location, columns, keys, SourceFile.from_json(json.loads(listed)), number)
@@ -169,13 +186,19 @@ def _cut_file(
     location: FileLocation, columns: Mapping[str, str], keys: Sequence[str], file: SourceFile, number: int
 ) -> Iterator[tuple[Any, ...]]:
     path, text = location.full_path(file), TextFormat("json")
+    places = [list(columns).index(key) for key in keys]
     with decoded_lines(location, file, text) as lines:
         for line, raw in enumerate(lines):
             if not raw.strip():
                 continue
             place = (number << _LINE_BITS) + 2 * line  # an event does two things at most
             try:
-                for part, entry in enumerate(list(entries_of(raw, columns, keys))):  # all of an event, or nothing
-                    yield (*entry.values, entry.operation, place + part, raw.rstrip("\r\n"), path, None)
+                entries = list(entries_of(raw, columns, keys))  # all of an event, or nothing
+                moved = len(entries) > 1  # the old row, taken away, has nothing but its key
+                old = [entries[0].values[one] if moved else None for one in places]
+                for part, entry in enumerate(entries):
+                    told = entry.operation, place + part, raw.rstrip("\r\n"), path, None, part if moved else None
+                    yield (*entries[-1].values, *old, *told)
             except UnreadableEventError as error:
-                yield (*[None] * len(columns), None, place, raw.rstrip("\r\n"), path, str(error))
+                nothing = [None] * (len(columns) + len(keys) + 1)
+                yield (*nothing, place, raw.rstrip("\r\n"), path, str(error), None)

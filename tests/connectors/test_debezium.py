@@ -169,6 +169,23 @@ def test_an_event_is_applied_as_a_whole_or_set_aside(tmp_path: Path) -> None:
     assert sorted(row.reason for row in rejects) == ["a text has half a character", "not a complete record of JSON"]
 
 
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_a_row_that_moves_to_another_key_stays_where_it_is_if_its_new_values_are_none(tmp_path: Path, engine: str) -> None:
+    good = [event("c", None, {"id": number, "v": str(number)}) for number in (1, 2, 3)]
+    moves = [(1, 7, "x"), (2, 8, "9"), ("three", 9, "9")]
+    events = [event("u", {"id": old}, {"id": new, "v": value}) for old, new, value in moves]
+    drop(tmp_path, 0, [*good, *events])
+    files = do.FileSource(str(tmp_path / "in/*.json"), format="debezium-json", schema="id int, v int", key="id", corrupt="reject")
+    pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=ENGINES[engine])
+    rows = pipeline.source("rows", files)
+    rows.latest("id").to_table("current")
+    pipeline.run_epoch()
+    assert rows_of(pipeline, "current") == [(1, 1), (3, 3), (8, 9)]
+    rejects = {row.record: row.reason for row in pipeline.read("rows_rejects").collect()}
+    assert rejects == {events[0]: "column v is no integer: x", events[2]: "column id is no integer: three"}
+    assert pipeline.read("rows_rejects").count() == 2
+
+
 NESTED = {
     "id": "int",
     "ts": "array<timestamp>",

@@ -173,11 +173,15 @@ ITEMS: Final = log(
 )
 
 
-@pytest.mark.parametrize("engine", ["sail"])
-def test_rows_come_and_go(tmp_path: Path, engine: str) -> None:
+EVERY: Final[dict[Any, str | None]] = {"inner": None, "full": "v < w", "semi": None, "anti": "v < w"}
+
+
+@pytest.mark.parametrize(("engine", "cases"), [
+    ("sail", EVERY), pytest.param("spark", {"full": "v < w"}, marks=pytest.mark.spark),
+], ids=["sail", "spark"])  # fmt: skip
+def test_rows_come_and_go(tmp_path: Path, engine: str, cases: dict[Any, str | None]) -> None:
     pipeline = do.Pipeline("p", root=str(tmp_path), engine=ENGINES[engine])
     one, other = ORDERS.source(pipeline, "one"), ITEMS.source(pipeline, "other")
-    cases: dict[Any, str | None] = {"inner": None, "full": "v < w", "semi": None, "anti": "v < w"}
     for how, condition in cases.items():
         one.join(other, on={"k": "l"}, how=how, condition=condition, name=how).to_table(f"t_{how}")
     for epoch in range(3):

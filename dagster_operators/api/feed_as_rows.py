@@ -16,6 +16,7 @@ from dagster_operators.operators.aggregates.aggregation import Aggregation
 from dagster_operators.operators.relational.changelog import DELTA_CHANGE
 from dagster_operators.operators.relational.source import Source
 
+_FEEDS: Final = ("delta", "pipeline_source")
 _PACKAGE: Final = __name__.partition(".")[0]
 
 
@@ -50,7 +51,8 @@ def _feed_behind(dataflow: Dataflow, stream: StreamRef) -> str | None:
             return None
         stream = node.inputs[0]
         node = dataflow.nodes[stream.operator]
-    return node.name if node.operator.connector.config().get("changes") is True else None
+    connector = node.operator.connector
+    return node.name if connector.kind in _FEEDS and connector.config()["changes"] else None
 
 
 def _adds_up(operator: LogicalOperator, port: InputPort) -> bool:

@@ -126,6 +126,7 @@ class OutputStream(BaseStream):
         columns: Mapping[str, str] | None = None,
         asset_key: str | Sequence[str] | None = None,
         backfill: bool = False,
+        change_feed: bool = False,
     ) -> Self:
         """Write the stream to a Delta table of the pipeline, which becomes a Dagster asset.
 
@@ -142,6 +143,8 @@ class OutputStream(BaseStream):
             asset_key: The asset's whole key, as ``"mart/clean"``, instead of the pipeline's and the table's name.
             backfill: Whether the table, where it is added to a pipeline that has run, gets the rows of before, too: then it is
                 computed as :meth:`Pipeline.rebuild` does before the next epoch begins. No part of the pipeline's plan.
+            change_feed: Whether Delta's readers can ask what each version did to the rows: inserts, deletes, and both sides of
+                updates (``delta.enableChangeDataFeed``).
 
         Returns:
             The stream, for operators that read it too.
@@ -170,7 +173,9 @@ class OutputStream(BaseStream):
         require_texts("condition", [check for check in (checks or {}).values() if not isinstance(check, Check)], **where)
         wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}
         said, key = dict(columns or {}), asset_path(asset_key, **where)
-        self._dataflow.add_table(Table(table, self._ref, description, wanted, dict(tags or {}), tuple(owners), said, key))
+        self._dataflow.add_table(
+            Table(table, self._ref, description, wanted, dict(tags or {}), tuple(owners), said, key, change_feed)
+        )
         if backfill:
             self._dataflow.backfilled.add(table)
         return self

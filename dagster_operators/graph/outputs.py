@@ -36,6 +36,7 @@ class Table:
         owners: Of the asset.
         columns: What columns are, by their names.
         asset_key: The asset's whole key; empty for the pipeline's and the table's name.
+        change_feed: Whether the table has a change data feed.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Table:
     owners: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     asset_key: tuple[str, ...] = ()
+    change_feed: bool = False
 
 
 @dataclass(frozen=True)

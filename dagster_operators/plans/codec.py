@@ -200,13 +200,17 @@ def _write_table(message: plan_pb2.Table, table: Table) -> None:
     for column, said in table.columns.items():
         message.columns.add(name=column, value=said)
     message.asset_key.extend(table.asset_key)
+    message.change_feed = table.change_feed
 
 
 def _read_table(message: plan_pb2.Table) -> Table:
     checks = {check.name: Check(check.expression, check.blocking) for check in message.checks}
     tags = {tag.name: tag.value for tag in message.tags}
     columns, key = {column.name: column.value for column in message.columns}, tuple(message.asset_key)
-    return Table(message.name, _ref(message.stream), message.description, checks, tags, tuple(message.owners), columns, key)
+    return Table(
+        message.name, _ref(message.stream), message.description, checks, tags, tuple(message.owners), columns, key,
+        message.change_feed,
+    )  # fmt: skip
 
 
 def _write_sink(message: plan_pb2.Sink, sink: PlanSink) -> None:

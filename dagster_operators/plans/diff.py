@@ -119,7 +119,8 @@ def _ends(plan: LogicalPlan) -> dict[str, dict[str, Any]]:
         tags = {f"tag {name}": value for name, value in table.tags.items()}
         columns = {f"column {name}": said for name, said in table.columns.items()}
         settings = {"stream": str(table.stream), "description": table.description, "owners": table.owners}
-        found[f"table {table.name}"] = {**settings, **_key(table.asset_key), **columns, **checks, **tags}
+        feed = {"change_feed": True} if table.change_feed else {}
+        found[f"table {table.name}"] = {**settings, **_key(table.asset_key), **feed, **columns, **checks, **tags}
     for sink in plan.sinks:
         settings = {"stream": str(sink.stream), "description": sink.description}
         found[f"sink {sink.name}"] = {**settings, **_key(sink.asset_key), "kind": sink.sink.kind, **sink.sink.encode()}

@@ -70,7 +70,8 @@ def _fingerprint(connector: Connector, begun: str) -> str:
 def _stage(stage: Stage, identities: Mapping[str, str]) -> StageRecord:
     before = tuple(dict.fromkeys(name for name, _ in stage.feedback.values()))
     elsewhere = [f"{name}={identities[name]}" for name in stage.nodes if name in identities]
-    fingerprint = " ".join([stage.fingerprint, *elsewhere])  # rows of a stage are of the state that it had
+    feeds = [f"feed of {table.name}" for table in stage.tables if table.change_feed]  # staged with the rows
+    fingerprint = " ".join([stage.fingerprint, *elsewhere, *feeds])  # rows of a stage are of the state that it had
     return StageRecord(stage.name, fingerprint, stage.upstream, stage.loop, before)
 
 
@@ -95,7 +96,7 @@ def _table(made: Plan, dataflow: Dataflow, output: Output, table: Table, owner: 
     if output.ref.is_main and made.physical.own_table(operator):
         meaning |= {STATE_OF: owner, "state": _meaning(dataflow, operator)}
     schema = with_comments(without_marks(made.schemas[output.ref]), table.columns)
-    return DatasetRecord(schema, kind, table.description, json.dumps(meaning))
+    return DatasetRecord(schema, kind, table.description, json.dumps(meaning), change_feed=table.change_feed)
 
 
 def _rejects(dataflow: Dataflow, source: str) -> tuple[str, DatasetRecord]:

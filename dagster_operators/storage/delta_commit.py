@@ -23,6 +23,7 @@ from dagster_operators.storage.log_damage import without_checkpoints
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from deltalake.table import ProtocolVersions
 
     from dagster_operators.storage.root import Root
 
@@ -47,8 +48,17 @@ _MOVED: Final = {"operation": "OPTIMIZE", "operationParameters": {"predicate": "
 _UNQUOTED: Final = "/=:@!$&'()*+,;~"
 """What stands for itself in the path of a URI (RFC 3986), besides letters, digits and ``-._``."""
 
-_PLAIN_WRITERS: Final = frozenset({1, 2, 7})
-_PLAIN_FEATURES: Final = frozenset({"appendOnly", "invariants", "timestampNtz"})
+CHANGE_FEED: Final = "delta.enableChangeDataFeed"
+"""The property of a table whose readers can ask what each version did to the rows."""
+
+_FEED_WRITER: Final = 4
+_FEATURES_WRITER: Final = 7
+_FEATURES_READER: Final = 3
+_PLAIN_WRITERS: Final = frozenset({1, 2, _FEED_WRITER, _FEATURES_WRITER})
+_PLAIN_FEATURES: Final = frozenset({"appendOnly", "invariants", "timestampNtz", "changeDataFeed"})
+
+_CONSTRAINTS: Final = "delta.constraints."
+_GENERATED: Final = "delta.generationExpression"
 
 _log = logging.getLogger(__name__)
 
@@ -69,18 +79,22 @@ class LogEntry:
     Attributes:
         adds: Files that become active.
         removes: Active files that no longer are.
+        feed: Files with what the commit does to the rows, of a table with a change data feed.
         data_change: Whether the rows change, or only lie elsewhere.
         transaction: The application transaction: its id and version.
         metadata: What ``DESCRIBE HISTORY`` shows besides.
         schema_json: The columns from then on, as the JSON of a Spark ``StructType``; empty where they stay.
+        starts_feed: Whether the table has a change data feed from then on.
     """
 
     adds: tuple[LoggedFile, ...] = ()
     removes: tuple[LoggedFile, ...] = ()
+    feed: tuple[LoggedFile, ...] = ()
     data_change: bool = True
     transaction: tuple[str, int] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     schema_json: str = ""
+    starts_feed: bool = False
 
 
 class TableLog:
@@ -221,22 +235,30 @@ class TableLog:
 
     def _link(self, base: int, entry: LogEntry) -> Stamp | None:
         first, *others = _actions(entry)
-        actions = [first, *([self._metadata(base, entry.schema_json)] if entry.schema_json else []), *others]
+        told = list(self._told(base, entry)) if entry.schema_json or entry.starts_feed else []
+        actions = [first, *told, *others]
         lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
         return self._root.create(self._file(base + 1), lines.encode())
 
-    def _metadata(self, base: int, schema_json: str) -> dict[str, Any]:
-        """What the table says of itself, with other columns."""
-        known = self.at(base).metadata()
+    def _told(self, base: int, entry: LogEntry) -> Iterator[dict[str, Any]]:
+        """What the table says of itself, with other columns or with a change data feed, and what it then asks of its writers."""
+        table = self.at(base)
+        if entry.starts_feed:
+            yield {"protocol": _with_feed(table.protocol())}
+        known = table.metadata()
+        schema_json, properties = (
+            entry.schema_json or table.schema().to_json(),
+            {CHANGE_FEED: "true"} if entry.starts_feed else {},
+        )
         told = {"name": known.name, "description": known.description, "createdTime": known.created_time}
-        return {
+        yield {
             "metaData": {
                 "id": str(known.id),
                 **{name: value for name, value in told.items() if value is not None},
                 "format": {"provider": "parquet", "options": {}},
                 "schemaString": schema_json,
                 "partitionColumns": list(known.partition_columns),
-                "configuration": dict(known.configuration),
+                "configuration": {**known.configuration, **properties},
             }
         }
 
@@ -298,8 +320,24 @@ def is_plain(table: DeltaTable) -> bool:
     """
     protocol = table.protocol()
     features = set(protocol.writer_features or ())
-    plain = protocol.min_writer_version in _PLAIN_WRITERS and features <= _PLAIN_FEATURES
-    return plain and table.metadata().configuration.get("delta.appendOnly", "false") != "true"
+    if protocol.min_writer_version not in _PLAIN_WRITERS or not features <= _PLAIN_FEATURES:
+        return False
+    settings = table.metadata().configuration
+    if settings.get("delta.appendOnly", "false") == "true" or any(name.startswith(_CONSTRAINTS) for name in settings):
+        return False
+    return protocol.min_writer_version != _FEED_WRITER or _GENERATED not in table.schema().to_json()
+
+
+def _with_feed(protocol: ProtocolVersions) -> dict[str, Any]:
+    """What a table asks of its readers and writers, with a change data feed."""
+    versions = {
+        "minReaderVersion": protocol.min_reader_version,
+        "minWriterVersion": max(protocol.min_writer_version, _FEED_WRITER),
+    }
+    if protocol.min_writer_version < _FEATURES_WRITER:
+        return versions
+    readers = {"readerFeatures": protocol.reader_features or []} if protocol.min_reader_version >= _FEATURES_READER else {}
+    return {**versions, **readers, "writerFeatures": sorted({*(protocol.writer_features or ()), "changeDataFeed"})}
 
 
 def _version(name: str) -> int | None:
@@ -349,6 +387,9 @@ def _actions(entry: LogEntry) -> Iterator[dict[str, Any]]:
                 **({"stats": file.stats} if file.stats else {}),
             }
         }
+    for file in entry.feed:
+        path = quote(file.path, safe=_UNQUOTED)
+        yield {"cdc": {"path": path, "partitionValues": {}, "size": file.size, "dataChange": False}}
 
 
 def _commit(table: DeltaTable, entry: LogEntry) -> None:

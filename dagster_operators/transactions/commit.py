@@ -224,15 +224,16 @@ def _commit_tables(
                     table=dataset,
                     remedy=how_to_repair(dataset, "ours"),
                 )
-            if (yield CommitTable(dataset, base, decision.epoch, change, view.pipeline, index, _columns(view, dataset))) is None:
+            columns, feed = _wanted(view, dataset)
+            if (yield CommitTable(dataset, base, decision.epoch, change, view.pipeline, index, columns, feed)) is None:
                 break
             base = base_for_commit(view, dataset, (yield ReadTables((dataset,)))[dataset])  # noqa: PLW2901 - another wrote
 
 
-def _columns(view: LedgerView, dataset: str) -> str:
-    """The columns that the table is to have; empty where its owner reads files of any."""
+def _wanted(view: LedgerView, dataset: str) -> tuple[str, bool]:
+    """The columns that the table is to have, empty where its owner reads files of any; and whether a change data feed."""
     record = view.open_begin.plan.datasets.get(dataset) if view.open_begin else None
-    return record.schema_json if record and not record.evolves else ""
+    return (record.schema_json if not record.evolves else "", record.change_feed) if record else ("", False)
 
 
 def _completion(view: LedgerView, decision: Decision, run: RunContext, committed_at: float) -> Complete:

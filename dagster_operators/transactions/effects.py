@@ -25,7 +25,7 @@ class TableStatus:
         pipeline: The uuid of the pipeline that created it; empty when none of this package did.
         applied_epoch: Its application transaction: the last epoch of this pipeline that was committed to it; 0 when none.
         columns: Name and type of each column, in Delta's spelling.
-        alterable: Whether a commit of ours may bring other columns.
+        alterable: Whether a commit of ours may bring other columns, or a change data feed.
     """
 
     version: int = -1
@@ -135,7 +135,7 @@ class CreateTable:
 class CommitTable:
     """Commit a change with the application transaction if the table is exactly at ``base``. Result: None, or Conflict.
 
-    With ``schema_json`` the table has these columns from then on, if that is not empty.
+    With ``schema_json`` the table has these columns from then on, if that is not empty; with ``change_feed`` a change data feed.
     """
 
     dataset: str
@@ -145,6 +145,7 @@ class CommitTable:
     pipeline: str
     index: int
     schema_json: str = ""
+    change_feed: bool = False
     name: ClassVar[str] = "commit_table"
 
 

@@ -65,5 +65,5 @@ def how_to_repair(dataset: str, *keep: str) -> str:
 
 
 def sizes_of(changes: Iterable[Change]) -> dict[str, int]:
-    """The size of each file that some changes add, by its path below the root."""
-    return {f"{change.dataset}/{file.path}": file.size for change in changes for file in change.adds}
+    """The size of each file that some changes bring, by its path below the root."""
+    return {f"{change.dataset}/{file.path}": file.size for change in changes for file in (*change.adds, *change.feed)}

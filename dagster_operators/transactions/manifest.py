@@ -25,6 +25,9 @@ _ATTEMPT: Final = re.compile(r"e\d+-g\d+-")
 KEPT_FOLDER: Final = "kept"
 """The folder in an attempt's own for files whose rows were there before, written anew because of rows that went."""
 
+FEED_FOLDER: Final = "feed"
+"""The folder in an attempt's own for files that say what becomes of rows."""
+
 
 @dataclass(frozen=True)
 class FileEntry:
@@ -58,12 +61,15 @@ class Change:
 
     Attributes:
         data_change: Whether its rows change, or only lie in other files.
+        feed: The files with what this does to the rows, of a table with a change data feed; without any, its readers take all
+            rows of the files for added and removed.
     """
 
     dataset: str
     adds: tuple[FileEntry, ...] = ()
     removes: tuple[str, ...] = ()
     data_change: bool = added(2, True)  # noqa: FBT003 - a field, as the others
+    feed: tuple[FileEntry, ...] = added(2, ())
 
     @property
     def is_stream(self) -> bool:

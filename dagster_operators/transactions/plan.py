@@ -44,6 +44,7 @@ class DatasetRecord:
             object; empty when there is no such thing.
         evolves: Whether its owner reads files of older columns too, so that the columns may change; the Delta table keeps telling
             those it was created with.
+        change_feed: Whether Delta readers can ask what each version did to the rows.
     """
 
     schema_json: str
@@ -51,6 +52,7 @@ class DatasetRecord:
     description: str = ""
     fingerprint: str = ""
     evolves: bool = False
+    change_feed: bool = added(2, False)  # noqa: FBT003 - a field, as the others
 
 
 @dataclass(frozen=True)

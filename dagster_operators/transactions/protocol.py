@@ -363,7 +363,7 @@ def check_manifest(manifest: Manifest, attempt: StageAttempt, run: RunContext) -
     folder = attempt.directory("") + "/"
     # A round takes over what the rounds before it did to the state of its stage.
     known = {file.path for other in attempt.upstream.values() for change in other.changes for file in change.adds}
-    added = (file.path for change in manifest.changes for file in change.adds)
+    added = (file.path for change in manifest.changes for file in (*change.adds, *change.feed))
     strays = [path for path in added if not path.startswith(folder) and path not in known and not attempt.handle.transition]
     if found != wanted or strays:
         raise LedgerError(

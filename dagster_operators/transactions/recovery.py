@@ -185,6 +185,13 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
                 **place,
             )
         status, wanted = tables[dataset], columns_of(record.schema_json)
+        if record.change_feed and not status.alterable:
+            raise ChangedPipelineError(
+                "the table can have no change data feed: the storage root takes no conditional writes, or others have given the "
+                "table features that this package does not write",
+                remedy="leave change_feed=True out; PipelineSource(..., changes=True) reads what changes in the table without it",
+                **place,
+            )
         fits = dataset in replaced or (record.kind != "state" and _only_adds(status.columns, wanted))
         if status.exists and not record.evolves and status.columns != wanted and not (status.alterable and fits):
             raise ChangedPipelineError(

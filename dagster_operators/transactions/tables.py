@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import DamagedTableError, StorageError
-from dagster_operators.storage.delta_commit import GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
+from dagster_operators.storage.delta_commit import CHANGE_FEED, GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.log_damage import damage, has_empty_entry, mend, settle
 from dagster_operators.storage.log_history import added_since
@@ -52,6 +52,7 @@ class _Known:
     stamp: Stamp
     schema_json: str
     plain: bool
+    has_feed: bool
     files: Mapping[str, FileEntry] | None = None
 
 
@@ -97,7 +98,7 @@ class Tables:
                 return known.status
         if not log.is_table():
             self._known.pop(dataset, None)
-            return TableStatus()
+            return TableStatus(alterable=self._root.creates)
         return self._load(dataset, pipeline).status
 
     def create(self, effect: CreateTable) -> TableStatus:
@@ -112,6 +113,8 @@ class Tables:
         if status.exists:
             return status
         description, properties = effect.record.description, {PIPELINE_PROPERTY: effect.pipeline}
+        if effect.record.change_feed:
+            properties[CHANGE_FEED] = "true"
         try:
             schema = Schema.from_json(effect.record.schema_json).with_nulls().to_json()
             self._log(effect.dataset).create(schema, description=description, properties=properties)
@@ -138,10 +141,12 @@ class Tables:
         entry = LogEntry(
             tuple(LoggedFile(file.path, file.size, _stats(file)) for file in effect.change.adds),
             tuple(LoggedFile(path, before[path].size) for path in removes),
+            tuple(LoggedFile(file.path, file.size) for file in effect.change.feed),
             data_change=effect.change.data_change,
             transaction=(effect.pipeline, effect.epoch),
             metadata={"dagster_operators.epoch": str(effect.epoch)},
             schema_json=schema,
+            starts_feed=effect.change_feed and not known.has_feed,
         )
         stamp = self._log(effect.dataset).append(effect.base, known.stamp, entry, plain=known.plain)
         if stamp is None:
@@ -149,6 +154,7 @@ class Tables:
         version = effect.base + 1
         known.status = replace(known.status, version=version, applied_epoch=effect.epoch)
         known.stamp = stamp
+        known.has_feed = known.has_feed or entry.starts_feed
         if schema:
             known.status, known.schema_json = replace(known.status, columns=columns_of(schema)), schema
         if known.files is not None:
@@ -263,6 +269,7 @@ class Tables:
             self._require_whole(dataset, table.version())
             schema_json = table.schema().to_json()
             plain = is_plain(table)
+            has_feed = table.metadata().configuration.get(CHANGE_FEED) == "true"
             status = TableStatus(
                 table.version(),
                 table.metadata().configuration.get(PIPELINE_PROPERTY) or "",
@@ -271,7 +278,7 @@ class Tables:
                 alterable=self._root.creates and plain,
             )
         self._versions.pop(dataset, None)  # it may be another table now
-        known = self._known[dataset] = _Known(status, log.stamp(status.version), schema_json, plain)
+        known = self._known[dataset] = _Known(status, log.stamp(status.version), schema_json, plain, has_feed)
         return known
 
     @contextmanager

@@ -44,3 +44,11 @@ def test_who_knows_what_the_rows_are_is_not_warned(count: Callable[[], do.Stream
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         count()
+
+
+def test_a_long_chain_is_looked_through() -> None:
+    stream = feed()
+    for number in range(1500):
+        stream = stream.filter(f"v > {number}")
+    with pytest.warns(UserWarning, match="'orders'"):
+        stream.key_by("k").aggregate(n="count(*)")

@@ -262,9 +262,11 @@ def test_a_ledger_that_lost_a_file_says_so(tmp_path):
 def test_a_table_that_asks_for_more_is_not_written_by_hand(tmp_path):
     numbers = Numbers(tmp_path)
     assert is_plain(numbers.log.load())
-    for name in ("delta.appendOnly", "delta.enableChangeDataFeed"):
+    for name, plain in (("delta.appendOnly", False), ("delta.enableChangeDataFeed", True)):
         table = DeltaTable.create(str(tmp_path / name), Schema.from_json(SCHEMA), configuration={name: "true"})
-        assert not is_plain(table), name
+        assert is_plain(table) == plain, name
+    table.alter.add_constraint({"is_positive": "n > 0"})
+    assert not is_plain(DeltaTable(str(tmp_path / name)))
 
 
 def test_a_table_that_is_written_while_it_is_restored_is_left_alone(tmp_path, monkeypatch):

@@ -236,7 +236,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         kept = [f"{quoted(name)} AS {old_name}" for name, old_name in named.items()]
         before = old.selectExpr(*kept, f"{GONE} AS {_OLD_GONE}", *([f"{PLACE} AS {_OLD_PLACE}"] if ordered else []))
         on = " AND ".join(f"{quoted(key)} <=> {named[key]}" for key in self.keys) or "true"
-        same = " AND ".join(_same(quoted(name), old_name, kinds[name]) for name, old_name in named.items())
+        same = " AND ".join(same_value(quoted(name), old_name, kinds[name]) for name, old_name in named.items())
         there = f"coalesce(NOT {_OLD_GONE}, false)"
         stale = f" OR ({comes_before(self._deciding(new), named, GONE, _OLD_PLACE, _OLD_GONE)})" if ordered else ""
         nothing = f"({there} AND NOT {GONE} AND {same}){stale}"
@@ -258,8 +258,8 @@ def _newest_in(file: RunFile) -> int:
     return file.high
 
 
-def _same(one: str, other: str, kind: DataType) -> str:
-    """Whether two values are equal; maps are compared as text."""
+def same_value(one: str, other: str, kind: DataType) -> str:
+    """SQL for whether two values are equal; maps are compared as text."""
     if kind.has_order:
         return f"{one} <=> {other}"
     return f"to_json(named_struct('value', {one})) <=> to_json(named_struct('value', {other}))"

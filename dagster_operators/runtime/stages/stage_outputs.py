@@ -139,13 +139,16 @@ class StageOutputs:
         changed = ChangedKeys(work.coordinator.root, place, entries, work.schema_of(output), keys)
         if current:
             current.check(changed)
-        kept, removes = table.without(changed, rows)
+        held = table.holding(changed)
+        kept, removes = table.without(held, changed, rows)
         if place == dataset:
             self.changes = [change for change in self.changes if change.dataset != dataset]
         else:
             entries = table.write(rows.filter(f"NOT {DELETED}").drop(DELETED))
+        told = bool(removes) and output.table is not None and output.table.change_feed
+        feed = table.feed(held, changed, rows, work.type_of(output).keys or ()) if told else ()
         if entries or kept or removes:
-            self.changes.append(Change(dataset, (*entries, *kept), removes))
+            self.changes.append(Change(dataset, (*entries, *kept), removes, data_change=bool(feed) or not told, feed=feed))
 
     def _staged_rows(self, output: Output) -> DataFrame | None:
         rows = self._files.read(self._work.place_of(output), self.staged(output), self._work.schema_of(output))

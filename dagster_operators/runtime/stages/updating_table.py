@@ -7,20 +7,22 @@ tier of them that has grown long is joined for its own sake, as the state's runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from dagster_operators.graph.changes import DELETED
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
 from dagster_operators.operators.key_join import join_by_keys
+from dagster_operators.runtime.stages.change_images import images_of
 from dagster_operators.runtime.stages.changed_keys import AT_ONCE, ChangedKeys, Held
 from dagster_operators.runtime.stages.runs import runs_of
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.stages.staged_rows import arrow_schema, read_batches
 from dagster_operators.state.compaction import choose_fold
-from dagster_operators.transactions.manifest import KEPT_FOLDER, FileEntry
+from dagster_operators.transactions.manifest import FEED_FOLDER, KEPT_FOLDER, FileEntry
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
@@ -66,17 +68,39 @@ class UpdatingTable:
         """Stage changed rows, as they are to be in the table."""
         return self._files.write(rows, self._dataset, f"{self._directory}/changed", longest=ROWS_PER_FILE)
 
-    def without(self, changed: ChangedKeys, rows: DataFrame) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
+    def holding(self, changed: ChangedKeys) -> Mapping[str, Held]:
+        """What each file of the table, by its path, holds of changed keys."""
+        return changed.held_by(self._dataset, self._before)
+
+    def feed(self, held: Mapping[str, Held], changed: ChangedKeys, rows: DataFrame, keys: Sequence[str]) -> tuple[FileEntry, ...]:
+        """Stage what becomes of the rows with changed keys, for the table's change data feed.
+
+        Args:
+            held: What the files hold of the keys.
+            changed: The keys.
+            rows: The rows with these keys; those that are marked as deleted leave the table.
+            keys: Of which the table has one row each; the changed ones, or more columns.
+        """
+        old = self._files.read(self._dataset, [file for file in self._before if held[file.path] is not Held.NONE], self._schema)
+        if old is not None and changed.names:
+            old = with_keys(old, rows, changed, "left_semi")
+        new = rows.filter(f"NOT {DELETED}").drop(DELETED) if DELETED in rows.columns else rows
+        images = images_of(old, new, keys)
+        return self._files.write(images, self._dataset, f"{self._directory}/{FEED_FOLDER}")
+
+    def without(
+        self, held: Mapping[str, Held], changed: ChangedKeys, rows: DataFrame
+    ) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
         """Stage what stays of the files that hold changed keys.
 
         Args:
+            held: What the files hold of the keys.
             changed: The keys.
             rows: The rows with these keys.
 
         Returns:
             The new files, and the paths of those they replace.
         """
-        held = changed.held_by(self._dataset, self._before)
         replaced = [file for file in self._before if held[file.path] is not Held.NONE]
         partly = [file for file in replaced if held[file.path] is Held.SOME]
         small = [file for file in self._before if held[file.path] is Held.NONE and file.rows < ROWS_PER_FILE // 2]

@@ -14,7 +14,7 @@ from dagster_operators.connectors.change_feed import as_inserts
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, Unknown
 from dagster_operators.connectors.delta_bounds import may_have_any
 from dagster_operators.connectors.read_failure import explain_read_failure
-from dagster_operators.errors import BadInputError, SourceError
+from dagster_operators.errors import BadInputError, MissingInputError, SourceError
 from dagster_operators.graph.slice import JSON
 from dagster_operators.storage.delta_log import DataFile, DeltaLog
 from dagster_operators.types.data_type import Field
@@ -116,7 +116,12 @@ class DeltaReader(Connector):
         return delta_files.read_files(session, self._log.location, files, fields)
 
     def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
-        """The data file that made the engine fail."""
+        """The data file that made the engine fail; of a change feed one that is gone, if one is."""
+        if self.changes and versions_of(items)[0] is not None:
+            try:
+                delta_files.require_files(self._log.location, self._files(items))
+            except MissingInputError as gone:
+                return gone
         files = {self._log.location.full_path(each.file): each for each in self._files(items)}
         columns = self._columns(versions_of(items)[1], Schema.from_json(schema_json).names)
         return explain_read_failure(

@@ -134,6 +134,18 @@ def test_the_change_feed_tells_deletes_and_updates(session, table):
     ]
 
 
+def test_a_feed_whose_files_were_cleaned_up_before_it_was_read_says_so(table):
+    write(table, 1, configuration={"delta.enableChangeDataFeed": "true"})
+    write(table, 2)
+    source = DeltaSource(table, changes=True, starting_version=1)
+    items = source.choose(None, nothing).slice.items
+    for path in table.glob("*.parquet"):
+        path.unlink()
+    told = source.explain_failure(None, OSError("no such file"), items, source.infer_schema(None))
+    assert isinstance(told, MissingInputError)
+    assert "has been removed, by VACUUM or otherwise" in str(told)
+
+
 def test_a_table_without_a_change_feed(session, table):
     write(table, 1)
     source = DeltaSource(table, changes=True, starting_version=0)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.errors import ChangedPipelineError
 from dagster_operators.runtime.stages import updating_table
-from tests.engines import SAIL
+from tests.engines import ENGINES, SAIL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -88,9 +88,9 @@ EPOCHS: Final = [
 ]
 
 
-@pytest.mark.sail
-def test_a_feed_tells_inserts_deletes_and_both_sides_of_updates(tmp_path: Path) -> None:
-    build(tmp_path, EPOCHS).run_until_caught_up()
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
+def test_a_feed_tells_inserts_deletes_and_both_sides_of_updates(tmp_path: Path, engine: str) -> None:
+    build(tmp_path, EPOCHS, ENGINES[engine]).run_until_caught_up()
     for table in TABLES:
         check_feed(tmp_path, table, feed_of(tmp_path, table))
     told = [(one["_commit_version"], one["_change_type"], one["rows"]) for one in feed_of(tmp_path, "totals") if one["k"] == "a"]
@@ -140,6 +140,14 @@ def test_files_that_are_joined_on_the_way_change_nothing(tmp_path: Path) -> None
     told = feed_of(tmp_path, "totals")
     assert [one["_change_type"] for one in told] == ["insert"] * len(epochs)
     check_feed(tmp_path, "totals", told)
+
+
+@pytest.mark.spark
+def test_spark_reads_the_feed(tmp_path: Path, spark: Any) -> None:
+    build(tmp_path, EPOCHS, SAIL).run_until_caught_up()
+    for table in ("totals", "current"):
+        reader = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
+        check_feed(tmp_path, table, [one.asDict() for one in reader.load(f"{tmp_path}/tables/{table}").collect()])
 
 
 @pytest.mark.sail

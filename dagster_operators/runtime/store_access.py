@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.storage.access import Access
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Places = Iterable[tuple[str, Access]]
 """Paths or URIs with how each is reached."""
 
+_S3_FILES: Final = "fs.s3.impl"
 _S3A: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 _turn = threading.Lock()
@@ -44,10 +45,18 @@ def tell_engine(session: SparkSession, engine: str, places: Places) -> None:
         if engine == "sail":
             _tell_process(uri, access)
         elif split_uri(uri)[0] in S3:
-            for name, value in {"fs.s3.impl": _S3A, **access.for_spark(uri)}.items():
+            if not (engine == "spark" and _knows_s3(session)):
+                session.conf.set(_S3_FILES, _S3A)
+            for name, value in access.for_spark(uri).items():
                 session.conf.set(name, value)
         if engine == "spark":
             session.sparkContext.environment.update(variable_of(access))  # which Spark gives to Python in its workers
+
+
+def _knows_s3(session: SparkSession) -> bool:
+    """Whether Spark's configuration names the file system of ``s3://``, as EMR's and Databricks' do."""
+    configuration: Any = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - no other way
+    return bool(configuration.get(_S3_FILES))
 
 
 def _tell_process(uri: str, access: Access) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -112,7 +113,10 @@ def test_spark_is_told_for_each_bucket():
 
         class sparkContext:  # noqa: N801 - its name there
             environment = {}
+            _jsc = MagicMock()
 
+    configured = Session.sparkContext._jsc.hadoopConfiguration.return_value.get
+    configured.return_value = None
     places = [("s3://lake/shop", Access.of({"AWS_ACCESS_KEY_ID": "A"})), ("s3a://sea/in", Access.of({"access_key_id": "B"}))]
     tell_engine(Session, "spark", [*places, ("gs://pond/in", Access())])
     assert told["fs.s3a.bucket.lake.access.key"] == "A"
@@ -120,4 +124,7 @@ def test_spark_is_told_for_each_bucket():
     assert [json.loads(options) for options in Session.sparkContext.environment.values()] == [
         [["AWS_ACCESS_KEY_ID", "A"]], [["access_key_id", "B"]],
     ]  # fmt: skip
-    assert told["fs.s3.impl"] == "org.apache.hadoop.fs.s3a.S3AFileSystem"
+    assert told.pop("fs.s3.impl") == "org.apache.hadoop.fs.s3a.S3AFileSystem"
+    configured.return_value = "com.amazon.ws.emr.hadoop.fs.EmrFileSystem"
+    tell_engine(Session, "spark", places)
+    assert "fs.s3.impl" not in told

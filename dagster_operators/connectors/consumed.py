@@ -84,7 +84,7 @@ class Remembered:
 
 @dataclass(frozen=True)
 class Consumed:
-    """The items of every committed slice of a source.
+    """The items of every committed slice of a source, but for those of epochs that had nothing of it.
 
     Args:
         everything: Gives them all, oldest first.

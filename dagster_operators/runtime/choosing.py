@@ -143,7 +143,7 @@ class Choosing:
         """What a source has given in all epochs, by its name in the last one."""
         run = self._coordinator
         return Consumed(
-            lambda: (piece.items for _, piece in run.slices(origin)),
+            lambda: (piece.items for _, piece in run.slices(origin) if piece.items is not None),
             lambda mark: (piece.items for piece in run.past.slices_since(origin, mark)),
             run.past.mark, run.root, origin,
         )  # fmt: skip

@@ -159,3 +159,27 @@ def test_a_pipeline_of_many_processes(sail: Any, tmp_path: Path, monkeypatch: py
     arrive(7)
     arrive(8)
     assert rows() == [3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.sail
+def test_epochs_that_had_nothing_of_a_source_are_passed_over(tmp_path: Path) -> None:
+    def build() -> do.Pipeline:
+        pipeline = do.Pipeline("two", root=str(tmp_path / "root"), engine=SAIL)
+        for name in ("left", "right"):
+            files = do.FileSource(str(tmp_path / name / "*.json"), schema="v long")
+            pipeline.source(name, files).to_table(f"of_{name}")
+        return pipeline
+
+    for side in ("left", "right"):
+        (tmp_path / side).mkdir()
+    for number, sides in enumerate([("left", "right"), ("left",), ("left", "right"), ("right",), ("left", "right")]):
+        for side in sides:
+            put(tmp_path / side / f"{number}.json", f'{{"v": {number}}}\n', number)
+        assert set(build().epochs.has_news()) == set(sides)
+        build().run_epoch()
+    for table, expected in {"of_left": [0, 1, 2, 4], "of_right": [0, 2, 3, 4]}.items():
+        assert sorted(do.StoredPipeline(str(tmp_path / "root")).to_arrow(table)["v"].to_pylist()) == expected
+    rebuilt = build()
+    rebuilt.rebuild("of_right")
+    assert sorted(do.StoredPipeline(str(tmp_path / "root")).to_arrow("of_right")["v"].to_pylist()) == [0, 2, 3, 4]
+    assert not build().epochs.has_news()

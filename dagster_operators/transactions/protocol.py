@@ -138,7 +138,7 @@ def _carry_out(
     for action in actions:
         match action:
             case TidyUp(epoch):
-                yield from _tidy_streams(epoch, run)
+                yield from tidy_streams(epoch, run)
                 if view.plan is not None and view.plan.deleted:
                     yield from delete(run, view, view.plan.deleted)
             case BeginEpoch(epoch, slices):
@@ -229,7 +229,8 @@ def discard(epoch: int, keep: frozenset[str], run: RunContext) -> Steps[None]:
         yield DeleteAttempts(epoch, dead)
 
 
-def _tidy_streams(epoch: int, run: RunContext) -> Steps[None]:
+def tidy_streams(epoch: int, run: RunContext) -> Steps[None]:
+    """Delete what earlier owners left of a complete epoch's streams and manifests."""
     found = yield ListAttempts(epoch, streams_only=True)
     dead = tuple(sorted(attempt for attempt in found if generation_of(attempt) < run.generation))
     if dead:

@@ -16,7 +16,7 @@ from dagster_operators.transactions.commit import roll_forward
 from dagster_operators.transactions.effects import Append, CallParticipant, Conflict, MakeId, ReadLedger, ReadTables, StageAttempt
 from dagster_operators.transactions.manifest import Change, FileEntry, Manifest
 from dagster_operators.transactions.plan import DatasetRecord, EpochHandle, PlanRecord, Slices, StageRecord
-from dagster_operators.transactions.protocol import discard, ready
+from dagster_operators.transactions.protocol import discard, ready, tidy_streams
 from dagster_operators.transactions.records import Begin, Complete, Generation
 from dagster_operators.transactions.recovery import check_plan, check_tables
 from dagster_operators.transactions.steps import RunContext, Steps, fence, sure, unless_fenced
@@ -103,7 +103,9 @@ def _check(view: LedgerView, plan: PlanRecord, transition: Transition, replaced:
 
 
 def _taken(run: RunContext, view: LedgerView, plan: PlanRecord, before: Begin | None) -> Steps[EpochHandle]:
-    """Clean up what was begun before under the same number, then hand the epoch out."""
+    """Clean up what was begun before under the same number, and what the last epoch left, then hand the epoch out."""
+    if view.last_complete and view.last_complete.generation < run.generation:
+        yield from tidy_streams(view.last_epoch, run)
     if before is not None:
         for index, name in enumerate(run.participants, start=1):
             yield CallParticipant(name, "abort", before.epoch, run.generation, None, index)

@@ -42,6 +42,11 @@ def test_any_history(done: list[Step]) -> None:
         History(root).run([Step("epoch"), *done])
 
 
+def test_a_rollback_deletes_what_an_epoch_left_that_died_when_it_was_complete() -> None:
+    with a_root() as root:
+        History(root).run([Step("epoch"), Step("epoch"), Step("epoch", fault=27), Step("rollback")])
+
+
 def test_a_rollback_that_leaves_the_tables_as_they_are_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollback, "_changes", lambda *_: ())
     with a_root() as root, pytest.raises(AssertionError, match="instead of"):

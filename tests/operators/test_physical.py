@@ -133,10 +133,12 @@ def test_an_analysis_leaves_no_trace_in_the_operator_and_can_be_stored(everythin
     dataflow = everything.dataflow
     connectors = {name: connector for name in dataflow.nodes if (connector := connector_of(dataflow, name))}
     schemas = {name: connector.infer_schema(sail) for name, connector in connectors.items()}
+    lowered = lower(optimised(dataflow).plan)
     once, again = (plan(sail, dataflow, schemas) for _ in range(2))
     assert once.analysed == again.analysed
     assert pickle.loads(pickle.dumps(once.analysed)) == once.analysed  # noqa: S301 - it was written a moment ago
-    assert once.physical == lower(optimised(dataflow).plan)
+    assert once.physical == again.physical
+    assert lower(optimised(dataflow).plan) == lowered
     for operator in (node.operator for node in once.physical):
         assert set(vars(operator)) == {field.name for field in dataclasses.fields(cast("Any", operator))}
 

@@ -161,12 +161,14 @@ class History:
         """What comes of a compaction: the same once more, if there are files to be joined and no epoch is begun."""
         with self.opened() as run:
             view, last = run.view(), run.last_complete()
-            if self.model.foreign or (view.open_begin is not None and view.open_begin.transition is None):
+            if view.open_begin is not None and view.open_begin.transition is None:
                 return None
             if last is None:
                 return self.model
             tables = [run.files(name, version) for name, version in last.versions.items() if name.startswith("tables/")]
-            return self.model.then(self.model.now) if any(list(groups_of(files, TARGET_SIZE)) for files in tables) else self.model
+            if not any(list(groups_of(files, TARGET_SIZE)) for files in tables):
+                return self.model  # nothing is written, whatever others wrote
+            return None if self.model.foreign else self.model.then(self.model.now)
 
     def _epoch(self, step: Step) -> int:
         """The epoch that a step is about."""

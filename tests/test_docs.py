@@ -1,12 +1,15 @@
-"""The pages of ``docs/``: what they link to is there, and programs of those that are whole programs can be built."""
+"""The pages of ``docs/``: what they link to is there, and programs that are whole can be built and give what the page says."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from dagster_operators.runtime.engine import ENGINE_VARIABLE
 
 REPOSITORY = Path(__file__).parents[1]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
@@ -49,6 +52,24 @@ def test_programs_that_come_from_elsewhere(tmp_path: Path, monkeypatch: pytest.M
     assert list(made["pipeline"].tables) == ["hourly", "planes"]
     assert list(made["shop"].tables) == ["orders", "revenue"]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("sail")
+def test_the_revenue_of_orders_that_are_updated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(ENGINE_VARIABLE, "sail")
+    shop = programs("migration.md")["shop"]
+    (tmp_path / "input" / "orders").mkdir(parents=True)
+    hours_and_amounts = [(1, 10, 10), (2, 10, 5.5), (1, 12, 11)], [(3, 12, 1), (1, 11, 99)]
+    revenue = []
+    for epoch, orders in enumerate(hours_and_amounts):
+        rows = [
+            {"id": i, "day": "2024-01-01", "amount": much, "updated_at": f"2024-01-01T{hour}:00:00"} for i, hour, much in orders
+        ]
+        (tmp_path / "input" / "orders" / f"{epoch}.json").write_text("\n".join(map(json.dumps, rows)))
+        assert not shop.run_epoch().empty
+        revenue += [float(row.revenue) for row in shop.read("revenue").collect()]
+    assert revenue == [11 + 5.5, 11 + 5.5 + 1]
 
 
 def test_the_root_follows_the_deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

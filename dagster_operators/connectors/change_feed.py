@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dagster_operators.errors import BadInputError
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import arrow_as_spark, struct
+from dagster_operators.storage.delta_commit import CHANGE_FEED, PIPELINE_PROPERTY
 from dagster_operators.storage.delta_log import Commit, DeltaLog
 
 if TYPE_CHECKING:
@@ -26,12 +27,25 @@ def check_change_feed(log: DeltaLog, version: int) -> None:
     Raises:
         BadInputError: It has none.
     """
-    if log.table(version).metadata().configuration.get("delta.enableChangeDataFeed", "false").lower() != "true":
+    properties = log.table(version).metadata().configuration
+    if properties.get(CHANGE_FEED, "false").lower() != "true":
+        owner = properties.get(PIPELINE_PROPERTY)
         raise BadInputError(
             "the Delta table has no change data feed",
             table=log.location.path,
-            remedy="ALTER TABLE ... SET TBLPROPERTIES (delta.enableChangeDataFeed = true), before the versions to be read",
+            remedy=f"ALTER TABLE ... SET TBLPROPERTIES ({CHANGE_FEED} = true), before the versions to be read"
+            if owner is None
+            else _ours(owner, log.location.path),
         )
+
+
+def _ours(pipeline: str, path: str) -> str:
+    """What helps with a table of a pipeline, which nobody else may alter."""
+    root, _, table = path.rstrip("/").rpartition("/tables/")
+    return (
+        f"read what its pipeline {pipeline!r} did instead, with a new source PipelineSource({root!r}, {table!r}, changes=True), "
+        "which needs no feed; or let that pipeline write one, to_table(..., change_feed=True), before the versions to be read"
+    )
 
 
 def read_change_feed(session: SparkSession, log: DeltaLog, first: int, last: int, schema_json: str) -> DataFrame:

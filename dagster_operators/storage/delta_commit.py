@@ -51,6 +51,9 @@ _UNQUOTED: Final = "/=:@!$&'()*+,;~"
 CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 """The property of a table whose readers can ask what each version did to the rows."""
 
+PIPELINE_PROPERTY: Final = "dagster_operators.pipeline"
+"""The table property that says which pipeline's a table is."""
+
 _FEED_WRITER: Final = 4
 _FEATURES_WRITER: Final = 7
 _FEATURES_READER: Final = 3

@@ -13,7 +13,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import DamagedTableError, StorageError
-from dagster_operators.storage.delta_commit import CHANGE_FEED, GONE, LogEntry, LoggedFile, Stamp, TableLog, is_plain
+from dagster_operators.storage.delta_commit import (
+    CHANGE_FEED,
+    GONE,
+    PIPELINE_PROPERTY,
+    LogEntry,
+    LoggedFile,
+    Stamp,
+    TableLog,
+    is_plain,
+)
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.log_damage import damage, has_empty_entry, mend, settle
 from dagster_operators.storage.log_history import added_since
@@ -33,9 +42,6 @@ from dagster_operators.types.schema import Schema, comments_of
 
 if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
-
-PIPELINE_PROPERTY: Final = "dagster_operators.pipeline"
-"""The table property that says which pipeline's a table is."""
 
 _AT_ONCE: Final = 16
 """So many tables are asked about at a time."""

@@ -9,9 +9,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from dagster_operators.connectors.change_feed import check_change_feed
 from dagster_operators.connectors.connector import UNKNOWN
 from dagster_operators.connectors.delta_source import DeltaSource
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError
+from dagster_operators.storage.delta_log import DeltaLog
+from dagster_operators.storage.location import FileLocation
 
 
 @pytest.fixture(params=["spark", "sail"])
@@ -151,6 +154,17 @@ def test_a_table_without_a_change_feed(session, table):
     source = DeltaSource(table, changes=True, starting_version=0)
     with pytest.raises(BadInputError, match="enableChangeDataFeed"):
         source.read(session, source.choose(None, nothing).slice.items, source.infer_schema(session))
+
+
+def test_the_change_feed_of_a_pipelines_table_is_its_pipelines(tmp_path):
+    table = str(tmp_path / "shop" / "tables" / "orders")
+    write_deltalake(table, pa.table({"n": [1]}))
+    DeltaTable(table).alter.set_table_properties({"dagster_operators.pipeline": "sales"}, raise_if_not_exists=False)
+    with pytest.raises(BadInputError) as told:
+        check_change_feed(DeltaLog(FileLocation(table, is_folder=True)), 1)
+    assert "ALTER TABLE" not in str(told.value)
+    assert f"PipelineSource({str(tmp_path / 'shop')!r}, 'orders', changes=True)" in str(told.value)
+    assert "to_table(..., change_feed=True)" in str(told.value)
 
 
 def test_partitioned_tables(session, table):

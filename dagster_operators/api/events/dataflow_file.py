@@ -113,7 +113,7 @@ class DataflowFile:
                 )
         for one in written:
             one.env = tuple({**dict(everywhere), **dict(one.env)}.items())
-        self.operators = connected(written, sources, nodes, self._noted)
+        self.operators = connected(written, [*sources, *source_reader.wrong], nodes, self._noted)
         if not sources and not self._noted.errors:
             sources = [self._clock()]
         self.sources = tuple(sources)

@@ -180,7 +180,7 @@ class NodeReader:
                     given.data["output_types"], f"{what} has no output {output!r} for its type", "declare it in outputs:"
                 )
         file = self._file(language, given, what) or ""
-        if is_script and not inputs:
+        if is_script and not inputs and not _has_inputs(given):
             self._noted.wrong(given, f"{what} has no inputs, which say when it runs", "give it a timer: dora/timer/secs/1")
         own_env = (*env, *(() if is_script else self.env(given)))
         limit = self._duration(given, "time_limit", 600_000_000, what)
@@ -241,7 +241,7 @@ class NodeReader:
             self._noted.wrong(policy, f"{what}: there is no queue_policy {policy.text!r}", "write drop_oldest or backpressure")
         if size is not None and (type(size.data) is not int or size.data < 0):
             self._noted.wrong(size, f"{what}: its queue_size is {size.text!r}", "write a whole number from 1 on")
-            return None
+            size = None
         keeps = (size is None and policy is None) or (policy is not None and policy.data == "backpressure")
         dropped = None if keeps else max(1, 10 if size is None else size.data)
         delay = self._duration(value, "delay", 0, what)
@@ -310,6 +310,12 @@ class NodeReader:
             self._noted.wrong(found, f"{what}: {key} is no text", f"write {key}: name")
             return default
         return default if found is None else found.text
+
+
+def _has_inputs(given: Located) -> bool:
+    """Whether inputs are written, be there something wrong with them or not: what that is was told."""
+    found = given.data.get("inputs")
+    return found is not None and bool(found.data)
 
 
 def _text(value: Located) -> str:

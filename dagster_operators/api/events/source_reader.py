@@ -32,6 +32,7 @@ class SourceReader:
 
     Attributes:
         declared: The sources by the ids of their nodes.
+        wrong: The outputs of sources that something else is wrong with, so that inputs that read others are told, too.
     """
 
     def __init__(self, noted: Noted, nodes: NodeReader, given: Mapping[str, DeclaredSource]) -> None:
@@ -39,23 +40,25 @@ class SourceReader:
         self._nodes = nodes
         self._given = given
         self.declared: dict[str, DeclaredSource] = {}
+        self.wrong: list[EventSource] = []
 
     def source(self, name: str, node: Located) -> list[EventSource]:
         """What a node that is a source is; nothing if something is wrong with it."""
         self._noted.unknown_keys(f"the source {name!r}", node, ("id", "name", "description", "source", "outputs"))
         declared = self._declare(name, node.data["source"])
         outputs = self._outputs(name, node)
-        if declared is None or not self._is_right(name, declared, node):
-            return []
-        if declared.event_time is None:
+        if declared is not None and self._is_right(name, declared, node):
+            if declared.event_time is not None:
+                self.declared[name] = declared
+                return [EventSource(name, outputs, declared.event_time)]
             self._noted.wrong(
                 node.data["source"],
                 f"the source {name!r} has no event time, by which messages are put in order",
                 "give it event_time: column",
             )
-            return []
-        self.declared[name] = declared
-        return [EventSource(name, outputs, declared.event_time)]
+        if outputs:
+            self.wrong.append(EventSource(name, outputs, ""))
+        return []
 
     def _declare(self, name: str, given: Located) -> DeclaredSource | None:
         if isinstance(given.data, str):

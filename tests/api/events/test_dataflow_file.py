@@ -332,6 +332,19 @@ def test_all_errors_are_told_at_once(folder):
     assert told(folder, "", "", both).splitlines()[0] == "dataflow.yml has 2 errors"
 
 
+def test_all_that_is_wrong_with_one_input_is_told_and_nothing_that_is_not(folder):
+    node = "  - {id: show, path: factors.py, inputs: {n: {source: numbers/n, queue_size: many, delay: 1 mss}}, outputs: [shown]}\n"
+    found = told(folder, "", "", FILES["dataflow.yml"] + node)
+    assert ["queue_size" in line or "delay" in line for line in found.splitlines()[1:]] == [True, True]
+
+
+def test_an_output_that_is_not_there_is_told_beside_what_is_wrong_with_its_source(folder):
+    text = FILES["dataflow.yml"].replace("source: numbers", OWN_SOURCE.replace("1 hour", "soon"))
+    found = told(folder, "number: numbers/n", "number: numbers/m", text)
+    assert [line.split(":")[1] for line in found.splitlines()[1:]] == ["4", "11"]
+    assert "output `numbers/m` mapped to input `counter/number` does not exist" in found
+
+
 def test_a_circle_with_a_delay_is_right(folder):
     text = FILES["dataflow.yml"].replace("{n: numbers/n}", "{n: {source: second/scaled, delay: 10 ms}}")
     (folder / "dataflow.yml").write_text(text)

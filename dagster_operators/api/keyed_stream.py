@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 _OF_CHANGES = "windows are for rows that stay; group by the time: with_columns(hour=\"date_trunc('hour', at)\").key_by('hour')"
+_JOIN_OF_CHANGES = (
+    "interval joins are for rows that stay; of changes, write a.join(b, on=..., "
+    "condition='sold BETWEEN at AND at + INTERVAL 1 HOUR') before key_by(...)"
+)
 
 
 class KeyedStream(PluggedIn):
@@ -307,7 +311,9 @@ class KeyedStream(PluggedIn):
             raise SchemaError(
                 f"an interval join needs an event time on both sides, and the {side} one has none",
                 **where,
-                remedy="give the source event_time=..., and hand that column on unchanged",
+                remedy="give the source event_time=..., and hand that column on unchanged"
+                if (stream if side == "left" else right._stream)._type.changes == Changes.APPEND  # noqa: SLF001
+                else _JOIN_OF_CHANGES,
             )
         try:
             bounds = {"low": parse_bound(lower), "high": parse_bound(upper)}

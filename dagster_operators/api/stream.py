@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from dagster_operators.api.change_column import change_column
 from dagster_operators.api.frontier_stream import FrontierStream
 from dagster_operators.api.keyed_stream import KeyedStream
 from dagster_operators.api.output_stream import OutputStream
 from dagster_operators.api.row_stream import RowStream
 from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.errors import PipelineError, SchemaError
-from dagster_operators.graph.changes import CHANGE
 from dagster_operators.graph.expressions import require_texts
 from dagster_operators.graph.outputs import asset_path
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.joins.join import Join
 from dagster_operators.operators.joins.join_columns import HowInWindows
 from dagster_operators.operators.joins.lookup import Lookup
-from dagster_operators.operators.relational.changelog import DELTA_CHANGE, AsChanges, Latest
+from dagster_operators.operators.relational.changelog import AsChanges, Latest
 from dagster_operators.operators.relational.projection import WithColumns, as_pairs, named
-from dagster_operators.operators.relational.source import Described, Source
+from dagster_operators.operators.relational.source import Described
 from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.operators.relational.union import Union
 from dagster_operators.operators.windows.session import Session
@@ -222,20 +222,16 @@ class Stream(RowStream, FrontierStream, OutputStream):
         Returns:
             A retracting stream. Written to a table it is a table of changes, with the column ``_change``.
 
+        Raises:
+            SchemaError: ``change`` is left out, and the rows of a table or of files say nothing of what they do.
+
         >>> from dagster_operators import MemorySource, Pipeline
         >>> rows = Pipeline("p", root="data").source("rows", MemorySource([], schema="id long, v long, op string"))
         >>> changes = rows.as_changes("CASE op WHEN 'c' THEN 'insert' WHEN 'd' THEN 'delete' END")
         >>> changes.filter("v > 0").select("id", "v").latest("id").columns
         ('id', 'v')
         """
-        return self._add(AsChanges, name, chain=chain, change=change or self._change_column)
-
-    @property
-    def _change_column(self) -> str:
-        """The column that says what a row does."""
-        operator = self._dataflow.nodes[self._ref.operator].operator
-        feed = isinstance(operator, Source) and operator.connector.config().get("changes") is True
-        return DELTA_CHANGE if feed or DELTA_CHANGE in (self.columns or ()) else CHANGE
+        return self._add(AsChanges, name, chain=chain, change=change or change_column(self._dataflow, self._ref))
 
     def to_changes(
         self,

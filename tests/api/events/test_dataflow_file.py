@@ -333,7 +333,7 @@ def test_all_errors_are_told_at_once(folder):
 
 
 def test_all_that_is_wrong_with_one_input_is_told_and_nothing_that_is_not(folder):
-    node = "  - {id: show, path: factors.py, inputs: {n: {source: numbers/n, queue_size: many, delay: 1 mss}}, outputs: [shown]}\n"
+    node = "  - {id: show, path: factors.py, outputs: [], inputs: {n: {source: numbers/n, queue_size: many, delay: 1 mss}}}\n"
     found = told(folder, "", "", FILES["dataflow.yml"] + node)
     assert ["queue_size" in line or "delay" in line for line in found.splitlines()[1:]] == [True, True]
 

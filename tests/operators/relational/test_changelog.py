@@ -132,6 +132,32 @@ def test_operators_that_need_rows_that_stay_refuse_changes() -> None:
     assert refused.value.remedy.startswith("put latest(key) before it")
 
 
+@pytest.mark.parametrize(
+    ("source", "way"),
+    [
+        (do.DeltaSource("lake"), "DeltaSource('lake', changes=True)"),
+        (do.FileSource("in"), 'as_changes("CASE op'),
+        (do.FileSource("in", schema="id long, op string"), 'as_changes("CASE op'),
+    ],
+    ids=["table", "files", "schema"],
+)
+def test_rows_that_do_not_say_what_they_do_are_refused_when_built(source: Any, way: str) -> None:
+    rows = do.Pipeline("p", root="unused").source("rows", source)
+    with pytest.raises(SchemaError, match="nothing says which rows of 'rows' are added") as refused:
+        rows.as_changes()
+    assert way in refused.value.remedy
+    rows.as_changes("'insert'")
+    if rows.columns is None:
+        rows.as_changes("_change")
+
+
+def test_an_interval_join_of_changes_is_told_what_there_is_for_them() -> None:
+    changes = stream().as_changes().key_by("id")
+    with pytest.raises(SchemaError, match="the left one has none") as refused:
+        changes.interval_join(changes, lower="0 s", upper="1 hour")
+    assert refused.value.remedy.startswith("interval joins are for rows that stay; of changes, write a.join(b, on=")
+
+
 def test_the_column_that_says_what_a_row_does_cannot_be_taken() -> None:
     with pytest.raises(SchemaError, match="in a column '_change' of its own"):
         stream().as_changes("op")

@@ -17,6 +17,7 @@ from dagster_operators.graph.rewriting import Rewriting
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import empty
 from dagster_operators.planner.differences.checked_numbers import ACCEPTED_AS, checked_numbers
+from dagster_operators.planner.differences.read_rows import read_rows
 from dagster_operators.planner.differences.refusing import accepted_differences, types_in
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ def with_checked_numbers(
         return dataflow
     rewriting = Rewriting(dataflow)
     for node in dataflow:
-        schema = tables.get(node.name) or next((schemas.get(stream) for stream in node.inputs), None)
-        if any(map(_calculates, node.operator.sql())) and schema is not None:
+        schema = read_rows(node, schemas, tables) if any(map(_calculates, node.operator.sql())) else None
+        if schema is not None:
             with located(pipeline=dataflow.name, operator=node.name):
                 operator = _changed(node.operator, _checking(session, schema))
             if operator is not node.operator:

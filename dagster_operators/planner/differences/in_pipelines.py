@@ -10,6 +10,7 @@ from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import empty
+from dagster_operators.planner.differences.read_rows import read_rows
 from dagster_operators.planner.differences.refusing import accepted_differences, refuse_differences
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def refuse_in_pipeline(
             refuse_differences(expression, rows, accepted)
 
     for node in dataflow:
-        schema = tables.get(node.name) or next((schemas.get(stream) for stream in node.inputs), None)
-        if node.operator.sql() and schema is not None:  # else it leads to no table or sink, and is not computed
+        schema = read_rows(node, schemas, tables) if node.operator.sql() else None
+        if schema is not None:
             with located(pipeline=dataflow.name, operator=node.name):
                 look(node.operator.sql(), schema)
     for table in dataflow.tables.values():

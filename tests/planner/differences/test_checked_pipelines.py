@@ -10,6 +10,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import OperatorsError
+from dagster_operators.operators.joins.join_columns import HowInWindows
 from dagster_operators.planner.differences.checked_numbers import ACCEPTED_AS
 from dagster_operators.planner.differences.checked_pipelines import with_checked_numbers
 from dagster_operators.planner.differences.refusing import ACCEPTED
@@ -101,6 +102,19 @@ def test_a_check_is_computed_so(tmp_path: Path) -> None:
 
 def test_a_lookup_calculates_so(tmp_path: Path) -> None:
     made = pipeline(tmp_path, lambda rows: rows.lookup(OTHERS, on={"k": "q"}, columns=["z + 1 AS y"]))
+    with pytest.raises(OperatorsError, match="Cast error"):
+        made.run_epoch()
+
+
+@pytest.mark.parametrize(
+    ("condition", "how"),
+    [("(z + z) % 3 = 1", "inner"), ("(l + z) % 3 = 1", "anti"), ("z * 2 % 3 = i", "semi")],
+    ids=["right", "both", "product"],
+)
+def test_a_joins_condition_calculates_so_with_both_sides(condition: str, how: HowInWindows, tmp_path: Path) -> None:
+    made = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    right = made.source("others", OTHERS)
+    made.source("rows", ROWS).join(right, on={"k": "q"}, how=how, condition=condition).to_table("t")
     with pytest.raises(OperatorsError, match="Cast error"):
         made.run_epoch()
 

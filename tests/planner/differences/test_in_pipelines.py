@@ -45,6 +45,14 @@ def test_every_expression_is_looked_at(build: Callable[[do.Stream], do.Stream], 
     assert not (tmp_path / "tables").exists()
 
 
+def test_a_joins_condition_is_looked_at_with_both_sides(tmp_path: Path) -> None:
+    made = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    right = made.source("others", OTHERS)
+    made.source("rows", ROWS).join(right, on={"k": "q"}, condition="rint(z) = 2").to_table("t")
+    with pytest.raises(SchemaError, match="rint"):
+        made.run_epoch()
+
+
 def test_a_check_is_looked_at(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="rint") as told:
         pipeline(tmp_path, lambda rows: rows, {"whole": "rint(x) = x"}).run_epoch()

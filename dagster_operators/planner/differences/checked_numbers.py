@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import Called, calls_of, parsed
-from dagster_operators.planner.differences.asked import TypeOf, with_variables
+from dagster_operators.planner.differences.asked import TypeOf, asked_by, with_variables
 from dagster_operators.planner.differences.calculations import Chain, Operand, Place, calculations_in
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ _SUFFIXES: Final = {"l": "bigint", "s": "smallint", "y": "tinyint"}
 _SIGNS: Final = frozenset({"PLUS", "DASH"})
 _TIMES: Final = {"timestamp_seconds": 1_000_000, "timestamp_millis": 1000, "cast": 1_000_000, "try_cast": 1_000_000}
 _CAST_TO_TIME: Final = re.compile(r"(?is)\((.+)\sas\s+timestamp(?:_ltz)?\s*\)")
+_SHORT_CAST: Final = re.compile(r"(?i)::\s*timestamp(?:_ltz)?\b")
+_TIME_TYPES: Final = frozenset({"timestamp", "timestamp_ltz"})
 _ONE: Final = re.compile(r"(?s)\((.+)\)")
 _MARK: Final = "__do_checked"
 
@@ -74,13 +76,14 @@ def checked_numbers(expression: str, type_of: TypeOf) -> str:
         type_of: Tells the types of its parts.
 
     Raises:
-        SchemaError: It is not clear where in the text its calculations begin and end.
+        SchemaError: It is not clear where in the text its calculations begin and end, or what is cast to a time.
 
     >>> from dagster_operators.types.data_type import Plain
     >>> checked_numbers("a + 1 > b % 3 + 1L", lambda text: Plain("int"))
     'CAST(CAST(a AS BIGINT) + CAST(1 AS BIGINT) AS INT) > b % 3 + 1L'
     """
     wraps = list(_wraps(expression, with_variables(expression, type_of)))
+    _refuse_short_casts(expression, type_of)
     if not wraps:
         return expression
     if not _same(expression, _wrapped(expression, [replace(wrap, before=f"{_MARK}(", after=")") for wrap in wraps])):
@@ -107,6 +110,24 @@ def _wraps_of_time(expression: str, call: Called, type_of: TypeOf) -> Iterator[_
     start = expression.index(call.arguments, call.position - 1 + len(call.name)) + found.start(1)
     after = f" AS {_WIDEST}) * {factor} AS BIGINT) DIV {factor}"
     yield _Wrap((start, start + len(found[1])), after, before="CAST(CAST(")
+
+
+def _refuse_short_casts(expression: str, type_of: TypeOf) -> None:
+    """Refuse numbers of seconds that ``::`` makes times of: where such a number begins is not looked for.
+
+    >>> from dagster_operators.types.data_type import Plain
+    >>> _refuse_short_casts("a::string::timestamp", lambda text: Plain("string"))
+    """
+    if not _SHORT_CAST.search(expression):
+        return
+    casts = [one for one in asked_by(expression, type_of) if one.name == "cast" and one.to in _TIME_TYPES]
+    spelt = [call for call in calls_of(expression) if "cast" in call.name and _CAST_TO_TIME.fullmatch(call.arguments)]
+    numbers = [one for one in casts if str(one.type(0)) == "bigint"]
+    if numbers and len(casts) > len(spelt):
+        raise SchemaError(
+            "a number of seconds is cast to a time by ::, and would not be seen to fit", expression=expression,
+            remedy=f"write CAST({numbers[0].texts[0]} AS TIMESTAMP)",
+        )  # fmt: skip
 
 
 def _wraps_of(expression: str, chain: Chain, type_of: TypeOf) -> Iterator[_Wrap]:

@@ -65,7 +65,7 @@ def _with_tables(dataflow: Dataflow, tables: Mapping[str, Table]) -> Dataflow:
 
 def _calculates(expression: str) -> bool:
     """Whether there may be a calculation in an expression, at a glance."""
-    return any(sign in expression for sign in "+-*")
+    return any(sign in expression for sign in "+-*") or "timestamp" in expression.lower()
 
 
 def _checking(session: SparkSession, schema: str) -> Callable[[str], str]:

@@ -81,6 +81,11 @@ def _is_number(asked: Asked) -> bool:
     return kind is not None and kind.is_number
 
 
+def _is_counted(asked: Asked) -> bool:
+    """Whether a time is made of a number, but by a cast to TIMESTAMP, which is alike."""
+    return _is_number(asked) and (asked.name != "cast" or asked.to == "timestamp_ntz")
+
+
 def _has_a_point(asked: Asked) -> bool:
     kind = asked.type(0)
     return kind is not None and kind.is_number and not kind.is_whole_number
@@ -171,8 +176,8 @@ KNOWN: Final[tuple[Difference, ...]] = (
     _one("extract date_part datepart", _field_of, "a field of a date",
          "Sail counts days of the week otherwise, knows EPOCH, which Spark does not, and not YEAROFWEEK",
          "dayofweek(x), (dayofweek(x) + 5) % 7 + 1, unix_timestamp(x), or year(date_trunc('week', x) + INTERVAL 3 DAYS)"),
-    _one("to_timestamp", _is_number, "to_timestamp() of a number",
-         "Sail counts microseconds, Spark seconds", "CAST(x AS TIMESTAMP)"),
+    _one("to_timestamp timestamp to_timestamp_ltz to_timestamp_ntz cast", _is_counted, "to_timestamp() of a number",
+         "Sail counts microseconds, Spark seconds; and casts it to TIMESTAMP_NTZ, which Spark refuses", "CAST(x AS TIMESTAMP)"),
     _one("array_contains", _has_nulls, "array_contains() of an array that may have nulls",
          "where nothing is found beside a null, Spark gives null and Sail false", "array_position(x, 1) > 0"),
     _one("nullif", lambda asked: isinstance(asked.type(0), Struct), "nullif() of structs",

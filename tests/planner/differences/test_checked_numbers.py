@@ -51,6 +51,13 @@ def test_what_may_not_fit_is_computed_in_a_wider_type(expression: str, made: str
     assert checked_numbers(expression, types) == made
 
 
+def test_seconds_that_a_short_cast_makes_times_of_are_refused() -> None:
+    with pytest.raises(SchemaError, match="by ::") as told:
+        checked_numbers("CAST(i AS TIMESTAMP) < l::timestamp", types)
+    assert told.value.remedy == "write CAST(l AS TIMESTAMP)"
+    assert checked_numbers("i::timestamp", types) == "i::timestamp"
+
+
 def test_where_it_is_not_clear_what_is_calculated_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_same", lambda *_: False)
     with pytest.raises(SchemaError, match="where in the expression the calculations begin"):
@@ -74,7 +81,7 @@ def test_what_fits_is_given(expression: str, value: int | None, row: DataFrame) 
     [
         "l + 1", "l - m", "m - 1", "l * 2", "l * l * l * l", "i + 1", "i * i", "y + y", "n + l", "-(m + -1)",
         "aggregate(array(l, l), 0L, (a, x) -> a + x)", "transform(array(i), x -> x + 1)", "abs(l + l)", "sum(l) + count(*)",
-        "timestamp_seconds(l)", "CAST(m AS timestamp)", "timestamp_millis(l)", "concat('x', i + i)",
+        "timestamp_seconds(l)", "CAST(m AS timestamp)", "timestamp_millis(l)", "try_cast(l AS timestamp)", "concat('x', i + i)",
     ],
 )  # fmt: skip
 def test_what_does_not_fit_fails(expression: str, row: DataFrame) -> None:

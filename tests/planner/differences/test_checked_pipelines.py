@@ -37,6 +37,7 @@ def pipeline(folder: Path, build: Callable[[do.Stream], do.Stream], checks: dict
         lambda rows: rows.with_columns({"l * 2": "l * 2"}),
         lambda rows: rows.filter("(l + 1) % 2 = 0"),
         lambda rows: rows.unnest("array(l + 1) AS x"),
+        lambda rows: rows.select("Timestamp_Seconds(l) AS x"),
         lambda rows: rows.key_by("k").top(1, by="(l + 1) % 3 DESC"),
         lambda rows: rows.key_by("k").aggregate(x="max(l + i)"),
         lambda rows: rows.key_by("k").aggregate(x="max(l) + 1"),
@@ -44,7 +45,7 @@ def pipeline(folder: Path, build: Callable[[do.Stream], do.Stream], checks: dict
         lambda rows: rows.key_by("k", "l").aggregate(n="count(*)").key_by("k").aggregate(x="sum(l)"),
         lambda rows: rows.select("aggregate(xs, 0L, (a, x) -> a + x) AS x"),
     ],
-    ids=["select", "with_columns", "filter", "unnest", "order", "argument", "around", "sum", "weighted", "lambda"],
+    ids=["select", "with_columns", "filter", "unnest", "time", "order", "argument", "around", "sum", "weighted", "lambda"],
 )  # fmt: skip
 def test_nothing_is_committed(build: Callable[[do.Stream], do.Stream], tmp_path: Path) -> None:
     made = pipeline(tmp_path, build)

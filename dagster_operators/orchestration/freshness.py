@@ -14,6 +14,7 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp, parse_duration
+from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.records import Complete
 
 Freshness: TypeAlias = str | Mapping[str, str] | None
@@ -35,20 +36,37 @@ class Age:
     told: str
 
 
-def age_of(complete: Complete | None, table: str, now: float) -> Age:
-    """How far behind a clock a table's watermark is, or, of one without an event time, the last epoch."""
+def age_of(complete: Complete | None, table: str, now: float, computed: Complete | None = None) -> Age:
+    """How far behind a clock a table's watermark is, or, of one without an event time, the last epoch that computed something.
+
+    Args:
+        complete: The last epoch.
+        table: The table.
+        now: The clock, in seconds since 1970.
+        computed: Of the epochs that lead to the last one, the last that read its sources, see :func:`last_computed`; by default
+            the last one itself.
+    """
     if complete is None:
         return Age(None, "no epoch is complete yet")
     known = complete.times.get(table)
     if known is None:
-        told = f"epoch {complete.epoch} was complete at {format_timestamp(int(complete.committed_at) * 1_000_000)}"
-        return Age(max(now - complete.committed_at, 0.0), told)
+        last = computed or complete
+        told = f"epoch {last.epoch} was complete at {format_timestamp(int(last.committed_at) * 1_000_000)}"
+        return Age(max(now - last.committed_at, 0.0), told)
     if known.watermark <= MIN_WATERMARK:
         return Age(None, f"no time of {known.column} is complete yet")
     if known.watermark >= MAX_WATERMARK:
         return Age(0.0, "its sources have nothing more to give")
     told = f"{known.column} is complete up to {format_timestamp(known.watermark)}"
     return Age(max(now - known.watermark / 1e6, 0.0), told)
+
+
+def last_computed(run: Coordinator) -> Complete | None:
+    """Of the epochs that lead to the last one, the last that computed something: compacting or going back brings no row."""
+    last = run.last_complete()
+    if last is None or not last.transition:
+        return last
+    return next((complete for complete in run.past.leading_here() if not complete.transition), last)
 
 
 def allowed_ages(pipeline: Pipeline, freshness: Freshness) -> dict[str, float]:
@@ -93,11 +111,12 @@ def freshness_checks(steps: PipelineSteps, ages: Mapping[str, float]) -> dg.Asse
 
     @dg.multi_asset_check(name=f"{steps.name}_fresh", specs=[spec(table) for table in ages], can_subset=True)
     def fresh(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        last = steps.observer(context.instance).coordinator.last_complete()
+        run = steps.observer(context.instance).coordinator
+        last, computed = run.last_complete(), last_computed(run)
         asked = {key.asset_key for key in context.selected_asset_check_keys}
         for table, most in ages.items():
             if steps.tables[table].key in asked:
-                yield _result(steps.tables[table].key, age_of(last, table, time.time()), most)
+                yield _result(steps.tables[table].key, age_of(last, table, time.time(), computed), most)
 
     return fresh
 

@@ -10,7 +10,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import PipelineError
-from dagster_operators.orchestration.freshness import age_of
+from dagster_operators.orchestration.freshness import age_of, last_computed
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.manifest import TableTime
@@ -33,6 +33,23 @@ def test_how_old_a_table_is() -> None:
     assert ages == {"hourly": 120.0, "plain": 60.0, "never": None, "done": 0.0, "ahead": 0.0}
     assert age_of(last, "hourly", 1060.0).told == "t is complete up to 1970-01-01T00:15:40Z"
     assert age_of(None, "hourly", 1060.0).seconds is None
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_maintenance_brings_nothing_new(tmp_path: Path) -> None:
+    pipeline = do.Pipeline("numbers", root=str(tmp_path))
+    pipeline.source("numbers", do.MemorySource([[{"n": 1}], [{"n": 2}]], schema="n long")).to_table("clean")
+    for _ in range(2):
+        pipeline.run_epoch()
+    run = pipeline.epochs.coordinator
+    first, second = run.history()
+    assert last_computed(run) == second
+    assert pipeline.compact() is not None
+    assert last_computed(run) == second
+    pipeline.rollback(1)
+    assert last_computed(run) == first
+    age = age_of(run.last_complete(), "clean", first.committed_at + 60, last_computed(run))
+    assert (age.seconds, age.told.partition(" was")[0]) == (60.0, "epoch 1")
 
 
 def definitions(root: Path, **more: Any) -> dg.Definitions:

@@ -25,6 +25,7 @@ from dagster_operators.operators.relational.weighted_rows import ADDED, WEIGHT, 
 from dagster_operators.types.data_type import DataType
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
+from dagster_operators.types.wider_type import wider_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -254,13 +255,20 @@ def _all_of(first: DataFrame, *more: DataFrame) -> DataFrame:
 def _key_type(pair: tuple[str, str], left: DataFrame, right: DataFrame) -> str:
     """The type in which a pair of keys is compared: theirs, or the wider of two whole numbers."""
     found = [schema_of(frame).find(name) for frame, name in zip((left, right), pair, strict=True)]
-    kinds = [str(field.type) for field in found if field is not None]
+    types = [field.type for field in found if field is not None]
+    kinds = [str(kind) for kind in types]
     if kinds[0] == kinds[1]:
         return kinds[0]
     if all(kind in _WHOLE for kind in kinds):
         return max(kinds, key=_WHOLE.index)
+    wider = wider_type(types[0], types[1]) or types[0]
+    casts = [
+        f"{side}.with_columns({name}='CAST({name} AS {wider})')"
+        for side, name, kind in zip(SIDES, pair, types, strict=True)
+        if kind != wider
+    ]
     raise SchemaError(
         f"the key {pair[0]!r} is {kinds[0]} on the left side, and {pair[1]!r} {kinds[1]} on the right",
         column=pair[0],
-        remedy=f"cast one of them before the join: with_columns({pair[1]}='CAST({pair[1]} AS {kinds[0]})')",
+        remedy=f"give both one type before the join: {', '.join(casts)}",
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
@@ -304,3 +306,28 @@ def test_keys_of_other_types_are_refused(tmp_path: Path) -> None:
     one.join(other, on={"k": "w"}, name="joined").to_table("joined")
     with pytest.raises(OperatorsError, match="the key 'k' is double on the left side, and 'w' bigint on the right"):
         pipeline.run_epoch()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "values"),
+    [(("decimal(10,2)", "decimal(12,3)"), (Decimal("1.51"), Decimal("1.508"))), (("bigint", "double"), (1, 1.5))],
+    ids=["scales", "whole"],
+)
+def test_the_remedy_for_keys_of_other_types_rounds_none(kinds: tuple[str, str], values: tuple[Any, Any], tmp_path: Path) -> None:
+    def run(root: str, *casts: dict[str, str]) -> do.Pipeline:
+        pipeline = do.Pipeline("p", root=str(tmp_path / root), engine=SAIL)
+        sides = [
+            pipeline.source(side, do.MemorySource([[{name: value}, {name: 7}]], schema=f"{name} {kind}")).with_columns(**cast)
+            for side, name, kind, value, cast in zip(("left", "right"), "kq", kinds, values, casts, strict=True)
+        ]
+        sides[0].join(sides[1], on={"k": "q"}).to_table("t")
+        pipeline.run_epoch()
+        return pipeline
+
+    same = {"k": "k"}, {"q": "q"}
+    with pytest.raises(OperatorsError, match="the key 'k' is") as refused:
+        run("refused", *same)
+    told = re.findall(r"(\w+)\.with_columns\((\w)='([^']+)'\)", refused.value.remedy or "")
+    casts = {side: {name: expression} for side, name, expression in told}
+    mended = run("mended", casts.get("left", same[0]), casts.get("right", same[1]))
+    assert [row.k for row in mended.read("t").collect()] == [7]

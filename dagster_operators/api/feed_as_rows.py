@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.dataflow import Dataflow
@@ -15,8 +16,12 @@ from dagster_operators.graph.ports import InputPort, StreamRef
 from dagster_operators.operators.aggregates.aggregation import Aggregation
 from dagster_operators.operators.relational.changelog import DELTA_CHANGE
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.relational.union import Union
 
 _FEEDS: Final = ("delta", "pipeline_source")
+_CONSTANT: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
+"""A string in an expression."""
+
 _PACKAGE: Final = __name__.partition(".")[0]
 
 
@@ -33,8 +38,7 @@ def warn_of_feed_as_rows(dataflow: Dataflow, operator: LogicalOperator, streams:
     ports = operator.inputs([dataflow.type_of(stream) for stream in streams])
     for port, stream in zip(ports, streams, strict=True):
         if _adds_up(operator, port) and not _knows(operator):
-            source = _feed_behind(dataflow, stream)
-            if source is not None:
+            for source in _feeds_behind(dataflow, stream):
                 warnings.warn(
                     f"{operator.name!r} takes the change data feed of {source!r} for rows that are all added: an update counts "
                     f"as two rows. To do: read them as changes, pipeline.source({source!r}, ...).as_changes(); or, to have the "
@@ -43,16 +47,21 @@ def warn_of_feed_as_rows(dataflow: Dataflow, operator: LogicalOperator, streams:
                 )
 
 
-def _feed_behind(dataflow: Dataflow, stream: StreamRef) -> str | None:
-    """The source of a change data feed whose rows come here as they are; None where somebody has asked what they do."""
-    node = dataflow.nodes[stream.operator]
-    while not isinstance(node.operator, Source):
-        if not stream.is_main or not node.operator.row_wise or len(node.inputs) != 1 or _knows(node.operator):
-            return None
-        stream = node.inputs[0]
+def _feeds_behind(dataflow: Dataflow, stream: StreamRef) -> list[str]:
+    """The sources of change data feeds whose rows come here as they are, but for those of which somebody asked what they do."""
+    found, waiting, seen = list[str](), [stream], {stream}
+    while waiting:
+        stream = waiting.pop()
         node = dataflow.nodes[stream.operator]
-    connector = node.operator.connector
-    return node.name if connector.kind in _FEEDS and connector.config()["changes"] else None
+        if isinstance(node.operator, Source):
+            connector = node.operator.connector
+            if connector.kind in _FEEDS and connector.config()["changes"]:
+                found.append(node.name)
+        elif stream.is_main and (node.operator.row_wise or isinstance(node.operator, Union)) and not _knows(node.operator):
+            new = [one for one in dict.fromkeys(node.inputs) if one not in seen]
+            seen.update(new)
+            waiting += reversed(new)
+    return found
 
 
 def _adds_up(operator: LogicalOperator, port: InputPort) -> bool:
@@ -63,7 +72,19 @@ def _adds_up(operator: LogicalOperator, port: InputPort) -> bool:
 
 
 def _knows(operator: LogicalOperator) -> bool:
-    return DELTA_CHANGE in json.dumps(operator.config(), default=str)
+    """Whether a setting names the column; in a string constant it is only text."""
+    if DELTA_CHANGE not in json.dumps(operator.config(), default=str):
+        return False
+    waiting: list[Any] = [operator.config()]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list | tuple | set | frozenset):
+            waiting += value
+        elif DELTA_CHANGE in _CONSTANT.sub("", str(value)):
+            return True
+    return False
 
 
 def _outside() -> int:

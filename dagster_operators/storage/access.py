@@ -21,7 +21,13 @@ from dagster_operators.storage.uri import S3, is_local, split_uri, without_user
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-_SECRET = re.compile(r"secret|token|key|password|credential|sas", re.IGNORECASE)
+_SECRET = re.compile(r"secret|token|key(?!_enabled)|password|credential|sas", re.IGNORECASE)
+
+_SHORTEST: Final = 6
+"""Shorter is no secret: ``a`` and ``minio`` are words of messages, and no store takes so short a key."""
+
+_LONG: Final = 16
+"""So long a text is in no message by chance, also within a word."""
 
 _SYNONYMS: Final = {"endpoint_url": "endpoint", "default_region": "region", "token": "session_token"}
 
@@ -197,14 +203,15 @@ class Access:
         return (scheme, bucket) == (other_scheme, other_bucket)
 
     def redact(self, text: str) -> str:
-        """The text without any secret of the options.
+        """The text without any secret of the options; of a short one, where it is a word of its own.
 
         >>> Access.of({"AWS_SECRET_ACCESS_KEY": "hidden"}).redact("hidden is not the key")
         '*** is not the key'
         """
-        for name, value in self.options:
-            if _SECRET.search(name) and value:
-                text = text.replace(value, "***")
+        secrets = {value for name, value in self.options if _SECRET.search(name) and len(value) >= _SHORTEST}
+        for value in sorted(secrets, key=len, reverse=True):
+            found = re.escape(value) if len(value) >= _LONG else rf"(?<!\w){re.escape(value)}(?!\w)"
+            text = re.sub(found, "***", text)
         return without_user(text)
 
     def _own(self) -> dict[str, str]:

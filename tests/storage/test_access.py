@@ -126,6 +126,17 @@ def test_keys_are_in_no_pickle():
         assert pickle.loads(told) == same  # noqa: S301 - ours
 
 
+def test_only_secrets_are_taken_out():
+    long = "wJalrXUtnFEMI/K7MDENG"
+    access = Access.of({"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "minio", "token": "+secret", "session_token": long})
+    assert access.redact("a table at minio:9000 cannot be read") == "a table at minio:9000 cannot be read"
+    assert access.redact(f"(+secret)\\n{long}\\n") == "(***)\\n***\\n"
+    assert Access.of({"password": "station"}).redact("stations of station 'station'") == "stations of *** '***'"
+    settings = Access.of({"aws_sse_bucket_key_enabled": "true-ish", "region": "eu"})
+    assert not settings.has_keys
+    assert settings.redact("it is true-ish that the region is eu") == "it is true-ish that the region is eu"
+
+
 def test_another_process_has_the_keys_of_what_it_was_told_or_of_its_environment(monkeypatch):
     access = Access.of(STORE)
     told, variable = pickle.dumps(access), variable_of(access)

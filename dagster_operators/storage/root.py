@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dagster_operators.errors import OperatorsError, StorageError
 from dagster_operators.storage.access import Access, ShippedFiles
@@ -47,6 +47,10 @@ class Root:
         self._base = base + split_uri(self.uri)[2]
         self.creates = self.is_local or split_uri(self.uri)[0] in OBJECT_STORES
         """Whether a file can be created only if there is none."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keys are in no pickle: the root is opened anew where it gets to, with the keys that are known there."""
+        return _opened, (self.uri, self.access, self.durable)
 
     @functools.cached_property
     def _objects(self) -> ObjectStore | None:
@@ -367,3 +371,7 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _opened(uri: str, access: Access, durable: bool) -> Root:  # noqa: FBT001 - of a pickle
+    return Root(uri, dict(access.options), durable=durable)

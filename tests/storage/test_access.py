@@ -126,6 +126,16 @@ def test_keys_are_in_no_pickle():
         assert pickle.loads(told) == same  # noqa: S301 - ours
 
 
+def test_a_root_is_opened_anew_where_it_is_unpickled():
+    root = Root("s3://lake/flights", STORE)
+    assert root._objects is not None
+    told = pickle.dumps(root)
+    assert b"hidden" not in told
+    assert b"AKEY" not in told
+    again = pickle.loads(told)  # noqa: S301 - ours
+    assert (again.uri, again.access, again.durable, again.files) == (root.uri, root.access, root.durable, root.files)
+
+
 def test_only_secrets_are_taken_out():
     long = "wJalrXUtnFEMI/K7MDENG"
     access = Access.of({"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "minio", "token": "+secret", "session_token": long})

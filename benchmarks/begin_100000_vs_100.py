@@ -20,8 +20,9 @@ from benchmarks.events import Feed, source
 from benchmarks.harness import Claim, Spread, alternately, at_most, workplace
 from dagster_operators.connectors.slicing import position_behind
 from dagster_operators.runtime.engine import engine_named
-from dagster_operators.storage.delta_commit import LogEntry, TableLog
+from dagster_operators.storage.delta_commit import TableLog
 from dagster_operators.storage.location import SourceFile
+from dagster_operators.storage.log_entry import LogEntry
 from dagster_operators.transactions.ledger_files import active_files, read_rows, write_rows
 from dagster_operators.transactions.owner import Owner
 

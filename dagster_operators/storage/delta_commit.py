@@ -11,15 +11,13 @@ from __future__ import annotations
 import json
 import logging
 import time
-import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import quote
 
 from dagster_operators.errors import StorageError
 from dagster_operators.storage.delta_log import LOG, entry_path
 from dagster_operators.storage.log_damage import without_checkpoints
+from dagster_operators.storage.log_entry import LogEntry, actions_of, commit_by_deltalake
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -39,15 +37,6 @@ CHECKPOINT_INTERVAL: Final = 20
 _SHORT: Final = 3.0
 """Seconds. Entries are cleaned out an hour and two hundred versions later, and a ledger is replaced when a lease is over."""
 
-_ENGINE: Final = "dagster_operators"
-
-_WROTE: Final = {"operation": "WRITE", "operationParameters": {"mode": "Append", "partitionBy": "[]"}}
-_MOVED: Final = {"operation": "OPTIMIZE", "operationParameters": {"predicate": "[]"}}
-"""What an entry is called that changes rows, and one that leaves them as they are."""
-
-_UNQUOTED: Final = "/=:@!$&'()*+,;~"
-"""What stands for itself in the path of a URI (RFC 3986), besides letters, digits and ``-._``."""
-
 CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 """The property of a table whose readers can ask what each version did to the rows."""
 
@@ -64,40 +53,6 @@ _CONSTRAINTS: Final = "delta.constraints."
 _GENERATED: Final = "delta.generationExpression"
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class LoggedFile:
-    """A data file as the log names it: its path within the table, its size in bytes, its statistics as JSON."""
-
-    path: str
-    size: int
-    stats: str = ""
-
-
-@dataclass(frozen=True)
-class LogEntry:
-    """What one commit does.
-
-    Attributes:
-        adds: Files that become active.
-        removes: Active files that no longer are.
-        feed: Files with what the commit does to the rows, of a table with a change data feed.
-        data_change: Whether the rows change, or only lie elsewhere.
-        transaction: The application transaction: its id and version.
-        metadata: What ``DESCRIBE HISTORY`` shows besides.
-        schema_json: The columns from then on, as the JSON of a Spark ``StructType``; empty where they stay.
-        starts_feed: Whether the table has a change data feed from then on.
-    """
-
-    adds: tuple[LoggedFile, ...] = ()
-    removes: tuple[LoggedFile, ...] = ()
-    feed: tuple[LoggedFile, ...] = ()
-    data_change: bool = True
-    transaction: tuple[str, int] | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    schema_json: str = ""
-    starts_feed: bool = False
 
 
 class TableLog:
@@ -237,7 +192,7 @@ class TableLog:
         return all(0 <= now - then < _SHORT for now, then in zip(_moment(), self._seen[2], strict=True))
 
     def _link(self, base: int, entry: LogEntry) -> Stamp | None:
-        first, *others = _actions(entry)
+        first, *others = actions_of(entry)
         told = list(self._told(base, entry)) if entry.schema_json or entry.starts_feed else []
         actions = [first, *told, *others]
         lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
@@ -268,7 +223,7 @@ class TableLog:
     def _commit(self, base: int, stamp: Stamp, entry: LogEntry) -> Stamp | None:
         try:
             with self._root.guard(self._dataset, "a table cannot be committed to"):
-                _commit(self.at(base), entry)
+                commit_by_deltalake(self.at(base), entry)
         except StorageError:
             self._table = None
             # Another writer was first; or it is our entry and its answer was lost; or the log was cleaned meanwhile.
@@ -351,66 +306,3 @@ def _version(name: str) -> int | None:
     """
     number = name.partition(".")[0]
     return int(number) if number.isdigit() else None
-
-
-def _actions(entry: LogEntry) -> Iterator[dict[str, Any]]:
-    """The entry's lines."""
-    now = time.time_ns() // 1_000_000
-    yield {
-        "commitInfo": {
-            "timestamp": now,
-            **(_WROTE if entry.data_change else _MOVED),
-            "isBlindAppend": not entry.removes,
-            "engineInfo": _ENGINE,
-            "txnId": uuid.uuid4().hex,  # so that no two runs write the same entry, also of the same decision
-            **entry.metadata,
-        }
-    }
-    if entry.transaction:
-        yield {"txn": {"appId": entry.transaction[0], "version": entry.transaction[1], "lastUpdated": now}}
-    for file in entry.removes:
-        yield {
-            "remove": {
-                "path": quote(file.path, safe=_UNQUOTED),
-                "deletionTimestamp": now,
-                "dataChange": entry.data_change,
-                "extendedFileMetadata": True,
-                "partitionValues": {},
-                "size": file.size,
-            }
-        }
-    for file in entry.adds:
-        yield {
-            "add": {
-                "path": quote(file.path, safe=_UNQUOTED),
-                "partitionValues": {},
-                "size": file.size,
-                "modificationTime": now,
-                "dataChange": entry.data_change,
-                **({"stats": file.stats} if file.stats else {}),
-            }
-        }
-    for file in entry.feed:
-        path = quote(file.path, safe=_UNQUOTED)
-        yield {"cdc": {"path": path, "partitionValues": {}, "size": file.size, "dataChange": False}}
-
-
-def _commit(table: DeltaTable, entry: LogEntry) -> None:
-    from deltalake import CommitProperties, PostCommitHookProperties, Transaction
-    from deltalake.transaction import AddAction, RemoveAction
-
-    now, change = int(time.time() * 1000), entry.data_change
-    table.create_write_transaction(
-        [
-            *(AddAction(file.path, file.size, {}, now, change, file.stats) for file in entry.adds),
-            *(RemoveAction(file.path, change, now, file.size, {}) for file in entry.removes),
-        ],
-        "append",
-        table.schema(),
-        commit_properties=CommitProperties(
-            custom_metadata=dict(entry.metadata),
-            max_commit_retries=0,
-            app_transactions=[Transaction(*entry.transaction)] if entry.transaction else None,
-        ),
-        post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
-    )

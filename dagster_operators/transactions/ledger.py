@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from dagster_operators.errors import LedgerError, located
-from dagster_operators.storage.delta_commit import GONE, LogEntry, TableLog
+from dagster_operators.storage.delta_commit import GONE, TableLog
+from dagster_operators.storage.log_entry import LogEntry
 from dagster_operators.transactions.effects import Conflict
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.ledger_files import (

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import DamagedLedgerError, LedgerError, StorageError
-from dagster_operators.storage.delta_commit import LoggedFile
 from dagster_operators.storage.log_damage import damage
+from dagster_operators.storage.log_entry import LoggedFile
 from dagster_operators.storage.parquet_writer import write_table
 from dagster_operators.storage.tiers import tier
 from dagster_operators.transactions.records import Entry, body, from_body

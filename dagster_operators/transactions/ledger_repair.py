@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import LedgerError, StorageError
-from dagster_operators.storage.delta_commit import LogEntry, TableLog
+from dagster_operators.storage.delta_commit import TableLog
 from dagster_operators.storage.log_damage import mend, named_files, settle
+from dagster_operators.storage.log_entry import LogEntry
 from dagster_operators.transactions.ledger_files import SCHEMA_JSON, active_files, rows_of, to_entries, to_row, write_rows
 from dagster_operators.transactions.records import (
     Begin,

@@ -13,18 +13,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import DamagedTableError, StorageError
-from dagster_operators.storage.delta_commit import (
-    CHANGE_FEED,
-    GONE,
-    PIPELINE_PROPERTY,
-    LogEntry,
-    LoggedFile,
-    Stamp,
-    TableLog,
-    is_plain,
-)
+from dagster_operators.storage.delta_commit import CHANGE_FEED, GONE, PIPELINE_PROPERTY, Stamp, TableLog, is_plain
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.log_damage import damage, has_empty_entry, mend, settle
+from dagster_operators.storage.log_entry import LogEntry, LoggedFile
 from dagster_operators.storage.log_history import added_since
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.effects import (

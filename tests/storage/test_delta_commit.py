@@ -14,7 +14,8 @@ import pytest
 from deltalake import DeltaTable, Schema
 
 from dagster_operators.errors import LedgerError
-from dagster_operators.storage.delta_commit import GONE, LogEntry, LoggedFile, TableLog, is_plain
+from dagster_operators.storage.delta_commit import GONE, TableLog, is_plain
+from dagster_operators.storage.log_entry import LogEntry, LoggedFile
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions import ledger as ledger_module
 from dagster_operators.transactions.effects import Conflict, RestoreTable

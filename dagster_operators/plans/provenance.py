@@ -35,6 +35,7 @@ class Provenance:
         self._names = names
         self._ignored = ignored
         self._known: dict[tuple[StreamRef, str], str] = {}
+        self._origins: dict[tuple[StreamRef, str], tuple[StreamRef, str]] = {}
 
     def of(self, stream: StreamRef, column: str) -> str:
         """What a column of a stream is made of; as Spark compares names, without regard to case.
@@ -50,13 +51,19 @@ class Provenance:
         return self._known[key]
 
     def _handed_on(self, stream: StreamRef, wanted: str) -> tuple[StreamRef, str]:
-        """Where a column comes from that operators of one input hand on as it is."""
-        while True:
-            node = self._shape.nodes[stream.operator]
-            before = self._before(node, wanted) if len(node.inputs) == 1 else None
+        """Where a column comes from that operators of one input hand on as it is; each of them is gone through once."""
+        passed, at = list[tuple[StreamRef, str]](), (stream, wanted)
+        while at not in self._origins:
+            node = self._shape.nodes[at[0].operator]
+            before = self._before(node, at[1]) if len(node.inputs) == 1 else None
+            passed.append(at)
             if before is None:
-                return stream, wanted
-            stream, wanted = node.inputs[0], before
+                self._origins[at] = at
+            else:
+                at = node.inputs[0], before
+        origin = self._origins[at]
+        self._origins.update(dict.fromkeys(passed, origin))
+        return origin
 
     def _before(self, node: PlanNode, wanted: str) -> str | None:
         """What a column is called in an operator's only input; None if it is not handed on."""

@@ -77,8 +77,9 @@ def build_definitions(
         maintenance: A cron expression for ``<pipeline>_maintenance_schedule``.
         compact: Whether maintenance joins small files of the tables, unless its configuration says otherwise. Once the small ones
             are cleaned away, a pipeline that reads these tables can be rebuilt from then on only.
-        freshness: How far behind the clock tables may be, as ``"2 hours"``, or by ``table`` or ``pipeline.table`` as a mapping:
-            by their watermark, those without an event time by when the last epoch was complete. The check ``fresh`` tells.
+        freshness: How far behind the clock tables may be, as ``"2 hours"`` or a timedelta, or by ``table`` or
+            ``pipeline.table`` as a mapping: by their watermark, those without an event time by when the last epoch was complete.
+            The check ``fresh`` tells; it fails, too, if the watermark is as far ahead of the clock.
         freshness_schedule: When the job ``<pipeline>_freshness`` runs these checks, by a cron expression.
         engine: Where stages run, for all the pipelines, or its name, such as ``"sail"``; else each pipeline's own, else embedded
             Spark. In Dagster it is the resource ``<pipeline>_engine``.
@@ -111,6 +112,7 @@ def build_definitions(
         ['flights_catch_up', 'flights_epoch', 'flights_maintenance', 'flights_rebuild', 'flights_repair']
     """
     _check(pipelines)
+    _check_switches(sensor=sensor, catch_up=catch_up, compact=compact)
     options = Options(
         group_name, tuple(owners), tags or {}, retry_policy, automation_condition, wait_seconds, preview_rows,
         frozenset(masked_columns), compact,
@@ -175,6 +177,12 @@ def _check(pipelines: Sequence[Pipeline]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise PipelineError(f"two pipelines are named {name!r}", pipeline=name, remedy="give one of them another name")
+
+
+def _check_switches(**given: object) -> None:
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise PipelineError(f"{name} is {value!r}, not True or False", remedy=f"build_definitions(..., {name}=True)")
 
 
 def _check_names(deployed: Sequence[PipelineSteps], names: AssetNames) -> None:

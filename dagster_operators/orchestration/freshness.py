@@ -5,6 +5,7 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, TypeAlias
 
 import dagster as dg
@@ -17,10 +18,14 @@ from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, forma
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.records import Complete
 
-Freshness: TypeAlias = str | Mapping[str, str] | None
+Freshness: TypeAlias = str | timedelta | Mapping[str, str | timedelta] | None
 """How far behind tables may be: all of them, or by ``table`` or ``pipeline.table``."""
 
 _CHECK: Final = "fresh"
+
+_AHEAD: Final = (
+    "To do: pipeline.rollback(to=...) to the epoch before, and event_time_ahead='1 day' on the source, which refuses such rows"
+)
 
 
 @dataclass(frozen=True)
@@ -30,10 +35,20 @@ class Age:
     Attributes:
         seconds: Behind the clock; None as long as there is nothing.
         told: By what that is known.
+        ahead: How many seconds ahead of the clock it is; nothing that comes in until then shows in its age.
     """
 
     seconds: float | None
     told: str
+    ahead: float = 0.0
+
+    def is_within(self, most: float) -> bool:
+        """Whether it is known to be no further from the clock than that, behind or ahead.
+
+        >>> Age(0.0, "").is_within(60), Age(61.0, "").is_within(60), Age(0.0, "", ahead=61.0).is_within(60)
+        (True, False, False)
+        """
+        return self.seconds is not None and self.seconds <= most and self.ahead <= most
 
 
 def age_of(complete: Complete | None, table: str, now: float, computed: Complete | None = None) -> Age:
@@ -58,7 +73,8 @@ def age_of(complete: Complete | None, table: str, now: float, computed: Complete
     if known.watermark >= MAX_WATERMARK:
         return Age(0.0, "its sources have nothing more to give")
     told = f"{known.column} is complete up to {format_timestamp(known.watermark)}"
-    return Age(max(now - known.watermark / 1e6, 0.0), told)
+    behind = now - known.watermark / 1e6
+    return Age(max(behind, 0.0), told, max(-behind, 0.0))
 
 
 def last_computed(run: Coordinator) -> Complete | None:
@@ -73,13 +89,25 @@ def allowed_ages(pipeline: Pipeline, freshness: Freshness) -> dict[str, float]:
     """How many seconds each table of a pipeline may be behind.
 
     Raises:
-        PipelineError: A text is no span of time.
+        PipelineError: What is given is no span of time.
     """
-    given = dict.fromkeys(pipeline.tables, freshness) if isinstance(freshness, str) else _named(pipeline, freshness or {})
+    given = _named(pipeline, freshness) if isinstance(freshness, Mapping) else dict.fromkeys(pipeline.tables, freshness)
     try:
-        return {table: parse_duration(text) / 1e6 for table, text in given.items()}
+        return {table: _seconds(span) for table, span in given.items() if span is not None}
     except ValueError as error:
-        raise PipelineError(f"freshness: {error}", pipeline=pipeline.name, remedy="write it as '2 hours'") from None
+        raise PipelineError(
+            f"freshness: {error}", pipeline=pipeline.name, remedy="write it as '2 hours', or give a timedelta"
+        ) from None
+
+
+def _seconds(span: str | timedelta) -> float:
+    given: object = span
+    if not isinstance(given, str | timedelta):
+        raise ValueError(f"{given!r} is no span of time with a unit")  # noqa: TRY004 - told as an error of ours
+    micros = parse_duration(span)
+    if micros <= 0:
+        raise ValueError(f"{span!r} is no span of time: a table is always somewhat behind")
+    return micros / 1e6
 
 
 def check_freshness_names(pipelines: Iterable[Pipeline], freshness: Freshness) -> None:
@@ -136,17 +164,20 @@ def freshness_job(
     )  # fmt: skip
 
 
-def _named(pipeline: Pipeline, freshness: Mapping[str, str]) -> dict[str, str]:
-    wanted: Sequence[tuple[str, str | None]] = [
+def _named(pipeline: Pipeline, freshness: Mapping[str, str | timedelta]) -> dict[str, str | timedelta]:
+    wanted: Sequence[tuple[str, str | timedelta | None]] = [
         (table, freshness.get(f"{pipeline.name}.{table}", freshness.get(table))) for table in pipeline.tables
     ]
-    return {table: text for table, text in wanted if text is not None}
+    return {table: span for table, span in wanted if span is not None}
 
 
 def _result(key: dg.AssetKey, age: Age, most: float) -> dg.AssetCheckResult:
-    passed = age.seconds is not None and age.seconds <= most
     behind = "" if age.seconds is None else f", {age.seconds:,.0f} s behind; {most:,.0f} s are allowed"
     metadata = {"allowed (seconds)": most, **({} if age.seconds is None else {"behind (seconds)": age.seconds})}
+    if age.ahead > most:
+        behind = f", {age.ahead:,.0f} s ahead of the clock by a row's event time: it would look fresh until then. {_AHEAD}"
+    if age.ahead:
+        metadata["ahead (seconds)"] = age.ahead
     return dg.AssetCheckResult(
-        passed=passed, asset_key=key, check_name=_CHECK, description=f"{age.told}{behind}", metadata=metadata
+        passed=age.is_within(most), asset_key=key, check_name=_CHECK, description=f"{age.told}{behind}", metadata=metadata
     )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import dagster as dg
 import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import PipelineError
-from dagster_operators.orchestration.freshness import age_of, last_computed
+from dagster_operators.orchestration.freshness import _result, age_of, last_computed
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.manifest import TableTime
@@ -19,8 +21,6 @@ from tests.transactions.flow import Flow
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import dagster as dg
 
 
 def complete(**times: int) -> Any:
@@ -31,6 +31,7 @@ def test_how_old_a_table_is() -> None:
     last = complete(hourly=940_000_000, never=MIN_WATERMARK, done=MAX_WATERMARK, ahead=2_000_000_000)
     ages = {name: age_of(last, name, 1060.0).seconds for name in ("hourly", "plain", "never", "done", "ahead")}
     assert ages == {"hourly": 120.0, "plain": 60.0, "never": None, "done": 0.0, "ahead": 0.0}
+    assert age_of(last, "ahead", 1060.0).ahead == 940.0
     assert age_of(last, "hourly", 1060.0).told == "t is complete up to 1970-01-01T00:15:40Z"
     assert age_of(None, "hourly", 1060.0).seconds is None
 
@@ -52,6 +53,14 @@ def test_maintenance_brings_nothing_new(tmp_path: Path) -> None:
     assert (age.seconds, age.told.partition(" was")[0]) == (60.0, "epoch 1")
 
 
+def test_a_row_ahead_of_the_clock_does_not_make_a_table_fresh() -> None:
+    last = complete(day=(1000 + 86_400) * 1_000_000, minute=1060 * 1_000_000)
+    found = {table: _result(dg.AssetKey(table), age_of(last, table, 1000.0), 7200.0) for table in ("day", "minute")}
+    assert {table: one.passed for table, one in found.items()} == {"day": False, "minute": True}
+    assert "86,400 s ahead of the clock" in str(found["day"].description)
+    assert "event_time_ahead='1 day'" in str(found["day"].description)
+
+
 def definitions(root: Path, **more: Any) -> dg.Definitions:
     pipeline = do.Pipeline("numbers", root=str(root))
     numbers = pipeline.source("numbers", do.MemorySource(schema="n long"))
@@ -66,7 +75,7 @@ def checked(defs: dg.Definitions, instance: dg.DagsterInstance) -> dict[str, dg.
 
 
 def test_the_job_tells_which_tables_are_behind(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    defs = definitions(tmp_path, freshness={"clean": "1 hour", "numbers.sums": "0 seconds"})
+    defs = definitions(tmp_path, freshness={"clean": "1 hour", "numbers.sums": timedelta(microseconds=1)})
     assert {table: one.passed for table, one in checked(defs, instance).items()} == {"clean": False, "sums": False}
     with Coordinator("numbers", str(tmp_path)) as run:
         assert Flow(run, last=1).epoch()
@@ -88,6 +97,11 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
         definitions(tmp_path, freshness={"other": "1 hour"})
     with pytest.raises(PipelineError, match=r"freshness: .*2 hours"):
         definitions(tmp_path, freshness="soon")
+    for none in (7200, "0 hours", timedelta(0), {"clean": 7200}, True):
+        with pytest.raises(PipelineError, match=r"freshness: .*no span of time.*'2 hours', or give a timedelta"):
+            definitions(tmp_path, freshness=none)
+    with pytest.raises(PipelineError, match="compact is 'yes', not True or False"):
+        definitions(tmp_path, compact="yes")
     pipeline = do.Pipeline("p", root=str(tmp_path))
     pipeline.source("numbers", do.MemorySource(schema="n long")).to_table("clean", checks={"fresh": "n > 0"})
     with pytest.raises(PipelineError, match="a check is called 'fresh'"):

@@ -153,6 +153,9 @@ class Settling(ABC):
         """
         from dagster_operators.runtime.compacting import TARGET_SIZE, compact
 
-        if target_size is not None and target_size < 1:
-            raise PipelineError(f"target_size is {target_size}", pipeline=self.name, remedy="give a number of bytes")
+        given: object = target_size
+        if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
+            raise PipelineError(
+                f"target_size is {given!r}", pipeline=self.name, remedy="give a number of bytes, such as 256 * 1024 * 1024"
+            )
         return self._alone(lambda coordinator: compact(coordinator, table, target_size or TARGET_SIZE))

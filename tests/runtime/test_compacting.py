@@ -67,6 +67,12 @@ def test_files_of_half_the_size_stay(tmp_path: Path) -> None:
     assert done.tables == {"clean": Joined(4, 2, done.tables["clean"].bytes)}
 
 
+@pytest.mark.parametrize("size", ["1 GB", 0, 1e9, True])
+def test_a_size_that_is_no_number_of_bytes_is_refused(size: Any) -> None:
+    with pytest.raises(PipelineError, match=r"target_size is .*give a number of bytes"):
+        do.Pipeline("numbers", root="nowhere").compact(target_size=size)
+
+
 def test_files_that_others_wrote_stay() -> None:
     files = [FileEntry(f"part-{number}", 1, 1) for number in range(3)]
     assert list(groups_of(files, 100)) == []

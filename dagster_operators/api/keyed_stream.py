@@ -93,7 +93,7 @@ class KeyedStream(PluggedIn):
                 "a window needs an event time, and the stream has none",
                 pipeline=pipeline,
                 operator=self._stream.name,
-                remedy="give the source event_time=..., and hand that column on unchanged"
+                remedy=self._stream._type.timeless_remedy  # noqa: SLF001
                 if self._stream._type.changes == Changes.APPEND  # noqa: SLF001
                 else _OF_CHANGES,
             )
@@ -307,12 +307,12 @@ class KeyedStream(PluggedIn):
             raise PipelineError(f"{right!r} is no stream with keys", **where, remedy="write interval_join(other.key_by(...))")
         times = (stream.event_time, right._stream.event_time)
         if None in times:
-            side = "left" if times[0] is None else "right"
+            side, without = ("left", stream) if times[0] is None else ("right", right._stream)
             raise SchemaError(
                 f"an interval join needs an event time on both sides, and the {side} one has none",
                 **where,
-                remedy="give the source event_time=..., and hand that column on unchanged"
-                if (stream if side == "left" else right._stream)._type.changes == Changes.APPEND  # noqa: SLF001
+                remedy=without._type.timeless_remedy  # noqa: SLF001
+                if without._type.changes == Changes.APPEND  # noqa: SLF001
                 else _JOIN_OF_CHANGES,
             )
         try:

@@ -11,7 +11,7 @@ from typing import Any
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.graph.alternatives import PREFERRED, CostModel
 from dagster_operators.graph.changes import ChangeKind
-from dagster_operators.graph.operator import LogicalOperator, StreamType
+from dagster_operators.graph.operator import RETIME, LogicalOperator, StreamType
 from dagster_operators.graph.outputs import SinkOutput, Table
 from dagster_operators.graph.ports import MAIN, StreamRef, check_taken_back
 from dagster_operators.graph.row_expressions import columns_of_row
@@ -380,7 +380,7 @@ def check_times(operator: LogicalOperator, inputs: Sequence[StreamType], output:
     what = "loses them" if operator.takes_times else "works with event times"
     raise SchemaError(
         f"the rows have times of their own ({own}, in {', '.join(own.columns)}), and {operator.label} {what}",
-        remedy="put do.frontier.retime(stream, ..., times=datetime) before it, which gives the rows event times",
+        remedy=RETIME,
     )
 
 

@@ -11,7 +11,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.changes import MARKS, ChangeKind, Changes
@@ -25,6 +25,10 @@ from dagster_operators.time.kinds import Times
 
 Lineage = Mapping[str, frozenset[tuple[int, str]]]
 """For each output column, the (input index, column) pairs that it is computed from."""
+
+
+RETIME: Final = "put do.frontier.retime(stream, ..., times=datetime) before it, which gives the rows event times"
+"""What to do where rows with times of another kind are to have event times."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,11 @@ class StreamType:
     def marks(self) -> tuple[str, ...]:
         """The columns beside ``columns`` in which the rows say what they mean."""
         return MARKS[self.changes.kind]
+
+    @property
+    def timeless_remedy(self) -> str:
+        """What to do about a stream that has no event time where one is needed."""
+        return RETIME if self.times is not None else "give the source event_time=..., and hand that column on unchanged"
 
     def resolve(self, column: str) -> str | None:
         """The stream's spelling of a column, as Spark compares names: without regard to case."""

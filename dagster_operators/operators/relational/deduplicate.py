@@ -77,7 +77,9 @@ class DeduplicateFirst(LogicalOperator):
                 remedy="write within='1 day', say",
             )  # fmt: skip
         if self.within is not None and self.event_time is None:
-            raise SchemaError("within= needs an event time, and the stream has none", operator=self.name, remedy=_TIMELESS)
+            raise SchemaError(
+                "within= needs an event time, and the stream has none", operator=self.name, remedy=inputs[0].timeless_remedy
+            )
         # With within=, a row may come out epochs after the watermark has passed it.
         return replace(inputs[0], complete_windows=False)
 
@@ -123,7 +125,9 @@ class DeduplicateLast(LogicalOperator):
         check_input(self, stream, self.keys)
         if self.event_time is None:
             raise SchemaError(
-                "the last row of a key needs an event time, and the stream has none", operator=self.name, remedy=_TIMELESS
+                "the last row of a key needs an event time, and the stream has none",
+                operator=self.name,
+                remedy=stream.timeless_remedy,
             )
         rest = None if stream.columns is None else [column for column in stream.columns if column not in self.keys]
         return StreamType(None if rest is None else (*self.keys, *rest), changes=Changes.upsert(self.keys))
@@ -137,9 +141,6 @@ class DeduplicateLast(LogicalOperator):
         """The first row of each key from the end of time."""
         order = (OrderItem(quoted(self.event_time or ""), descending=True, nulls_first=False),)
         return alternatives(self.name, FirstRows(keys=self.keys, order=order, n=1, event_time=self.event_time))
-
-
-_TIMELESS = "give the source event_time=..., and hand that column on unchanged"
 
 
 def check_input(operator: LogicalOperator, stream: StreamType, keys: Sequence[str]) -> None:

@@ -194,6 +194,25 @@ def test_what_would_take_them_for_event_times_is_refused():
         OperatorHarness(definition, "t_1 string, t timestamp_ntz", event_time="t")
 
 
+NEEDS_EVENT_TIMES = {
+    "window": lambda rows, _: rows.window(do.Tumbling("1 second")),
+    "within": lambda rows, _: rows.deduplicate(within="1 second"),
+    "last": lambda rows, _: rows.deduplicate(keep="last"),
+    "interval join": lambda rows, others: rows.interval_join(others, lower="-1 second", upper="1 second"),
+}
+
+
+@pytest.mark.parametrize("written", NEEDS_EVENT_TIMES)
+def test_what_needs_event_times_says_how_they_come_back(written):
+    before = words()
+    others = before.rename(n="m", t="at").key_by("word")
+    rows = frontier.retime(before, lambda time: Product(time, 0), times=Product(datetime, int))
+    with pytest.raises(SchemaError, match=r"has none .*do\.frontier\.retime\(stream, \.\.\., times=datetime\)"):
+        NEEDS_EVENT_TIMES[written](rows.key_by("word"), others)
+    again = frontier.retime(rows, lambda time: time.outer, times=datetime)
+    assert NEEDS_EVENT_TIMES[written](again.key_by("word"), others)
+
+
 def test_rows_by_themselves_and_unions_keep_them():
     rows = frontier.retime(words(), lambda time: Product(time, 0), times=Product(datetime, int))
     both = frontier.concat(rows.filter("n > 1"), rows.filter("n < 1"))

@@ -22,7 +22,7 @@ from dagster_operators.operators.joins.join_columns import ONE_SIDED, JoinColumn
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.weighted_rows import ADDED, WEIGHT, added_up
-from dagster_operators.types.data_type import DataType
+from dagster_operators.types.data_type import DataType, Plain
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 from dagster_operators.types.wider_type import wider_type
@@ -81,6 +81,7 @@ class JoinChanges(RelationalOperator[JoinFacts]):
         check_key_kinds(columns, *plain)
         facts = JoinFacts(columns, self.logical.kept(names), tuple(_key_type(pair, *plain) for pair in columns.keys))
         left, right = (self._weighted(number, frame, facts) for number, frame in enumerate(inputs))
+        self._check_condition(left, right, facts)
         if self.logical.how in ONE_SIDED:
             types = [schema_of(side).types for side in (left, right)]
             rows = self._alone(0, self._partnered(0, left, right, facts, has=True), types, facts)
@@ -154,6 +155,19 @@ class JoinChanges(RelationalOperator[JoinFacts]):
 
         condition = [] if self.logical.condition is None else [f"({self.logical.condition})"]
         return left.join(right, F.expr(" AND ".join([*equal_keys(len(facts.keys)), *condition])), how)
+
+    def _check_condition(self, left: DataFrame, right: DataFrame, facts: JoinFacts) -> None:
+        """Raise for a condition that is not true or false: Sail tells it while an epoch runs."""
+        if self.logical.condition is None:
+            return
+        pairs = self._side(0, left, facts, whole=False).crossJoin(self._side(1, right, facts, whole=False))
+        kind = schema_of(pairs.selectExpr(f"({self.logical.condition}) AS holds")).fields[0].type
+        if kind != Plain("boolean"):
+            raise SchemaError(
+                f"the condition ({self.logical.condition}) is a {kind}, not true or false",
+                operator=self.logical.name, expression=self.logical.condition,
+                remedy="write what has to hold for a pair, such as condition='price > least'",
+            )  # fmt: skip
 
     # --- pairs -------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.types.data_type import Field
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -139,8 +140,8 @@ def check_sides(
             operator=operator.name,
             remedy="key both sides by as many columns; they are compared in order",
         )
-    for stream, columns in zip(inputs, keys, strict=True):
-        operator.require(stream, columns, "key_by")
+    for side, stream, columns in zip(("left", "right"), inputs, keys, strict=True):
+        operator.require(stream, columns, f"the key of the {side} side")
 
 
 def check_key_kinds(columns: JoinColumns, left: DataFrame, right: DataFrame) -> None:
@@ -152,8 +153,18 @@ def check_key_kinds(columns: JoinColumns, left: DataFrame, right: DataFrame) -> 
             raise SchemaError(
                 f"the key {one!r} is a {kinds[0]} on the left side, and {other!r} a {kinds[1]} on the right",
                 column=one,
-                remedy="cast one of them: key_by('CAST(... AS ...) AS name')",
+                remedy=_cast([(one, found[0]), (other, found[1])]),
             )
+
+
+def _cast(keys: Sequence[tuple[str, Field | None]]) -> str:
+    """How keys of two kinds are made one: the one that is a string is read as the other's type."""
+    types = ["STRING" if field is None else field.type.sql for _, field in keys]
+    side = 0 if types[0].upper() == "STRING" else 1
+    name, wanted = keys[side][0], types[1 - side]
+    return (
+        f"cast one of them before the join: with_columns({name}='CAST({name} AS {wanted})') on the {('left', 'right')[side]} side"
+    )
 
 
 def side_rows(frame: DataFrame, side: str, keys: Sequence[str], values: Sequence[str], extra: Sequence[str] = ()) -> DataFrame:

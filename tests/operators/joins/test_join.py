@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dagster_operators as do
-from dagster_operators.errors import OperatorsError
+from dagster_operators.errors import OperatorsError, SchemaError
 from dagster_operators.graph.changes import ADDS, CHANGE
 from dagster_operators.runtime.stages.state_runs import StagedState
 from dagster_operators.state import compaction
@@ -275,7 +275,10 @@ def test_files_without_the_keys_that_came_are_not_read(tmp_path: Path, monkeypat
 
 REFUSED: Final[dict[str, tuple[Callable[[do.Stream, do.Stream], Any], str]]] = {
     "no key": (lambda one, other: one.join(other, on=[]), "a join needs a key"),
-    "no column": (lambda one, other: one.join(other, on="zz"), "key_by uses column 'zz'"),
+    "no column": (lambda one, other: one.join(other, on="zz"), "the key of the left side uses column 'zz'"),
+    "no column on the right": (
+        lambda one, other: one.join(other, on={"k": "zz"}), "the key of the right side uses column 'zz'.*use one of: l, t, w"
+    ),
     "no such way": (lambda one, other: one.join(other, on={"k": "l"}, how="outer"), "the join cannot be 'outer'"),
     "twice": (lambda one, other: one.join(other.rename(w="v"), on={"k": "l"}), "both sides have a column 'v'"),
     "condition twice": (
@@ -331,3 +334,35 @@ def test_the_remedy_for_keys_of_other_types_rounds_none(kinds: tuple[str, str], 
     casts = {side: {name: expression} for side, name, expression in told}
     mended = run("mended", casts.get("left", same[0]), casts.get("right", same[1]))
     assert [row.k for row in mended.read("t").collect()] == [7]
+
+
+@pytest.mark.parametrize("how", ["inner", "semi", "full"])
+def test_a_condition_that_is_no_truth_is_refused_when_the_pipeline_is_planned(tmp_path: Path, how: Any) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    one, other = ORDERS.source(pipeline, "one"), ITEMS.source(pipeline, "other")
+    one.join(other, on={"k": "l"}, how=how, condition="v + w", name="joined").to_table("joined")
+    with pytest.raises(SchemaError, match=r"the condition \(v \+ w\) is a bigint, not true or false") as told:
+        pipeline.epochs.plan()
+    assert told.value.operator == "joined"
+
+
+@pytest.mark.parametrize("pair", [("n", "t"), ("t", "n")], ids="-".join)
+def test_keys_of_other_kinds_can_be_joined_as_the_remedy_says(tmp_path: Path, pair: tuple[str, str]) -> None:
+    def joined(name: str, **cast: str) -> do.Pipeline:
+        pipeline = do.Pipeline(name, root=str(tmp_path / name), engine=SAIL)
+        sides = [
+            pipeline.source(
+                side, do.MemorySource([[{"n": 7, "t": "7", side: 1}]], schema=f"n long, t string, {side} int")
+            ).select(key, side)
+            for side, key in zip(("left", "right"), pair, strict=True)
+        ]
+        text = pair.index("t")
+        sides[text] = sides[text].with_columns(cast)
+        sides[0].join(sides[1], on={pair[0]: pair[1]}, name="joined").to_table("joined")
+        return pipeline
+
+    with pytest.raises(SchemaError, match=f"the key '{pair[0]}' is a") as told:
+        joined("as_they_are").epochs.plan()
+    side = ("left", "right")[pair.index("t")]
+    assert told.value.remedy == f"cast one of them before the join: with_columns(t='CAST(t AS bigint)') on the {side} side"
+    assert not joined("cast", t="CAST(t AS BIGINT)").run_epoch().empty

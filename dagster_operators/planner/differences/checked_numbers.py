@@ -1,7 +1,8 @@
-"""Calculations with whole numbers that fail where their result does not fit, for an engine that would go round instead.
+"""Calculations with whole numbers and decimals that fail where their result does not fit, for an engine that does not look.
 
 Sail adds, subtracts and multiplies whole numbers without a look at whether the result fits, where Spark fails. The same is
-computed in a wider type, and cast back: casts are checked on both engines. What always fits is left as it is.
+computed in a wider type, and cast back: casts are checked on both engines. What always fits is left as it is. Of decimals it
+looks only whether they fit in 128 bits, which some of 39 digits do: so much is added, and taken away again, that these do not.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import Called, calls_of, parsed
 from dagster_operators.planner.differences.asked import TypeOf, asked_by, with_variables
 from dagster_operators.planner.differences.calculations import Chain, Operand, Place, calculations_in
+from dagster_operators.types.data_type import Decimal
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
@@ -25,6 +27,7 @@ ACCEPTED_AS: Final = "overflow"
 """The name under which numbers that go round are accepted."""
 
 _BYTES: Final = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
+_MOST_DIGITS: Final = 38
 _WIDEST: Final = "DECIMAL(38,0)"
 _LITERAL: Final = re.compile(r"\s*(\d+)([LSYlsy]?)\s*")
 _SUFFIXES: Final = {"l": "bigint", "s": "smallint", "y": "tinyint"}
@@ -35,6 +38,12 @@ _SHORT_CAST: Final = re.compile(r"(?i)::\s*timestamp(?:_ltz)?\b")
 _TIME_TYPES: Final = frozenset({"timestamp", "timestamp_ltz"})
 _ONE: Final = re.compile(r"(?s)\((.+)\)")
 _MARK: Final = "__do_checked"
+
+_UP: Final = 2**127 - 10**38
+"""What may be added to 38 digits in 128 bits, and not to more: there Sail looks whether a sum of decimals fits."""
+
+_DOWN: Final = _UP + 1
+"""The same to be taken away."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,7 @@ def checked_numbers(expression: str, type_of: TypeOf) -> str:
 def _wraps(expression: str, type_of: TypeOf) -> Iterator[_Wrap]:
     for chain in calculations_in(expression):
         yield from _wraps_of(expression, chain, type_of)
+        yield from _wraps_of_decimals(expression, chain, type_of)
     for call in calls_of(expression):
         yield from _wraps_of_time(expression, call, type_of)
 
@@ -110,6 +120,25 @@ def _wraps_of_time(expression: str, call: Called, type_of: TypeOf) -> Iterator[_
     start = expression.index(call.arguments, call.position - 1 + len(call.name)) + found.start(1)
     after = f" AS {_WIDEST}) * {factor} AS BIGINT) DIV {factor}"
     yield _Wrap((start, start + len(found[1])), after, before="CAST(CAST(")
+
+
+def _wraps_of_decimals(expression: str, chain: Chain, type_of: TypeOf) -> Iterator[_Wrap]:
+    """What is put behind a sum or product of decimals, which has as many digits as it may have: what fails if it has more."""
+    place = chain.operands[0].place[0], chain.operands[-1].place[1]
+    kind = type_of(expression[slice(*place)]) if _SIGNS.issuperset(chain.signs) else None
+    if isinstance(kind, Decimal) and kind.precision == _MOST_DIGITS:
+        up, down = (_literal(number, kind.scale) for number in (_UP, _DOWN))
+        yield _Wrap(place, f" + {up} - {up} - {down} + {down})", root=True, before="(")
+
+
+def _literal(digits: int, scale: int) -> str:
+    """A decimal of 38 digits.
+
+    >>> _literal(_UP, 2)
+    "CAST('701411834604692317316873037158841057.28' AS DECIMAL(38,2))"
+    """
+    text = str(digits)
+    return f"CAST('{text[: _MOST_DIGITS - scale]}.{text[_MOST_DIGITS - scale :]}' AS DECIMAL({_MOST_DIGITS},{scale}))"
 
 
 def _refuse_short_casts(expression: str, type_of: TypeOf) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -88,6 +89,28 @@ def test_what_does_not_fit_fails(expression: str, row: DataFrame) -> None:
     made = row.selectExpr(f"{checked_numbers(expression, types_in(row))} AS c")
     with pytest.raises(PySparkException, match=r"Cast error|Can't cast|[Oo]verflow"):
         made.collect()
+
+
+@pytest.fixture(scope="module")
+def decimals(sail: SparkSession) -> DataFrame:
+    most = Decimal(10**38 - 1)
+    return sail.createDataFrame([(most, Decimal("9" * 36 + ".99"), -1)], "w decimal(38,0), x decimal(38,2), n int")
+
+
+@pytest.mark.parametrize(
+    "expression", ["w + 1", "n - w", "w - n", "x + 0.01", "-x - 0.01", "(w - w + 1) * w + 1", "concat('x', w - -1)"]
+)
+def test_decimals_of_more_than_38_digits_fail(expression: str, decimals: DataFrame) -> None:
+    made = decimals.selectExpr(f"{checked_numbers(expression, types_in(decimals))} AS c")
+    with pytest.raises(PySparkException, match=r"[Oo]verflow"):
+        made.collect()
+
+
+@pytest.mark.parametrize("expression", ["w + 0", "-w - 0", "w - 1", "x - 0.01", "0 - x", "x * 1", "w + NULL"])
+def test_decimals_of_38_digits_are_given(expression: str, decimals: DataFrame) -> None:
+    made = checked_numbers(expression, types_in(decimals))
+    assert made != expression
+    assert decimals.selectExpr(f"{made} AS c").collect() == decimals.selectExpr(f"{expression} AS c").collect()
 
 
 Tree = tuple[str, int, str, bool]

@@ -96,6 +96,16 @@ def test_a_sum_of_decimals_with_too_many_digits(function: str, rows: str, tmp_pa
     assert fits.read("t").collect() == [("a", Decimal(4 if function == "sum" else 2))]
 
 
+@pytest.mark.parametrize("weighted", [False, True], ids=["rows", "changes"])
+def test_a_sum_of_decimals_with_something_added(weighted: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a case
+    made = wide(tmp_path, f"CAST('{10**37}' AS decimal(38,0)) + sum", "w", weighted=weighted)
+    with pytest.raises(OperatorsError, match="Overflow"):
+        made.run_epoch()
+    fits = wide(tmp_path / "other", "1 + sum", "x", weighted=weighted)
+    twice(fits)
+    assert fits.read("t").collect() == [("a", Decimal(5))]
+
+
 def test_a_check_is_computed_so(tmp_path: Path) -> None:
     with pytest.raises(OperatorsError, match="Cast error"):
         pipeline(tmp_path, lambda rows: rows, {"large": "l + 1 > l"}).run_epoch()

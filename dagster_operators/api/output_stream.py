@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from dagster_operators.api.base_stream import BaseStream
+from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.expressions import require_mapping, require_texts
@@ -13,6 +14,8 @@ from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.outputs import Check, SinkOutput, Table, asset_path
 from dagster_operators.graph.ports import MAIN, InputPort, StreamRef
 from dagster_operators.graph.sink_target import SinkTarget
+from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.relational.to_changes import ToChanges
 
 _SINK_INPUT = InputPort("input", frozenset({ChangeKind.APPEND, ChangeKind.UPSERT}))
 
@@ -46,7 +49,7 @@ class OutputStream(BaseStream):
             name: The stream's name, by default the operator's with ``_rejects``.
 
         Raises:
-            PipelineError: The operator gives up on no row.
+            PipelineError: The operator gives up on no row; what a source rejects is in the table ``<source>_rejects``.
 
         >>> from dagster_operators import ArrowOperator, FileSource, Pipeline
         >>> class Refusing(ArrowOperator):
@@ -58,7 +61,21 @@ class OutputStream(BaseStream):
         >>> rows.apply(Refusing()).rejects().columns
         ('record', 'reason')
         """
+        source = self._rejecting_source()
+        if source is not None and "rejects" not in self.side_outputs():
+            raise PipelineError(
+                f"the records that the source {source!r} rejects are no stream: they go to the table {source}_rejects",
+                pipeline=self._dataflow.name, source=source, remedy=f"leave rejects() out: pipeline.read('{source}_rejects')",
+            )  # fmt: skip
         return self.side_output("rejects", name=name)
+
+    def _rejecting_source(self) -> str | None:
+        """The source with ``corrupt="reject"`` whose rows these are, or the changes that its events make."""
+        node = self._dataflow.nodes[self._ref.operator]
+        if isinstance(node.operator, ToChanges):
+            node = self._dataflow.nodes[node.inputs[0].operator]
+        connector = node.operator.connector if isinstance(node.operator, Source) else None
+        return node.name if isinstance(connector, Connector) and connector.on_corrupt == "reject" else None
 
     def side_output(self, port: str, *, name: str | None = None) -> Self:
         """One of the further outputs of the operator whose main output this is.

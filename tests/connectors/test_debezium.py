@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dagster_operators as do
 from dagster_operators.connectors.debezium import UnreadableEventError, entries_of
-from dagster_operators.errors import BadInputError, OperatorsError, PipelineError
+from dagster_operators.errors import BadInputError, PipelineError
 from tests.engines import ENGINES, SAIL
 
 if TYPE_CHECKING:
@@ -390,6 +390,14 @@ def test_change_events_have_no_event_time() -> None:
         source.pin()
 
 
+def test_rejected_events_are_in_a_table_and_no_stream() -> None:
+    source = do.FileSource("in", format="debezium-json", schema="id int", key="id", corrupt="reject")
+    orders = do.Pipeline("p", root="unused").source("orders", source)
+    with pytest.raises(PipelineError, match="they go to the table orders_rejects") as refused:
+        orders.rejects()
+    assert "pipeline.read('orders_rejects')" in refused.value.remedy
+
+
 @pytest.mark.sail
 @pytest.mark.parametrize(
     ("lines", "told"),
@@ -407,8 +415,12 @@ def test_events_of_unknown_keys_can_fail_the_epoch(tmp_path: Path, lines: list[s
     pipeline = pipeline_over(tmp_path, SAIL, unknown="fail")
     pipeline.run_epoch()
     drop(tmp_path, 1, lines)
-    with pytest.raises(OperatorsError, match=told):
+    with pytest.raises(BadInputError, match=told) as refused:
         pipeline.run_epoch()
+    assert "AnalysisException" not in str(refused.value)
+    assert refused.value.where["source"] == "rows"
+    assert refused.value.where["file"].endswith(".json")
+    assert 'unknown="repair"' in refused.value.remedy
     assert rows_of(pipeline, "current") == [(1, "b")]
 
 

@@ -18,6 +18,7 @@ from dagster_operators.runtime.stages.current_rows import CurrentRows
 from dagster_operators.runtime.stages.job_description import described
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.reasons import reason_of
+from dagster_operators.runtime.stages.refused_rows import refused_rows
 from dagster_operators.runtime.stages.sinks import write_to_sinks
 from dagster_operators.runtime.stages.stage_inputs import StageInputs
 from dagster_operators.runtime.stages.stage_outputs import StageOutputs
@@ -278,4 +279,6 @@ class StageRun:
             )
         if lost := unreadable_file(work):
             return lost.at(**work.where())
+        if refused := refused_rows(work, str(error)):
+            return refused
         return StageFailedError(f"the stage failed: {reason_of(error)}", remedy="see the cause", **work.where())

@@ -101,8 +101,11 @@ def test_any_history_gives_the_rows_that_are_left(
 )
 def test_changes_that_are_none_fail_the_epoch(tmp_path: Path, rows: Rows, message: str) -> None:
     pipeline = pipeline_over(tmp_path, SAIL, [rows])
-    with pytest.raises(OperatorsError, match=message):
+    with pytest.raises(OperatorsError, match=message) as failed:
         pipeline.run_epoch()
+    if "no key" in message:
+        assert (failed.value.where["operator"], failed.value.where["column"]) == ("latest", "id")
+        assert failed.value.remedy.startswith("name columns that together tell the rows apart")
 
 
 def stream() -> do.Stream:

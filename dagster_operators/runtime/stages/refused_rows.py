@@ -1,0 +1,62 @@
+"""What an operator on changes refused in the midst of a query, which engines hand on as the text of an exception of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from dagster_operators.connectors.slicing import files_of
+from dagster_operators.errors import BadInputError
+from dagster_operators.operators.relational.changelog import Latest
+from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.relational.to_changes import ToChanges
+
+if TYPE_CHECKING:
+    from dagster_operators.runtime.stages.stage_work import StageWork
+
+_UNKNOWN: Final = re.compile(r"to_changes: (a row of the operation \w+ has the key .*?, which is (?:not )?there)")
+_NO_KEY: Final = re.compile(r"latest: (a key has several rows at the end of the epoch, so it is no key)")
+
+
+def refused_rows(work: StageWork, text: str) -> BadInputError | None:
+    """The error that an engine's text amounts to; None if it is about something else.
+
+    Args:
+        work: The stage.
+        text: What the engine's exception says.
+    """
+    if found := _UNKNOWN.search(text):
+        return BadInputError(
+            found[1], **_unknown_keys(work), **work.where(),
+            remedy='correct the input; or have such rows repaired by unknown="repair", and rebuild(...) the tables behind it',
+        )  # fmt: skip
+    if found := _NO_KEY.search(text):
+        kinds = [one for one in _operators(work) if isinstance(one, Latest)]
+        where = {"operator": kinds[0].name, "column": ", ".join(kinds[0].keys)} if len(kinds) == 1 else {}
+        return BadInputError(
+            found[1], **where, **work.where(),
+            remedy="name columns that together tell the rows apart: latest('id', 'city'); or of several rows keep one: "
+            "key_by(...).top(1, by=...)",
+        )  # fmt: skip
+    return None
+
+
+def _unknown_keys(work: StageWork) -> dict[str, Any]:
+    """The operator that refused a row, its source, and the file if the epoch has one of it alone; as far as that can be told."""
+    found = [one.name for one in _operators(work) if isinstance(one, ToChanges) and one.unknown == "fail"]
+    if len(found) != 1:
+        return {}
+    nodes = work.dataflow.nodes
+    before = nodes[found[0]].inputs[0].operator
+    if not isinstance(nodes[before].operator, Source):
+        return {"operator": found[0]}
+    items, connector = work.items(before), work.connector(before)
+    files = files_of(items) if items and connector is not None and connector.kind == "files" else []
+    return {"operator": found[0], "source": before, **({"file": files[0].path} if len(files) == 1 else {})}
+
+
+def _operators(work: StageWork) -> Iterator[Any]:
+    """The operators of the stage; a rule may have put in others than the dataflow has."""
+    nodes = work.dataflow.nodes
+    yield from (nodes[name].operator for name in work.stage.operators if name in nodes)

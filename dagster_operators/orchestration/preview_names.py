@@ -8,7 +8,7 @@ from typing import Final
 from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.catalog.catalog import near
 from dagster_operators.errors import PipelineError
-from dagster_operators.graph.changes import CHANGE
+from dagster_operators.graph.changes import CHANGE, Changes
 from dagster_operators.orchestration.keys import rejects_tables
 from dagster_operators.orchestration.options import Options
 
@@ -40,8 +40,9 @@ def _columns(pipeline: Pipeline) -> dict[str, tuple[str, ...] | None]:
     dataflow = pipeline.dataflow
     found: dict[str, tuple[str, ...] | None] = dict.fromkeys(rejects_tables(pipeline), _OF_REJECTS)
     for name, table in dataflow.tables.items():
-        columns = dataflow.type_of(table.stream).columns
-        found[name] = None if columns is None else (*columns, CHANGE)
+        kind = dataflow.type_of(table.stream)
+        changes = (CHANGE,) if kind.changes == Changes.RETRACT else ()
+        found[name] = None if kind.columns is None else (*kind.columns, *changes)
     return found
 
 

@@ -21,6 +21,7 @@ from tests.orchestration import demo
         ),
         ({"masked_columns": ["hourly.total"]}, "'hourly.total', which is not there. To do: did you mean .*'totals.total'"),
         ({"masked_columns": ["nothing.k"]}, "'nothing.k', which is not there"),
+        ({"masked_columns": ["clean._change"]}, "'clean._change', which is not there"),
         (
             {"preview_rows": {"xx": 5}},
             r"preview_rows names the table 'xx', which is not there. To do: there are: clean, demo.clean",

@@ -11,7 +11,7 @@ from dagster_operators.api.pipeline_graph import PipelineGraph
 from dagster_operators.errors import PipelineError
 
 if TYPE_CHECKING:
-    from dagster_operators.api.queries.sources import DeclaredSource
+    from dagster_operators.api.queries.sources import SourcesGiven
     from dagster_operators.runtime.engine import Engine
 
 
@@ -69,7 +69,7 @@ class FromData(PipelineGraph):
 
     @classmethod
     def from_query_file(
-        cls, path: str | PathLike[str], *, root: str, sources: Mapping[str, DeclaredSource] | None = None, **settings: Any
+        cls, path: str | PathLike[str], *, root: str, sources: SourcesGiven | None = None, **settings: Any
     ) -> Self:
         """The pipeline of a YAML file with its sources, streams and tables (``docs/queries.md``).
 
@@ -98,7 +98,7 @@ class FromData(PipelineGraph):
         *,
         root: str,
         file: str = "<text>",
-        sources: Mapping[str, DeclaredSource] | None = None,
+        sources: SourcesGiven | None = None,
         **settings: Any,
     ) -> Self:
         """The pipeline of a YAML text, as :meth:`from_query_file` makes it of a file.
@@ -127,10 +127,11 @@ class FromData(PipelineGraph):
         'filter'
         """
         from dagster_operators.api.queries.document import Document
+        from dagster_operators.api.queries.sources import declared
 
         document = Document(text, file)
         made = cls(document.pipeline, root, **settings)
-        document.add_to(made, sources or {})
+        document.add_to(made, declared(sources))
         return made
 
     @classmethod
@@ -140,7 +141,7 @@ class FromData(PipelineGraph):
         *,
         root: str,
         name: str | None = None,
-        sources: Mapping[str, DeclaredSource] | None = None,
+        sources: SourcesGiven | None = None,
         **settings: Any,
     ) -> Self:
         """The pipeline of a YAML file: a dataflow of event operators (``docs/event_operators.md``), or queries.
@@ -159,12 +160,13 @@ class FromData(PipelineGraph):
             PipelineError: The file cannot be read.
         """
         from dagster_operators.api.events.dataflow_file import DataflowFile, is_dataflow, text_of
+        from dagster_operators.api.queries.sources import declared
         from dagster_operators.operators.events.wiring import table_of
 
         text = text_of(path)
         if not is_dataflow(text):
             return cls.from_query_text(text, root=root, file=str(path), sources=sources, **settings)
-        file = DataflowFile(text, str(path), Path(path).parent, sources or {})
+        file = DataflowFile(text, str(path), Path(path).parent, declared(sources))
         made = cls(name or table_of(Path(path).stem), root, **settings)
         file.add_to(made)
         return made

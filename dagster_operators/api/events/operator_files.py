@@ -50,7 +50,14 @@ class OperatorFiles:
                 "write path: file.py; or make it an operator: in a shared library",
             )  # fmt: skip
             return None
-        return self._loaded(replace(found, data=name), what)
+        key = self._loaded(replace(found, data=name), what)
+        if key is not None and self._files.is_operator_alone(key):
+            self._noted.wrong(
+                found, f"{what}: the script {name!r} has a class Operator and does nothing with a Node",
+                f"make it an operator: operator: {{python: {name}, inputs: ..., outputs: ...}}",
+            )  # fmt: skip
+            return None
+        return key
 
     def shared_library(self, given: Located, what: str) -> str | None:
         """The library of an operator, or None if something is wrong with it."""

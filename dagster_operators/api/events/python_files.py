@@ -16,6 +16,9 @@ from dagster_operators.operators.events.native_process import packed
 LARGEST: Final = 32 * 2**20
 """How many bytes of a library a plan may hold."""
 
+_IDLE: Final = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.Assign, ast.AnnAssign, ast.Constant)
+"""Statements at the top level that define something; what a script does is in others."""
+
 
 class PythonFiles:
     """Files by their paths in a folder.
@@ -85,6 +88,13 @@ class PythonFiles:
     def defines(self, key: str, name: str) -> bool:
         """Whether a file has something of a name at its top level, as far as can be seen without running it."""
         return any(name in _bound(statement) for statement in ast.parse(self.texts[key]).body)
+
+    def is_operator_alone(self, key: str) -> bool:
+        """Whether a file has a class ``Operator``, names no ``Node``, and does nothing when it is run."""
+        tree = ast.parse(self.texts[key])
+        named = {getattr(node, "id", getattr(node, "attr", getattr(node, "name", None))) for node in ast.walk(tree)}
+        done = [one.value if isinstance(one, ast.Expr) else one for one in tree.body]
+        return self.defines(key, "Operator") and "Node" not in named and all(isinstance(one, _IDLE) for one in done)
 
     def _add(self, path: Path, key: str, beside: Path) -> None:
         if key in self.texts:

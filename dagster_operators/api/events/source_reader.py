@@ -54,7 +54,8 @@ class SourceReader:
             self._noted.wrong(
                 node.data["source"],
                 f"the source {name!r} has no event time, by which messages are put in order",
-                "give it event_time: column",
+                "give it event_time: column; a source of from_yaml(sources=...) has it by "
+                "sources = do.Sources(); sources.add('shop', FileSource(...), event_time='at')",
             )
         if outputs:
             self.wrong.append(EventSource(name, outputs, ""))

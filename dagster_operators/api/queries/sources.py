@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.source_operator import SourceOperator
@@ -44,6 +44,29 @@ class DeclaredSource:
             self.name, self.connector, event_time=self.event_time, lateness=self.lateness, finished=self.finished,
             asset_key=self.asset_key, event_time_ahead=self.event_time_ahead,
         )  # fmt: skip
+
+
+SourcesGiven: TypeAlias = Mapping[str, DeclaredSource] | Mapping[str, Connector] | Mapping[str, SourceOperator]
+"""Sources by name: what was declared with its settings, or where rows come from alone."""
+
+
+def declared(sources: SourcesGiven | None) -> dict[str, DeclaredSource]:
+    """Sources by name as they were declared; one that is given alone has no settings beside.
+
+    Raises:
+        PipelineError: There is something that is no source.
+
+    >>> from dagster_operators import FileSource
+    >>> declared({"shop": FileSource("in/*.csv", schema="id long")})["shop"].name
+    'shop'
+    """
+    found: dict[str, DeclaredSource] = {}
+    for name, given in (sources or {}).items():
+        if not isinstance(given, DeclaredSource | Connector | SourceOperator):
+            remedy = "give sources= a do.Sources(), with .add(name, FileSource(...)), or a mapping of names to such sources"
+            raise PipelineError(f"{given!r} is no source", source=name, remedy=remedy)
+        found[name] = given if isinstance(given, DeclaredSource) else DeclaredSource(name, given)
+    return found
 
 
 class Sources(Mapping[str, DeclaredSource]):

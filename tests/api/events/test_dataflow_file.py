@@ -288,6 +288,8 @@ WRONG = {
         "dataflow.yml:8:11: the node 'counter': the file 'cuont.py' is not there"),
     "no inputs": ("operator:\n      python: count.py", "path: count.py\n    args:",
         "dataflow.yml:7:5: the node 'counter' has no inputs, which say when it runs"),
+    "an operator": ("operator:\n      python: count.py", "path: count.py\n    args:",
+        "the node 'counter': the script 'count.py' has a class Operator and does nothing with a Node. To do: make it"),
     "arguments": ("operator:\n      python: count.py", "path: count.py\n    args:",
         "dataflow.yml:10:7: the node 'counter': a script has no arguments here. To do: give it what it needs by env:"),
     "no yaml": ("nodes:", "nodes: [", "this is no YAML"),
@@ -369,6 +371,18 @@ def test_a_source_without_event_time_is_refused(folder):
     sources.add("numbers", do.MemorySource([], schema="t timestamp, v long"))
     with pytest.raises(QueryError, match="the source 'numbers' has no event time"):
         do.Pipeline.from_yaml(folder / "dataflow.yml", root="unused", sources=sources)
+    alone = {"numbers": do.MemorySource([], schema="t timestamp, v long")}
+    with pytest.raises(QueryError, match=r"no event time.*sources.add\('shop', FileSource\(...\), event_time='at'\)"):
+        do.Pipeline.from_yaml(folder / "dataflow.yml", root="unused", sources=alone)
+    with pytest.raises(PipelineError, match=r"'numbers\.csv' is no source"):
+        do.Pipeline.from_yaml(folder / "dataflow.yml", root="unused", sources={"numbers": "numbers.csv"})
+
+
+def test_queries_take_a_source_alone(tmp_path):
+    path = tmp_path / "q.yaml"
+    path.write_text("pipeline: q\nstreams: {big: {from: rows, steps: [filter: v > 1]}}\ntables: {big: big}\n")
+    sources = {"rows": do.FileSource("in", schema="v long")}
+    assert do.Pipeline.from_yaml(path, root="unused", sources=sources).tables["big"].name == "big"
 
 
 def test_a_file_that_is_not_there():

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.dataflow import Dataflow
@@ -23,6 +24,9 @@ _CONSTANT: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DO
 """A string in an expression."""
 
 _PACKAGE: Final = __name__.partition(".")[0]
+
+_KNOWN_FEEDS: Final[WeakKeyDictionary[Dataflow, dict[StreamRef, tuple[str, ...]]]] = WeakKeyDictionary()
+"""What is behind a stream, found once: operators of a dataflow stay as they are, and each new one would ask for all before it."""
 
 
 def warn_of_feed_as_rows(dataflow: Dataflow, operator: LogicalOperator, streams: Sequence[StreamRef]) -> None:
@@ -47,21 +51,33 @@ def warn_of_feed_as_rows(dataflow: Dataflow, operator: LogicalOperator, streams:
                 )
 
 
-def _feeds_behind(dataflow: Dataflow, stream: StreamRef) -> list[str]:
+def _feeds_behind(dataflow: Dataflow, stream: StreamRef) -> tuple[str, ...]:
     """The sources of change data feeds whose rows come here as they are, but for those of which somebody asked what they do."""
-    found, waiting, seen = list[str](), [stream], {stream}
+    found, waiting = _KNOWN_FEEDS.setdefault(dataflow, {}), [stream]
     while waiting:
-        stream = waiting.pop()
-        node = dataflow.nodes[stream.operator]
-        if isinstance(node.operator, Source):
-            connector = node.operator.connector
-            if connector.kind in _FEEDS and connector.config()["changes"]:
-                found.append(node.name)
-        elif stream.is_main and (node.operator.row_wise or isinstance(node.operator, Union)) and not _knows(node.operator):
-            new = [one for one in dict.fromkeys(node.inputs) if one not in seen]
-            seen.update(new)
-            waiting += reversed(new)
-    return found
+        if (stream := waiting[-1]) in found:
+            waiting.pop()
+            continue
+        passed = _rows_as_they_are(dataflow, stream)
+        if new := [one for one in passed if one not in found]:
+            waiting += new
+        else:
+            behind = dict.fromkeys(feed for one in passed for feed in found[one])
+            found[waiting.pop()] = (*behind, *_feed(dataflow.nodes[stream.operator].operator))
+    return found[stream]
+
+
+def _feed(operator: LogicalOperator) -> tuple[str, ...]:
+    if isinstance(operator, Source) and operator.connector.kind in _FEEDS and operator.connector.config()["changes"]:
+        return (operator.name,)
+    return ()
+
+
+def _rows_as_they_are(dataflow: Dataflow, stream: StreamRef) -> tuple[StreamRef, ...]:
+    """The streams whose rows come out here, one for one, without anybody having asked what they do."""
+    node = dataflow.nodes[stream.operator]
+    passes = stream.is_main and (node.operator.row_wise or isinstance(node.operator, Union))
+    return tuple(dict.fromkeys(node.inputs)) if passes and not _knows(node.operator) else ()
 
 
 def _adds_up(operator: LogicalOperator, port: InputPort) -> bool:

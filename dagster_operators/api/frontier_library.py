@@ -267,16 +267,24 @@ concat = concatenate
 
 
 def retime(stream: Stream, function: Callable[[Any], Any], *, times: Any, name: str | None = None) -> Stream:
-    """The rows at times of another kind: whole numbers, tuples, ``Product`` or a class of one's own, and back to event times.
+    """The rows with other times than when something happened: a version number, a round, or both a moment and a round.
 
-    Operators of this family behind it have these times in capabilities and frontiers. The rows have a column for each part of
-    the time: that of the time before, and for further parts ``t_1``, ``t_2``. Other operators take such a stream only if they
-    work on rows by themselves (``filter``) or unite streams; back at event times it is a stream like any other.
+    At first the time of a row is an event time, a moment. The *kind* of a stream's times says what they are instead: ``int``,
+    whole numbers (versions, offsets); ``(int, int)``, pairs of them; ``Product(datetime, int)``, a moment and a number, as the
+    round of a loop; or a class of one's own. ``times=int`` with ``lambda moment: moment // 1_000_000`` counts seconds.
+
+    Operators of this family behind it have these times in capabilities and frontiers: a time is complete when no row at it, or
+    at one before it, can come any more. The rows have a column for each part of the time: that of the time before, and for
+    further parts ``t_1``, ``t_2``. Other operators take such a stream only if they work on rows by themselves (``filter``) or
+    unite streams; ``times=datetime`` leads back to event times, and to a stream like any other.
+
+    A row whose time has passed is late, as for every operator of this family. Windows take such a row as long as their window is
+    open: give the source a ``lateness`` that covers how far its rows are out of order.
 
     Args:
         stream: The rows.
-        function: From a time to the new one. Of two times the one before the other must not come out after it: frontiers go the
-            same way as rows.
+        function: From a time to the new one; a moment is given as whole microseconds since 1970. Of two times the one before the
+            other must not come out after it: frontiers go the same way as rows.
         times: The kind of the new times: ``datetime`` for event times (whole microseconds), ``int``, a ``Product`` or tuple of
             kinds, or a frozen dataclass whose fields are of such kinds, with ``less_equal``, ``<`` and ``==``.
         name: The operator's name.

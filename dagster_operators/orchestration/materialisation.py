@@ -13,7 +13,7 @@ from dagster_operators.operators.worker_program import DUE
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.preview import preview
 from dagster_operators.orchestration.tables import TableAsset
-from dagster_operators.runtime.held import told
+from dagster_operators.runtime.held import kinds_of, told
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp
 from dagster_operators.types.schema import Schema, with_comments
 
@@ -56,10 +56,13 @@ class Materialisation:
 
 def materialisations(steps: PipelineSteps, coordinator: Coordinator, complete: Complete) -> Iterator[Materialisation]:
     """Every table and sink as of a completed epoch; starts no engine."""
+    kinds = kinds_of(steps.pipeline.dataflow)
     for table in steps.tables.values():
         if f"tables/{table.name}" in complete.versions:
             code = table.stage.fingerprint
-            yield Materialisation(table.key, complete.epoch, code, _metadata(table, coordinator, complete, steps.options))
+            metadata = _metadata(table, coordinator, complete, steps.options)
+            holds = told(complete.held, table.operators, complete.holders, kinds)
+            yield Materialisation(table.key, complete.epoch, code, {**metadata, "held": holds} if holds else metadata)
     for sink in steps.sinks.values():
         yield Materialisation(sink.key, complete.epoch, sink.code_version, sink.metadata(complete))
 
@@ -87,9 +90,6 @@ def _metadata(table: TableAsset, coordinator: Coordinator, complete: Complete, o
         metadata["watermark"] = _watermark(watermark)
         if watermark not in {MIN_WATERMARK, MAX_WATERMARK}:
             metadata["watermark_lag_seconds"] = round(complete.committed_at - watermark / 1_000_000, 3)
-    holds = told(complete.held, table.operators, complete.holders)
-    if holds:
-        metadata["held"] = holds
     shown = options.previewed(coordinator.pipeline, table.name)
     is_masked = partial(options.is_masked, rejects=table.rejects)
     rows = preview(coordinator, dataset, files, complete.epoch, shown, is_masked=is_masked) if shown else None

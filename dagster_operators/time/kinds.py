@@ -16,7 +16,10 @@ from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.product import Product
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
-_REMEDY: Final = "use datetime, int, Product or a tuple of kinds, or a frozen dataclass with less_equal and fields of such kinds"
+_REMEDY: Final = (
+    "say what the times are: times=datetime for moments, times=int for whole numbers, times=Product(datetime, int) or (int, int) "
+    "for several together, or a frozen dataclass with less_equal and fields of these"
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def parts_of(kind: Any) -> tuple[type, ...]:
     (<class 'datetime.datetime'>, <class 'int'>, <class 'int'>)
     >>> parts_of(float)
     Traceback (most recent call last):
-    dagster_operators.errors.TimestampError: <class 'float'> is no kind of times. To do: use datetime, int, Product or ...
+    dagster_operators.errors.TimestampError: <class 'float'> is no kind of times. To do: say what the times are: ...
     """
     if kind is int or kind is datetime:
         return (kind,)

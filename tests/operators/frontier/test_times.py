@@ -10,6 +10,7 @@ import pytest
 import dagster_operators as do
 from dagster_operators import frontier
 from dagster_operators.errors import CapabilityError, PipelineError, SchemaError, TimestampError
+from dagster_operators.runtime.held import kinds_of, told
 from dagster_operators.testing import OperatorHarness
 from dagster_operators.time import Product
 from tests.engines import EMBEDDED, SAIL
@@ -133,6 +134,20 @@ def test_times_of_each_kind_are_complete_in_their_own_order(engine, kinds, tmp_p
     assert closed == {(0, 2), (10, 2), (20, 1), (30, 1)}
     held = {stream: frontier for stream, frontier in pipeline.history()[1].held.items() if len(frontier)}
     assert held["product_spread"] == do.frontier.Frontier([Product(0, KEPT)])
+
+
+def test_held_times_are_told_as_what_they_are():
+    before = words()
+    numbers = frontier.retime(before, lambda time: time // SECOND, times=int, name="numbers")
+    frontier.retime(numbers, lambda number: Product(number * SECOND, 0), times=Product(datetime, int), name="rounds")
+    kinds = kinds_of(before._dataflow)
+    # The round of a Product is no moment, and neither is a number; what has not begun has no number yet.
+    held = {"numbers": [5], "numbers.late": [5 * SECOND], "rounds": [Product(5 * SECOND, 3)], "words": [5 * SECOND]}
+    assert told({stream: do.frontier.Frontier(times) for stream, times in held.items()}, kinds=kinds) == {
+        "numbers": "5", "numbers.late": "1970-01-01T00:00:05Z", "rounds": "Product(1970-01-01T00:00:05Z, 3)",
+        "words": "1970-01-01T00:00:05Z",
+    }  # fmt: skip
+    assert told({"numbers": do.frontier.Frontier([-(2**63)])}, kinds=kinds) == {"numbers": "none"}
 
 
 def words(schema="word string, n long, t timestamp_ntz"):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dagster_operators.connectors.pipeline_source import PipelineSource
     from dagster_operators.connectors.postgres_sink import PostgresSink
     from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
+    from dagster_operators.connectors.snapshot_source import SnapshotSource
     from dagster_operators.connectors.source_operator import SourceOperator
     from dagster_operators.functions.aggregate import udaf
     from dagster_operators.functions.library import load_udf
@@ -77,6 +78,7 @@ _HOME = {
     "SinkRows": "connectors.sink",
     "Sliding": "operators.windows.windows",
     "Snapshot": "api.snapshot",
+    "SnapshotSource": "connectors.snapshot_source",
     "Registry": "operators.arrow.registry",
     "SourceOperator": "connectors.source_operator",
     "Sources": "api.queries.sources",
@@ -126,6 +128,7 @@ __all__ = [
     "SinkRows",
     "Sliding",
     "Snapshot",
+    "SnapshotSource",
     "SourceOperator",
     "Sources",
     "SparkEngine",

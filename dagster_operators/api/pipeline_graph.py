@@ -139,7 +139,10 @@ class PipelineGraph:
         if keys is None:
             return stream
         former = None if renamed_from is None else f"{renamed_from}_changes"
-        return stream.through(ToChanges, name=f"{name}_changes", keys=keys, unknown=connector.on_unknown, renamed_from=former)
+        return stream.through(
+            ToChanges, name=f"{name}_changes", keys=keys, unknown=connector.on_unknown, max_deleted=connector.most_deleted,
+            renamed_from=former,
+        )  # fmt: skip
 
     def _duration(self, setting: str, source: str, given: str | timedelta | int, event_time: str | None) -> int:
         where = {"pipeline": self.name, "source": source}

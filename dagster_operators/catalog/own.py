@@ -98,6 +98,7 @@ _VALUES = {
     "postgres": "connectors.postgres_sink:PostgresSink",
     "reference": "functions.references:Reference",
     "session": "operators.windows.session:Session",
+    "snapshot": "connectors.snapshot_source:SnapshotSource",
     "state_table": "functions.captured_values:Declared",
     "window": "operators.windows.windows:Window",
     "written": "functions.captured_values:Written",

@@ -142,6 +142,24 @@ class Connector(ABC):
         return getattr(self, "unknown", None) or "repair"
 
     @property
+    def most_deleted(self) -> float | None:
+        """Where each slice has all rows there are, the share of those before that one may lack; None where slices add up."""
+        return None
+
+    @property
+    def reader(self) -> Connector:
+        """What reads the rows: the connector itself, unless it is one around another."""
+        return self
+
+    def outdated(self, piece: SourceSlice) -> bool:  # noqa: ARG002  # what came is there to be read
+        """Whether an epoch that was begun, and not committed, had better read what there is now in place of a slice."""
+        return False
+
+    def told(self, items: JSON) -> dict[str, Any]:  # noqa: ARG002  # most slices have many parts
+        """What errors about a slice name as its place, if that is one thing."""
+        return {}
+
+    @property
     def on_corrupt(self) -> OnCorrupt:
         """What happens to records that cannot be parsed."""
         return "fail"

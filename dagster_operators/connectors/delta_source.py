@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from dagster_operators.connectors.change_feed import CHANGE_FIELDS, check_change_feed, read_change_feed
 from dagster_operators.connectors.connector import Connector, SliceChoice
-from dagster_operators.connectors.delta_reader import DeltaReader
+from dagster_operators.connectors.delta_reader import DeltaReader, versions_of
 from dagster_operators.connectors.delta_versions import DeltaVersions
 from dagster_operators.connectors.written_position import check_keys, check_reached
 from dagster_operators.errors import PipelineError
@@ -115,6 +115,21 @@ class DeltaSource(DeltaReader):
         if self.starting_version is not None:
             return versions.since(self.starting_version)
         return versions.snapshot()
+
+    def next_extract(self, start: JSON | None) -> SliceChoice | None:
+        """All rows of the newest version, unless nothing changed them since the last one that was read.
+
+        Raises:
+            MissingInputError: There is no such table.
+            BadInputError: The table was replaced.
+        """
+        versions = DeltaVersions(self._log, changes=True, max_versions=None)
+        return versions.newest(start) if isinstance(start, dict) else versions.snapshot()
+
+    @override
+    def told(self, items: JSON) -> dict[str, Any]:
+        first, last = versions_of(items)
+        return {"table": self.uri, "version": last} if first is None else {"table": self.uri}
 
     def pin(self) -> JSON:
         """The table's version now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dagster_operators.connectors.connector import SliceChoice
@@ -35,6 +35,20 @@ class DeltaVersions:
         return SliceChoice(
             SourceSlice(None, _position(commit), {"snapshot": version}), more=self.log.commit(version + 1) is not None
         )
+
+    def newest(self, start: Mapping[str, Any]) -> SliceChoice | None:
+        """All rows of the newest version, or None if no version after a position changes data; what lies between is not needed.
+
+        Raises:
+            BadInputError: The table was replaced.
+        """
+        self._check_same_table(start)
+        made = self.snapshot()
+        last = made.slice.items["snapshot"] if isinstance(made.slice.items, dict) else 0
+        between = (self.log.commit(version) for version in range(start["version"] + 1, last + 1))
+        if not any(commit is None or commit.changes_data for commit in between):
+            return None
+        return SliceChoice(replace(made.slice, start=dict(start)), more=made.more)
 
     def after(self, start: Mapping[str, Any]) -> SliceChoice | None:
         """The versions after a position, or None if none of them changes data.

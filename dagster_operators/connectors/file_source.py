@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
@@ -26,7 +26,7 @@ from dagster_operators.errors import BadInputError, MissingInputError, PipelineE
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.engine_schema import empty
 from dagster_operators.storage.access import Access
-from dagster_operators.storage.location import FileLocation, SourceFile, changed_file
+from dagster_operators.storage.location import FileLocation, SourceFile, changed_file, older_extract
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -249,6 +249,30 @@ class FileSource(Connector):
         items: list[JSON] = [file.to_json() for file in taken]
         end = position_with(self._seen.position_after(taken), names)
         return SliceChoice(SourceSlice(start, end, items), more=len(taken) < len(new))
+
+    def next_extract(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> SliceChoice | None:
+        """The next file that was never read, of files each of which has all rows there are; one may take the place of another.
+
+        Raises:
+            BadInputError: It is older than the last one that was read.
+        """
+        found = self._location.find()
+        self._seen.move_to(start, consumed)
+        seen = self._seen.among([file.path for file in found], ())
+        new = sorted(file for file in found if seen.get(file.path) != file)
+        if not new:
+            return None
+        if isinstance(start, dict) and new[0] < (last := SourceFile.from_json(start["last"])):
+            raise older_extract(self._location.full_path(new[0]), last.path)
+        self._format(new[:1])
+        file, position = new[0].to_json(), self._seen.position_after(new[:1])
+        end = {**position, "last": file} if isinstance(position, dict) else position
+        return SliceChoice(SourceSlice(start, end, [file]), more=len(new) > 1)
+
+    @override
+    def told(self, items: JSON) -> dict[str, Any]:
+        files = files_of(items)
+        return {"file": files[0].path} if len(files) == 1 else {}
 
     @override
     def together(self, before: JSON, after: JSON) -> JSON | None:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from dagster_operators.plans import values_pb2 as dagster__operators_dot_plans_dot_values__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(dagster_operators/plans/connectors.proto\x12\x1a\x64\x61gster_operators.plans.v1\x1a$dagster_operators/plans/values.proto\"\xfe\x02\n\tConnector\x12\x37\n\x05\x66iles\x18\x01 \x01(\x0b\x32&.dagster_operators.plans.v1.FileSourceH\x00\x12\x38\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\'.dagster_operators.plans.v1.DeltaSourceH\x00\x12:\n\x06memory\x18\x03 \x01(\x0b\x32(.dagster_operators.plans.v1.MemorySourceH\x00\x12>\n\x08operator\x18\x04 \x01(\x0b\x32*.dagster_operators.plans.v1.OperatorSourceH\x00\x12\x45\n\x0fpipeline_source\x18\x05 \x01(\x0b\x32*.dagster_operators.plans.v1.PipelineSourceH\x00\x12\x33\n\x05other\x18\x0f \x01(\x0b\x32\".dagster_operators.plans.v1.RecordH\x00\x42\x06\n\x04kind\"\x80\x03\n\nFileSource\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x13\n\x06\x66ormat\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06schema\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x32\n\x07options\x18\x04 \x01(\x0b\x32!.dagster_operators.plans.v1.Value\x12\x16\n\tmax_files\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12\x16\n\tmax_bytes\x18\x06 \x01(\x03H\x03\x88\x01\x01\x12\x15\n\x08max_rows\x18\x07 \x01(\x03H\x04\x88\x01\x01\x12\x0f\n\x07\x63orrupt\x18\x08 \x01(\t\x12\x10\n\x08left_out\x18\t \x03(\t\x12\x33\n\x03key\x18\n \x01(\x0b\x32!.dagster_operators.plans.v1.ValueH\x05\x88\x01\x01\x12\x14\n\x07unknown\x18\x0b \x01(\tH\x06\x88\x01\x01\x42\t\n\x07_formatB\t\n\x07_schemaB\x0c\n\n_max_filesB\x0c\n\n_max_bytesB\x0b\n\t_max_rowsB\x06\n\x04_keyB\n\n\x08_unknown\"\x9e\x01\n\x0b\x44\x65ltaSource\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07\x63hanges\x18\x02 \x01(\x08\x12\x1d\n\x10starting_version\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cmax_versions\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x10\n\x08left_out\x18\x05 \x03(\tB\x13\n\x11_starting_versionB\x0f\n\r_max_versions\"t\n\x0cMemorySource\x12\x32\n\x07\x62\x61tches\x18\x01 \x01(\x0b\x32!.dagster_operators.plans.v1.Value\x12\x13\n\x06schema\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08left_out\x18\x03 \x03(\tB\t\n\x07_schema\"D\n\x0eOperatorSource\x12\x32\n\x08operator\x18\x01 \x01(\x0b\x32 .dagster_operators.plans.v1.Code\"\xc2\x01\n\x06Target\x12<\n\x08postgres\x18\x01 \x01(\x0b\x32(.dagster_operators.plans.v1.PostgresSinkH\x00\x12=\n\x06object\x18\x02 \x01(\x0b\x32+.dagster_operators.plans.v1.ObjectReferenceH\x00\x12\x33\n\x05other\x18\x0f \x01(\x0b\x32\".dagster_operators.plans.v1.RecordH\x00\x42\x06\n\x04kind\"\x9d\x01\n\x0ePipelineSource\x12\x0c\n\x04root\x18\x01 \x01(\t\x12\x0e\n\x06tables\x18\x02 \x03(\t\x12\x0f\n\x07\x63hanges\x18\x03 \x01(\x08\x12\x17\n\nmax_epochs\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x15\n\x08pipeline\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x10\n\x08left_out\x18\x06 \x03(\tB\r\n\x0b_max_epochsB\x0b\n\t_pipeline\"\x8e\x02\n\x0cPostgresSink\x12.\n\x03\x64sn\x18\x01 \x01(\x0b\x32!.dagster_operators.plans.v1.Value\x12\r\n\x05table\x18\x02 \x01(\t\x12\x32\n\x07\x63olumns\x18\x03 \x01(\x0b\x32!.dagster_operators.plans.v1.Value\x12\x0c\n\x04mode\x18\x04 \x01(\t\x12.\n\x03key\x18\x05 \x01(\x0b\x32!.dagster_operators.plans.v1.Names\x12\x0c\n\x04\x62ook\x18\x06 \x01(\t\x12\x17\n\x0f\x63onnect_timeout\x18\x07 \x01(\x03\x12\x14\n\x0clock_timeout\x18\x08 \x01(\x01\x12\x10\n\x08left_out\x18\t \x03(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(dagster_operators/plans/connectors.proto\x12\x1a\x64\x61gster_operators.plans.v1\x1a$dagster_operators/plans/values.proto\"\xbe\x03\n\tConnector\x12\x37\n\x05\x66iles\x18\x01 \x01(\x0b\x32&.dagster_operators.plans.v1.FileSourceH\x00\x12\x38\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\'.dagster_operators.plans.v1.DeltaSourceH\x00\x12:\n\x06memory\x18\x03 \x01(\x0b\x32(.dagster_operators.plans.v1.MemorySourceH\x00\x12>\n\x08operator\x18\x04 \x01(\x0b\x32*.dagster_operators.plans.v1.OperatorSourceH\x00\x12\x45\n\x0fpipeline_source\x18\x05 \x01(\x0b\x32*.dagster_operators.plans.v1.PipelineSourceH\x00\x12>\n\x08snapshot\x18\x06 \x01(\x0b\x32*.dagster_operators.plans.v1.SnapshotSourceH\x00\x12\x33\n\x05other\x18\x0f \x01(\x0b\x32\".dagster_operators.plans.v1.RecordH\x00\x42\x06\n\x04kind\"\x80\x03\n\nFileSource\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x13\n\x06\x66ormat\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06schema\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x32\n\x07options\x18\x04 \x01(\x0b\x32!.dagster_operators.plans.v1.Value\x12\x16\n\tmax_files\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12\x16\n\tmax_bytes\x18\x06 \x01(\x03H\x03\x88\x01\x01\x12\x15\n\x08max_rows\x18\x07 \x01(\x03H\x04\x88\x01\x01\x12\x0f\n\x07\x63orrupt\x18\x08 \x01(\t\x12\x10\n\x08left_out\x18\t \x03(\t\x12\x33\n\x03key\x18\n \x01(\x0b\x32!.dagster_operators.plans.v1.ValueH\x05\x88\x01\x01\x12\x14\n\x07unknown\x18\x0b \x01(\tH\x06\x88\x01\x01\x42\t\n\x07_formatB\t\n\x07_schemaB\x0c\n\n_max_filesB\x0c\n\n_max_bytesB\x0b\n\t_max_rowsB\x06\n\x04_keyB\n\n\x08_unknown\"\x9e\x01\n\x0b\x44\x65ltaSource\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07\x63hanges\x18\x02 \x01(\x08\x12\x1d\n\x10starting_version\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cmax_versions\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x10\n\x08left_out\x18\x05 \x03(\tB\x13\n\x11_starting_versionB\x0f\n\r_max_versions\"t\n\x0cMemorySource\x12\x32\n\x07\x62\x61tches\x18\x01 \x01(\x0b\x32!.dagster_operators.plans.v1.Value\x12\x13\n\x06schema\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08left_out\x18\x03 \x03(\tB\t\n\x07_schema\"D\n\x0eOperatorSource\x12\x32\n\x08operator\x18\x01 \x01(\x0b\x32 .dagster_operators.plans.v1.Code\"\x8c\x01\n\x0eSnapshotSource\x12\x35\n\x06source\x18\x01 \x01(\x0b\x32%.dagster_operators.plans.v1.Connector\x12.\n\x03key\x18\x02 \x01(\x0b\x32!.dagster_operators.plans.v1.Names\x12\x13\n\x0bmax_deleted\x18\x03 \x01(\x01\"\xc2\x01\n\x06Target\x12<\n\x08postgres\x18\x01 \x01(\x0b\x32(.dagster_operators.plans.v1.PostgresSinkH\x00\x12=\n\x06object\x18\x02 \x01(\x0b\x32+.dagster_operators.plans.v1.ObjectReferenceH\x00\x12\x33\n\x05other\x18\x0f \x01(\x0b\x32\".dagster_operators.plans.v1.RecordH\x00\x42\x06\n\x04kind\"\x9d\x01\n\x0ePipelineSource\x12\x0c\n\x04root\x18\x01 \x01(\t\x12\x0e\n\x06tables\x18\x02 \x03(\t\x12\x0f\n\x07\x63hanges\x18\x03 \x01(\x08\x12\x17\n\nmax_epochs\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x15\n\x08pipeline\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x10\n\x08left_out\x18\x06 \x03(\tB\r\n\x0b_max_epochsB\x0b\n\t_pipeline\"\x8e\x02\n\x0cPostgresSink\x12.\n\x03\x64sn\x18\x01 \x01(\x0b\x32!.dagster_operators.plans.v1.Value\x12\r\n\x05table\x18\x02 \x01(\t\x12\x32\n\x07\x63olumns\x18\x03 \x01(\x0b\x32!.dagster_operators.plans.v1.Value\x12\x0c\n\x04mode\x18\x04 \x01(\t\x12.\n\x03key\x18\x05 \x01(\x0b\x32!.dagster_operators.plans.v1.Names\x12\x0c\n\x04\x62ook\x18\x06 \x01(\t\x12\x17\n\x0f\x63onnect_timeout\x18\x07 \x01(\x03\x12\x14\n\x0clock_timeout\x18\x08 \x01(\x01\x12\x10\n\x08left_out\x18\t \x03(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,19 +33,21 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dagster_operators.plans.con
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CONNECTOR']._serialized_start=111
-  _globals['_CONNECTOR']._serialized_end=493
-  _globals['_FILESOURCE']._serialized_start=496
-  _globals['_FILESOURCE']._serialized_end=880
-  _globals['_DELTASOURCE']._serialized_start=883
-  _globals['_DELTASOURCE']._serialized_end=1041
-  _globals['_MEMORYSOURCE']._serialized_start=1043
-  _globals['_MEMORYSOURCE']._serialized_end=1159
-  _globals['_OPERATORSOURCE']._serialized_start=1161
-  _globals['_OPERATORSOURCE']._serialized_end=1229
-  _globals['_TARGET']._serialized_start=1232
-  _globals['_TARGET']._serialized_end=1426
-  _globals['_PIPELINESOURCE']._serialized_start=1429
-  _globals['_PIPELINESOURCE']._serialized_end=1586
-  _globals['_POSTGRESSINK']._serialized_start=1589
-  _globals['_POSTGRESSINK']._serialized_end=1859
+  _globals['_CONNECTOR']._serialized_end=557
+  _globals['_FILESOURCE']._serialized_start=560
+  _globals['_FILESOURCE']._serialized_end=944
+  _globals['_DELTASOURCE']._serialized_start=947
+  _globals['_DELTASOURCE']._serialized_end=1105
+  _globals['_MEMORYSOURCE']._serialized_start=1107
+  _globals['_MEMORYSOURCE']._serialized_end=1223
+  _globals['_OPERATORSOURCE']._serialized_start=1225
+  _globals['_OPERATORSOURCE']._serialized_end=1293
+  _globals['_SNAPSHOTSOURCE']._serialized_start=1296
+  _globals['_SNAPSHOTSOURCE']._serialized_end=1436
+  _globals['_TARGET']._serialized_start=1439
+  _globals['_TARGET']._serialized_end=1633
+  _globals['_PIPELINESOURCE']._serialized_start=1636
+  _globals['_PIPELINESOURCE']._serialized_end=1793
+  _globals['_POSTGRESSINK']._serialized_start=1796
+  _globals['_POSTGRESSINK']._serialized_end=2066
 # @@protoc_insertion_point(module_scope)

@@ -8,20 +8,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Connector(_message.Message):
-    __slots__ = ("files", "delta", "memory", "operator", "pipeline_source", "other")
+    __slots__ = ("files", "delta", "memory", "operator", "pipeline_source", "snapshot", "other")
     FILES_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     OPERATOR_FIELD_NUMBER: _ClassVar[int]
     PIPELINE_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     OTHER_FIELD_NUMBER: _ClassVar[int]
     files: FileSource
     delta: DeltaSource
     memory: MemorySource
     operator: OperatorSource
     pipeline_source: PipelineSource
+    snapshot: SnapshotSource
     other: _values_pb2.Record
-    def __init__(self, files: _Optional[_Union[FileSource, _Mapping]] = ..., delta: _Optional[_Union[DeltaSource, _Mapping]] = ..., memory: _Optional[_Union[MemorySource, _Mapping]] = ..., operator: _Optional[_Union[OperatorSource, _Mapping]] = ..., pipeline_source: _Optional[_Union[PipelineSource, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
+    def __init__(self, files: _Optional[_Union[FileSource, _Mapping]] = ..., delta: _Optional[_Union[DeltaSource, _Mapping]] = ..., memory: _Optional[_Union[MemorySource, _Mapping]] = ..., operator: _Optional[_Union[OperatorSource, _Mapping]] = ..., pipeline_source: _Optional[_Union[PipelineSource, _Mapping]] = ..., snapshot: _Optional[_Union[SnapshotSource, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
 
 class FileSource(_message.Message):
     __slots__ = ("path", "format", "schema", "options", "max_files", "max_bytes", "max_rows", "corrupt", "left_out", "key", "unknown")
@@ -78,6 +80,16 @@ class OperatorSource(_message.Message):
     OPERATOR_FIELD_NUMBER: _ClassVar[int]
     operator: _values_pb2.Code
     def __init__(self, operator: _Optional[_Union[_values_pb2.Code, _Mapping]] = ...) -> None: ...
+
+class SnapshotSource(_message.Message):
+    __slots__ = ("source", "key", "max_deleted")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    MAX_DELETED_FIELD_NUMBER: _ClassVar[int]
+    source: Connector
+    key: _values_pb2.Names
+    max_deleted: float
+    def __init__(self, source: _Optional[_Union[Connector, _Mapping]] = ..., key: _Optional[_Union[_values_pb2.Names, _Mapping]] = ..., max_deleted: _Optional[float] = ...) -> None: ...
 
 class Target(_message.Message):
     __slots__ = ("postgres", "object", "other")

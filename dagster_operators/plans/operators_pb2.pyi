@@ -121,16 +121,18 @@ class AsChanges(_message.Message):
     def __init__(self, change: _Optional[str] = ...) -> None: ...
 
 class ToChanges(_message.Message):
-    __slots__ = ("keys", "order", "deleted", "unknown")
+    __slots__ = ("keys", "order", "deleted", "unknown", "max_deleted")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     ORDER_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    MAX_DELETED_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[str]
     order: str
     deleted: str
     unknown: str
-    def __init__(self, keys: _Optional[_Iterable[str]] = ..., order: _Optional[str] = ..., deleted: _Optional[str] = ..., unknown: _Optional[str] = ...) -> None: ...
+    max_deleted: float
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., order: _Optional[str] = ..., deleted: _Optional[str] = ..., unknown: _Optional[str] = ..., max_deleted: _Optional[float] = ...) -> None: ...
 
 class Latest(_message.Message):
     __slots__ = ("keys",)

@@ -169,7 +169,7 @@ def _read(node: PlanNode, name: str) -> RowForm:
     operator = node.operator
     if not isinstance(operator, Source) or not isinstance(operator.connector, Connector) or operator.connector.kind == "operator":
         return RowForm(name, name)
-    encoded, declared = operator.connector.encode(), operator.connector.declared_schema
+    encoded, declared = operator.connector.reader.encode(), operator.connector.declared_schema
     start = _short(f"{name}{canonical_fields({one: encoded[one] for one in _READING if encoded.get(one) is not None})}")
     types = parse_ddl(declared) if declared else ()
     return RowForm(name, start, columns={one.name.lower(): f"{start}.{one.name.lower()} {one.type}" for one in types})

@@ -156,6 +156,8 @@ class Choosing:
                 continue
             try:
                 connector.verify(piece.items, schemas[name])
+                if connector.outdated(piece):
+                    return False
             except SourceError:
                 return False
         return True

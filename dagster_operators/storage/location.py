@@ -237,6 +237,15 @@ def changed_file(path: str, before: SourceFile, now: SourceFile) -> BadInputErro
     )
 
 
+def older_extract(path: str, last: str) -> BadInputError:
+    """The error for a file that would put an older state in the place of a newer one."""
+    return BadInputError(
+        f"an extract that was not read is older than the last one that was, {last}: it would undo what that one changed",
+        file=path,
+        remedy="take it away; if it is the newest state all the same, give it a new time of change (touch)",
+    )
+
+
 def _source_file(path: str, entry: FileInfo) -> SourceFile:
     return SourceFile((entry.mtime_ns or 0) // 1000, path, entry.size)
 

@@ -80,6 +80,7 @@ WINDOW = {"keys": ("k",), "event_time": "t"}
 SAMPLES = [
     Source(name="a", connector=do.FileSource("in", schema="k string", options={"sep": ";", "header": True})),
     Source(name="a", connector=do.DeltaSource("in", changes=True, storage_options={"secret": "hunter2"}), event_time="t"),
+    Source(name="a", connector=do.SnapshotSource(do.FileSource("in", schema="k string", storage_options={"s": "t"}), "k", 0.1)),
     Source(name="a", connector=do.MemorySource([[{"k": "a", "v": 1.5}], [("b", None)]], schema="k string, v double")),
     Source(name="a", connector=OperatorSource("a", Numbers("x"), "root"), lateness=5, finished=True),
     Filter(name="a", condition="v > 1", chain=False),

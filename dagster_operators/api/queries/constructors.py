@@ -24,6 +24,7 @@ _MADE_HERE: dict[str, tuple[str, frozenset[str]]] = {
     ),
     "postgres": ("dagster_operators.connectors.postgres_sink:PostgresSink", frozenset({"SinkTarget"})),
     "session": ("dagster_operators.operators.windows.session:Session", frozenset({"Session"})),
+    "snapshot": ("dagster_operators.connectors.snapshot_source:SnapshotSource", frozenset({"Connector", "Described"})),
     "sliding": ("dagster_operators.operators.windows.windows:Sliding", frozenset({"Window"})),
     "tumbling": ("dagster_operators.operators.windows.windows:Tumbling", frozenset({"Window"})),
 }

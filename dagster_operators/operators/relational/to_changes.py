@@ -77,6 +77,8 @@ class ToChanges(LogicalOperator):
         unknown: What an update or delete of a key does that is not there: ``repair`` inserts the updated row and leaves the
             delete out, ``fail`` fails the epoch; so does then an insert of a key that is there. Every row is judged by what those
             before it left, so it does not matter how they are cut into epochs.
+        max_deleted: Where each epoch has all rows there are (an extract), so that what it lacks is gone: the share of the rows
+            there are that one may lack. None where epochs add up. Nothing that is stored depends on how large it is.
     """
 
     kind: ClassVar[str] = "to_changes"
@@ -84,6 +86,7 @@ class ToChanges(LogicalOperator):
     order: str | None = None
     deleted: str | None = None
     unknown: str = "repair"
+    max_deleted: float | None = None
 
     @override
     def sql(self) -> tuple[str, ...]:
@@ -91,7 +94,8 @@ class ToChanges(LogicalOperator):
 
     @override
     def config(self) -> dict[str, Any]:
-        return {"keys": list(self.keys), "order": self.order, "deleted": self.deleted, "unknown": self.unknown}
+        extracts = {} if self.max_deleted is None else {"extracts": True}
+        return {"keys": list(self.keys), "order": self.order, "deleted": self.deleted, "unknown": self.unknown, **extracts}
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
@@ -126,7 +130,7 @@ class ToChanges(LogicalOperator):
         if not self.keys:
             raise SchemaError("the changes of what key?", operator=self.name, remedy="name the key columns: to_changes('id')")
         self.require(stream, self.keys, "to_changes")
-        if self.order is None and stream.columns is not None and PLACE not in stream.columns:
+        if self.max_deleted is None and self.order is None and stream.columns is not None and PLACE not in stream.columns:
             raise SchemaError(
                 "which row of a key is the last one? Rows have no order of their own", operator=self.name,
                 remedy="name a column that grows: to_changes('id', order_by='updated_at')",
@@ -141,6 +145,10 @@ class ToChanges(LogicalOperator):
     @override
     def lower(self, inputs: Sequence[StreamType]) -> ChangesOfRows:
         """The last row of each key beside the one in the state."""
+        if self.max_deleted is not None:
+            from dagster_operators.operators.relational.extract_changes import ChangesOfExtracts
+
+            return ChangesOfExtracts(self, self.keys_of(inputs[0]))
         return ChangesOfRows(self, self.keys_of(inputs[0]))
 
 
@@ -168,7 +176,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         if inputs[0] is None:
             return None
         columns, state = analysed.facts, context.state(self.logical.name, "rows")
-        version = 1 + max((_newest_in(file) for file in state.files), default=0)
+        version = 1 + max((newest_in(file) for file in state.files), default=0)
         state.append(self._last_of_epoch(inputs[0], columns, version))
         new = state.read(lambda file: file.fresh)
         old = state.read_with_keys_of_fresh(self.keys)
@@ -251,7 +259,7 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         return both.selectExpr(*chosen).filter(f"{CHANGE} IS NOT NULL")
 
 
-def _newest_in(file: RunFile) -> int:
+def newest_in(file: RunFile) -> int:
     """The newest version in a file of the state."""
     if file.high is None:
         raise StorageError("a file of the state does not tell which versions it has", file=file.path)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.connectors.slicing import files_of
 from dagster_operators.errors import BadInputError
 from dagster_operators.operators.relational.changelog import Latest
 from dagster_operators.operators.relational.source import Source
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from dagster_operators.runtime.stages.stage_work import StageWork
 
 _UNKNOWN: Final = re.compile(r"to_changes: (a row of the operation \w+ has the key .*?, which is (?:not )?there)")
+_LACKS: Final = re.compile(r"to_changes: (an extract lacks \d+ of the \d+ rows there are, more than max_deleted=\S+ allows)")
 _NO_KEY: Final = re.compile(r"latest: (a key has several rows at the end of the epoch, so it is no key)")
 
 
@@ -28,8 +28,14 @@ def refused_rows(work: StageWork, text: str) -> BadInputError | None:
     """
     if found := _UNKNOWN.search(text):
         return BadInputError(
-            found[1], **_unknown_keys(work), **work.where(),
+            found[1], **_refused_by(work, lambda one: one.unknown == "fail"), **work.where(),
             remedy='correct the input; or have such rows repaired by unknown="repair", and rebuild(...) the tables behind it',
+        )  # fmt: skip
+    if found := _LACKS.search(text):
+        return BadInputError(
+            found[1], **_refused_by(work, lambda one: one.max_deleted is not None), **work.where(),
+            remedy="if it is not complete, put a complete one in its place; if it is, let it through: "
+            "SnapshotSource(..., max_deleted=1.0)",
         )  # fmt: skip
     if found := _NO_KEY.search(text):
         kinds = [one for one in _operators(work) if isinstance(one, Latest)]
@@ -42,9 +48,9 @@ def refused_rows(work: StageWork, text: str) -> BadInputError | None:
     return None
 
 
-def _unknown_keys(work: StageWork) -> dict[str, Any]:
+def _refused_by(work: StageWork, may: Callable[[ToChanges], bool]) -> dict[str, Any]:
     """The operator that refused a row, its source, and the file if the epoch has one of it alone; as far as that can be told."""
-    found = [one.name for one in _operators(work) if isinstance(one, ToChanges) and one.unknown == "fail"]
+    found = [one.name for one in _operators(work) if isinstance(one, ToChanges) and may(one)]
     if len(found) != 1:
         return {}
     nodes = work.dataflow.nodes
@@ -52,8 +58,8 @@ def _unknown_keys(work: StageWork) -> dict[str, Any]:
     if not isinstance(nodes[before].operator, Source):
         return {"operator": found[0]}
     items, connector = work.items(before), work.connector(before)
-    files = files_of(items) if items and connector is not None and connector.kind == "files" else []
-    return {"operator": found[0], "source": before, **({"file": files[0].path} if len(files) == 1 else {})}
+    told = connector.told(items) if items is not None and connector is not None else {}
+    return {"operator": found[0], "source": before, **told}
 
 
 def _operators(work: StageWork) -> Iterator[Any]:

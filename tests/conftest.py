@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -77,6 +78,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
         for engine in _engines_of(item):
             item.add_marker("sail" if engine == "sail" else "spark")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected, which stays to the end, out of every further search for garbage."""
+    gc.freeze()
 
 
 def pytest_runtest_call(item: pytest.Item) -> None:

@@ -113,6 +113,10 @@ class ChangedPipelineError(PipelineError):
     """The pipeline changed in a way that its stored state or tables do not fit."""
 
 
+class ChangedColumnsError(ChangedPipelineError):
+    """A table or state of the pipeline has other columns than the pipeline gives it."""
+
+
 class UndecidedChangeError(ChangedPipelineError):
     """The pipeline changed, and somebody has to decide what becomes of its state, positions or tables."""
 

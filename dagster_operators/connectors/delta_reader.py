@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MOST_FOOTERS = 256
+_AS_IT_IS = (
+    "put the column back as it was; or read the table with the columns that it has now, into tables that begin anew: "
+    'pipeline.reset(source, 0, tables="restart")'
+)
 
 
 class DeltaReader(Connector):
@@ -66,10 +70,11 @@ class DeltaReader(Connector):
         found = {**self._log.schema(last).types, **Schema.from_json(changes).types}
         for column, kind in Schema.from_json(schema_json).types.items():
             if column not in found:
-                raise BadInputError(f"version {last} of the Delta table no longer has a column", table=self.uri, column=column)
+                problem = f"version {last} of the Delta table does not have a column that it had"
+                raise BadInputError(problem, table=self.uri, column=column, remedy=_AS_IT_IS)
             if found[column].sql != kind.sql:
                 problem = f"a column of the Delta table was {kind.shown} and is {found[column].shown} in version {last}"
-                raise BadInputError(problem, table=self.uri, column=column, remedy="reset the source, or cast the column back")
+                raise BadInputError(problem, table=self.uri, column=column, remedy=_AS_IT_IS)
         self.verify_again(items, schema_json)
 
     @override

@@ -10,10 +10,11 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from dagster_operators.errors import EndlessLoopError, FencedError, StageFailedError, located
+from dagster_operators.errors import ChangedColumnsError, EndlessLoopError, FencedError, StageFailedError, located
 from dagster_operators.functions.failures import explained
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.scope import loops_around
@@ -33,7 +34,7 @@ from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.manifest import Manifest
 from dagster_operators.transactions.owner import Owner
-from dagster_operators.transactions.plan import EpochHandle, Slices
+from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices
 from dagster_operators.transactions.records import Complete, Decide
 from dagster_operators.transactions.stage_keys import StageKey
 from dagster_operators.transactions.view import LedgerView
@@ -121,11 +122,22 @@ class Epochs:
                     self.coordinator.settle()
                     with self.coordinator.steady():
                         record = self.planning.record()
-                    handle = self.coordinator.begin(record, choose)
+                    handle = self._begin(record, choose)
                 except FencedError:  # between two epochs anyone may take over: nothing of ours is lost, so we queue again
                     continue
                 self.begin_seconds = time.monotonic() - started
                 return handle
+
+    def _begin(self, record: PlanRecord, choose: Callable[[LedgerView], Slices | None]) -> EpochHandle | None:
+        """Begin the epoch; tables and state without any row may have other columns than before."""
+        while True:
+            try:
+                return self.coordinator.begin(record, choose)
+            except ChangedColumnsError as error:
+                dataset = str(error.where["table"])
+                if dataset in record.emptied or self.coordinator.files(dataset, self.coordinator.view().versions.get(dataset, 0)):
+                    raise
+                record = replace(record, emptied=(*record.emptied, dataset))
 
     @property
     def concurrent_stages(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,6 +52,7 @@ class Planning:
         self._kept: tuple[Plan, str] | None = None
         self._record: tuple[tuple[Any, ...], PlanRecord] | None = None
         self._schemas: dict[str, str] = {}
+        self._were_pinned: set[str] = set()
         self._turn = threading.RLock()
         self._told: tuple[SparkSession, tuple[str, ...]] | None = None
         self._connectors: dict[str, Connector] = {}
@@ -91,10 +93,10 @@ class Planning:
             return self._plan_now()
 
     def _plan_now(self) -> Plan:
-        shape = self._shape()
+        shape, schemas = self._shape(), self.input_schemas()
         if self._plan is None or self._plan[0] != shape:
             with located(pipeline=self.dataflow.name):
-                self._plan = (shape, plan(self.session, self.dataflow, self.input_schemas()))
+                self._plan = (shape, plan(self.session, self.dataflow, schemas))
         return self._plan[1]
 
     def _shape(self) -> tuple[str, ...]:
@@ -108,6 +110,8 @@ class Planning:
 
     def _input_schemas(self) -> Mapping[str, str]:
         pinned = self._pinned_schemas()
+        self._forget(self._were_pinned - pinned.keys())
+        self._were_pinned |= pinned.keys()
         for name in self._in_use() - self._schemas.keys():
             connector = self.connector(name)
             if connector is not None:
@@ -116,6 +120,14 @@ class Planning:
                 with located(pipeline=self.dataflow.name, source=name):
                     self._schemas[name] = kept or connector.infer_schema(self.session)
         return self._schemas
+
+    def _forget(self, reset: AbstractSet[str]) -> None:
+        """Let the columns of sources be found anew that the ledger no longer has any of: they were reset, by whomever."""
+        if not reset.isdisjoint(self._schemas):
+            self._plan = None
+        for name in reset:
+            self._schemas.pop(name, None)
+        self._were_pinned -= reset
 
     def _in_use(self) -> frozenset[str]:
         """The operators of its stages; every stage asks for them, and they change only with the pipeline and its rules."""

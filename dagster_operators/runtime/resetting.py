@@ -89,7 +89,8 @@ class Resetting:
             to_now, watermarks=behind.left(to_now.watermarks), held=behind.left(to_now.held), unfinished=unfinished,
             times={table: time for table, time in self._last.times.items() if table not in behind.tables},
         )  # fmt: skip
-        return self._run.transit(self._plan, timeless, lambda _: behind.changes(self._plan))
+        schemas = {name: schema for name, schema in self._plan.schemas.items() if name not in known}  # found anew
+        return self._run.transit(replace(self._plan, schemas=schemas), timeless, lambda _: behind.changes(self._plan))
 
     def _known(self, source: str) -> str:
         if source not in self._last.sources:

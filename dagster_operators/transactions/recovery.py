@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from dagster_operators.errors import ChangedPipelineError, ForeignWriteError, LedgerError, RestoredTableError
+from dagster_operators.errors import ChangedColumnsError, ChangedPipelineError, ForeignWriteError, LedgerError, RestoredTableError
 from dagster_operators.transactions.effects import TableStatus
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.lost import how_to_repair
@@ -194,7 +194,7 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
             )
         fits = dataset in replaced or (record.kind != "state" and _only_adds(status.columns, wanted))
         if status.exists and not record.evolves and status.columns != wanted and not (status.alterable and fits):
-            raise ChangedPipelineError(
+            raise ChangedColumnsError(
                 f"the columns changed: {difference(status.columns, wanted)}",
                 operator=_operator(dataset),
                 remedy=f"change them back, write to a table of another name, or {_anew(dataset)}",

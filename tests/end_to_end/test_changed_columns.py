@@ -116,3 +116,21 @@ def test_a_source_that_gains_a_column(tmp_path: Path, kind: str) -> None:
     else:
         found = read(do.DeltaSource(path, starting_version=2), "all_columns")
     assert found == {1: None, 2: None, 3: "c"}
+
+
+def test_a_table_without_any_row_may_have_other_columns(tmp_path: Path) -> None:
+    """So may state; nothing has to be computed anew."""
+
+    def made(count: int, threshold: int, kind: str) -> do.Pipeline:
+        made = do.Pipeline("empty", root=str(tmp_path), engine=SAIL)
+        rows = made.source("rows", do.MemorySource(ROWS[:count], schema="k string, v long, at timestamp"))
+        kept = rows.with_columns(x=f"CAST(v AS {kind})").filter(f"v > {threshold}")
+        kept.to_table("t")
+        return made
+
+    made(1, 9, "INT").run_until_caught_up()
+    made(2, 9, "BIGINT").run_until_caught_up()  # no row yet, so that nothing is written
+    made(3, 3, "STRING").run_until_caught_up()
+    with pytest.raises(ChangedPipelineError, match="the columns changed: x was string and is double"):
+        made(3, 3, "DOUBLE").run_until_caught_up()
+    assert [row.x for row in made(3, 3, "STRING").read("t").collect()] == ["4"]

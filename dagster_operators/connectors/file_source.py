@@ -193,7 +193,7 @@ class FileSource(Connector):
             )
         read = files[:1] if self._format(files) == "parquet" else files
         try:
-            return self._inferred(session, read)
+            found = self._inferred(session, read)
         except Exception as error:
             for file in read:
                 self._check_inferable(session, file)
@@ -202,6 +202,19 @@ class FileSource(Connector):
                 file=self.uri,
                 remedy="give the source a schema=",
             ) from error
+        self._check_inferred(Schema.from_json(found).names)
+        return found
+
+    def _check_inferred(self, names: Sequence[str]) -> None:
+        """Refuse what no table can have: no column at all, or several whose names differ in case alone."""
+        folded = [name.lower() for name in names]
+        alike = [name for name in names if folded.count(name.lower()) > 1]
+        if alike or not names:
+            told = f"have {' and '.join(alike)}, which differ in case alone" if alike else "are empty"
+            raise BadInputError(
+                f"no schema can be inferred from the files: they {told}", file=self.uri,
+                remedy="give the source a schema=" + (" with one of them" if alike else ""),
+            )  # fmt: skip
 
     def _inferred(self, session: SparkSession, files: Sequence[SourceFile]) -> str:
         kind = self._format(files)

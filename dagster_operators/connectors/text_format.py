@@ -83,7 +83,10 @@ class TextFormat:
         with decoded_lines(location, file, self) as lines:
             names = next(self.records(lines), None)
         if names is None:
-            raise BadInputError("a CSV file is empty: it has no header", file=location.full_path(file))
+            raise BadInputError(
+                "a CSV file is empty: it has no header", file=location.full_path(file),
+                remedy="write it with its header, or remove it; of files without headers say options={'header': False}",
+            )  # fmt: skip
         lowered = [name.lower() for name in names if name]
         for name in names:
             if lowered.count(name.lower()) > 1:
@@ -144,7 +147,10 @@ def readable(location: FileLocation, file: SourceFile) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise BadInputError(f"an input file is truncated or unreadable ({error})", file=location.full_path(file)) from error
+        raise BadInputError(
+            f"an input file is truncated or unreadable ({error})", file=location.full_path(file),
+            remedy="write it again as a whole, elsewhere first and then moved here, or remove it",
+        ) from error  # fmt: skip
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from dagster_operators.graph.ports import StreamRef
@@ -39,6 +40,15 @@ class Reach:
             reads[variable].add(stream.operator)
         return cls({name: frozenset(read) for name, read in reads.items()})
 
+    @cached_property
+    def _readers(self) -> Mapping[str, set[str]]:
+        """The operators that read each operator."""
+        readers: dict[str, set[str]] = {name: set() for name in self.reads}
+        for name, read in self.reads.items():
+            for one in read:
+                readers[one].add(name)
+        return readers
+
     def before(self, names: Collection[str]) -> frozenset[str]:
         """These operators and all that their rows are made from."""
         found, waiting = set(names), list(names)
@@ -50,13 +60,9 @@ class Reach:
 
     def behind(self, names: Collection[str]) -> frozenset[str]:
         """These operators and all that read them, directly or through others."""
-        readers: dict[str, set[str]] = {name: set() for name in self.reads}
-        for name, read in self.reads.items():
-            for one in read:
-                readers[one].add(name)
         found, waiting = set(names), list(names)
         while waiting:
-            new = readers[waiting.pop()] - found
+            new = self._readers[waiting.pop()] - found
             found |= new
             waiting += new
         return frozenset(found)

@@ -137,8 +137,9 @@ class _Matcher:
                 self._found[names[0]] = others[0]
 
     def _pair_all(self, names: list[str], others: list[str]) -> None:
-        same = [name for name in names if name in others and self._may_be(name, name)]
-        self._found.update({name: name for name in same})
+        there = set(others)
+        same = {name for name in names if name in there and self._may_be(name, name)}
+        self._found.update({name: name for name in names if name in same})
         left = [name for name in others if name not in same]
         for name in names:
             other = next((one for one in left if name not in same and self._may_be(name, one)), None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
 
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.reach import Reach
@@ -63,12 +65,10 @@ class OperatorVerdicts:
 
     def _left_behind(self, name: str) -> Verdict:
         subject, kind = f"operator {name}", self._old.nodes[name].operator.kind
-        left = {end for other in self._new.nodes for end in self._new.ends[other]}
-        ends = sorted(self._old.ends[name] & left)
+        ends = sorted(end for end in self._old.ends[name] if end in self._new.streams_of_ends)
         if not ends:
             return Verdict(Level.FROM_HERE_ON, subject, "it is no longer in the pipeline; its state stays where it is", was=name)
-        instead = [other for other in self._compared.added if self._new.nodes[other].operator.kind == kind]
-        instead = [other for other in instead if self._new.ends[other] & self._old.ends[name]]
+        instead = list(dict.fromkeys(other for end in ends for other in self._added_before.get((kind, end), ())))
         if (table := self._stored.in_tables.get(name)) and f"table {table}" in ends:
             text = f"{name!r} is {'another kind of operator now' if name in self._new.nodes else 'gone'}, whose state it is"
             renamed = name if len(instead) == 1 and name not in self._new.nodes else ""
@@ -141,12 +141,8 @@ class OperatorVerdicts:
 
         One that rows are taken back from cannot begin anew before others that go on: what those have of it would never go.
         """
-        plan = self._new.plan
-        reach = Reach.of(plan.nodes, [pair for loop in plan.loops for pair in loop.feedback])
-        behind = reach.behind([name]) - {name}
-        going_on = sorted(one for one in behind if self._compared.former.get(one) in self._stored.stateful)
-        takes_back = any(self._takes_back(one) for one in (name, *going_on))
-        if "restart" in choices and going_on and takes_back:
+        going_on = self._going_on_behind(name) if "restart" in choices and self._taking_back else []
+        if going_on and not self._taking_back.isdisjoint({name, *going_on}):
             text += f"; without its state it would not take back what {listed(going_on)} had of it"
             choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
         elif "restart" in choices and (before := self._from_here_on.never_had(name)):
@@ -154,8 +150,17 @@ class OperatorVerdicts:
             choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
         return Verdict(Level.DECISION, f"operator {name}", text, choices, empties=empties, was=was)
 
+    def _going_on_behind(self, name: str) -> list[str]:
+        """The operators behind one that go on with their state."""
+        behind = self._reach.behind([name]) - {name}
+        return sorted(one for one in behind if self._compared.former.get(one) in self._stored.stateful)
+
+    @cached_property
+    def _taking_back(self) -> frozenset[str]:
+        """The operators that take rows back that they put out, by what their state has of them."""
+        return frozenset(name for name in self._new.nodes if self._takes_back(name))
+
     def _takes_back(self, name: str) -> bool:
-        """Whether rows that an operator put out are taken back by what its state has of them."""
         kind = self._new.nodes[name].operator.kind
         return kind == ToChanges.kind or (kind == Join.kind and self._streams.changes(StreamRef(name)))
 
@@ -163,8 +168,31 @@ class OperatorVerdicts:
         """Whether it computes what another operator computed, and leads where this one led."""
         if name not in self._new.plan.automatic or self._new.up[name] == self._old.up[former]:
             return ""
-        others = [one for one in self._stored.stateful if one in self._old.up and self._old.up[one] == self._new.up[name]]
-        return f"it computes what {others[0]!r} computed, and leads where {former!r} led" if others else ""
+        other = self._had_state.get(self._new.up[name])
+        return f"it computes what {other!r} computed, and leads where {former!r} led" if other else ""
+
+    @cached_property
+    def _reach(self) -> Reach:
+        plan = self._new.plan
+        return Reach.of(plan.nodes, [pair for loop in plan.loops for pair in loop.feedback])
+
+    @cached_property
+    def _had_state(self) -> Mapping[str, str]:
+        """By what an operator computed, the first of those with state that computed it."""
+        found: dict[str, str] = {}
+        for name in self._stored.stateful:
+            if name in self._old.up:
+                found.setdefault(self._old.up[name], name)
+        return found
+
+    @cached_property
+    def _added_before(self) -> Mapping[tuple[str, str], list[str]]:
+        """The operators that are new, by their kind and each table and sink that they lead to."""
+        found = defaultdict[tuple[str, str], list[str]](list)
+        for name in self._compared.added:
+            for end in self._new.ends[name]:
+                found[self._new.nodes[name].operator.kind, end].append(name)
+        return found
 
     def of_settings(self, matching: Matching) -> Iterator[Verdict]:
         """Settings of operators, told one by one; what they do to state is told above or by the state itself."""

@@ -46,8 +46,11 @@ class Provenance:
         """
         key = stream, column.lower()
         if key not in self._known:
-            text = self._of(*self._handed_on(*key))
-            self._known[key] = text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()
+            origin = self._handed_on(*key)
+            if origin not in self._known:
+                text = self._of(*origin)
+                self._known[origin] = text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()
+            self._known[key] = self._known[origin]
         return self._known[key]
 
     def _handed_on(self, stream: StreamRef, wanted: str) -> tuple[StreamRef, str]:

@@ -24,36 +24,32 @@ class PlanShape:
     Args:
         plan: The plan.
         sources: What sources are called in the texts, where that is not their name.
-        tables: The same for tables and sinks, as ``table totals``.
     """
 
-    def __init__(
-        self, plan: LogicalPlan, sources: Mapping[str, str] | None = None, tables: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, plan: LogicalPlan, sources: Mapping[str, str] | None = None) -> None:
         self.plan = plan
         self.nodes = {node.name: node for node in plan.nodes}
         self._sources = sources or {}
-        self._tables = tables or {}
 
     @cached_property
     def consumers(self) -> Mapping[str, tuple[tuple[str, int, str], ...]]:
         """Who reads an operator: the port that is read, the reader's input (0 if its inputs are alike), and the reader."""
-        found: dict[str, tuple[tuple[str, int, str], ...]] = {}
+        found: dict[str, list[tuple[str, int, str]]] = {}
         for node in self.plan.nodes:
             for number, stream in enumerate(node.inputs):
                 place = 0 if _commutes(node) else number
-                found[stream.operator] = (*found.get(stream.operator, ()), (stream.port, place, node.name))
-        return found
+                found.setdefault(stream.operator, []).append((stream.port, place, node.name))
+        return {name: tuple(readers) for name, readers in found.items()}
 
     @cached_property
     def own_ends(self) -> Mapping[str, tuple[tuple[str, str], ...]]:
         """The tables and sinks that the outputs of an operator go to: the port and the end, as ``table totals``."""
         ends = [(table.stream, f"table {table.name}") for table in self.plan.tables]
         ends += [(sink.stream, f"sink {sink.name}") for sink in self.plan.sinks]
-        found: dict[str, tuple[tuple[str, str], ...]] = {}
+        found: dict[str, list[tuple[str, str]]] = {}
         for stream, end in ends:
-            found[stream.operator] = (*found.get(stream.operator, ()), (stream.port, self._tables.get(end, end)))
-        return found
+            found.setdefault(stream.operator, []).append((stream.port, end))
+        return {name: tuple(its) for name, its in found.items()}
 
     @cached_property
     def ends(self) -> Mapping[str, frozenset[str]]:

@@ -20,11 +20,12 @@ class TableVerdicts:
     """
 
     def __init__(self, compared: ComparedPlans, stored: Stored, restarted: Collection[str]) -> None:
-        self._restarted = restarted
         self._compared = compared
         self._old, self._new = compared.old, compared.new
         self._stored = stored
         self._from_here_on = FromHereOn(compared, stored, restarted)
+        self._anew = {*stored.elsewhere, *restarted} & {*compared.former, *stored.pauses.operators}
+        self._going_on = {str(StreamRef(former)) for former in compared.former.values()}
 
     def verdicts(self) -> Iterator[Verdict]:
         """What is to be told of each table that changed, came or went."""
@@ -53,7 +54,7 @@ class TableVerdicts:
         then = sorted(shown_stream(anchor, {}) for anchor in self._old.anchors(earlier))
         if made == then and self._new.path(stream) == self._old.path(earlier):
             return
-        if set(then) - {shown_stream(StreamRef(one), {}) for one in self._compared.former.values()} and made != then:
+        if made != then and not self._going_on.issuperset(then):
             return  # the operator that it came from is gone, which is told of that
         text = "what is computed before it changed: only rows that change from here on would be as the pipeline is now"
         choices: Mapping[Choice, str] = {"keep": "leave the rows there are as they were computed", "restart": "empty it"}
@@ -84,6 +85,4 @@ class TableVerdicts:
 
     def _begins_anew(self, stream: StreamRef) -> bool:
         """Whether rows come from an operator that was there and begins without state, which empties its updating tables."""
-        anew = {*self._stored.elsewhere, *self._restarted}
-        anew &= {*self._compared.former, *self._stored.pauses.operators}
-        return any(anchor.operator in anew for anchor in self._new.anchors(stream))
+        return any(anchor.operator in self._anew for anchor in self._new.anchors(stream))

@@ -30,7 +30,8 @@ def plan_of(operator, **more):
 
 def changed(change):
     """The bytes of a plan with one filter after a change of its message."""
-    message = plan_pb2.Plan.FromString(to_bytes(plan_of(SAMPLES[4])))
+    sample = next(sample for sample in SAMPLES if sample.kind == "filter")
+    message = plan_pb2.Plan.FromString(to_bytes(plan_of(sample)))
     change(message)
     return message.SerializeToString(deterministic=True)
 

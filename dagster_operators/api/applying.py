@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, overload
 
-from dagster_operators.api.keyed_stream import KeyedStream, apply_to
+from dagster_operators.api.apply_to import apply_to
+from dagster_operators.api.keyed_stream import KeyedStream
 from dagster_operators.api.queries.query import Call, Query, written_at
 from dagster_operators.api.stream import Stream
 from dagster_operators.errors import PipelineError

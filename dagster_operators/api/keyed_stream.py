@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from dagster_operators.api.operator_given import operator_given
+from dagster_operators.api.apply_to import apply_to
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.errors import PipelineError, SchemaError
-from dagster_operators.graph.changes import Changes
+from dagster_operators.graph.changes import ChangeKind, Changes
 from dagster_operators.graph.expressions import require_mapping, require_texts
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
-from dagster_operators.operators.arrow.apply import Apply
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.joins.interval_join import IntervalJoin, parse_bound
 from dagster_operators.operators.joins.join_columns import How
 from dagster_operators.operators.relational.deduplicate import DeduplicateFirst, DeduplicateLast
+from dagster_operators.operators.relational.deduplicate_changes import DeduplicateChanges
 from dagster_operators.operators.relational.projection import as_pairs
 from dagster_operators.operators.relational.ranking import order_texts
 from dagster_operators.operators.relational.top_per_key import TopPerKey
@@ -226,6 +225,7 @@ class KeyedStream(PluggedIn):
         self,
         *,
         keep: Literal["first", "last"] = "first",
+        order_by: str | Sequence[str] | None = None,
         within: str | timedelta | int | None = None,
         name: str | None = None,
         renamed_from: str | None = None,
@@ -234,7 +234,9 @@ class KeyedStream(PluggedIn):
 
         Args:
             keep: ``first``: an append stream of each key's first row by event time, which comes out once the watermark has passed
-                it. ``last``: an updating stream of each key's last row. Between rows of one time all columns decide.
+                it. ``last``: an updating stream of each key's last row. Between rows of one time all columns decide. Of changes
+                both are updating streams, and where the row that was kept is taken back the next one takes its place.
+            order_by: Of changes, what comes behind ORDER BY to say which row is the first; by default the event time.
             within: For how long after a row of ``first`` others of its key are duplicates; then the key is new again, and the
                 state forgets it. By default for ever.
             name: The operator's name; its state is addressed by it.
@@ -250,20 +252,31 @@ class KeyedStream(PluggedIn):
         >>> events.key_by("id").deduplicate(within="1 day").columns
         ('id', 'v', 'at')
         """
-        where = {"pipeline": self._stream._dataflow.name, "operator": name or "deduplicate"}  # noqa: SLF001
+        stream = self._stream
+        where = {"pipeline": stream._dataflow.name, "operator": name or "deduplicate"}  # noqa: SLF001
         if keep not in ("first", "last"):
             raise PipelineError(f"deduplicate cannot keep {keep!r}", **where, remedy="keep 'first' or 'last'")
-        settings: dict[str, Any] = {"keys": self.keys, "event_time": self._stream.event_time, "renamed_from": renamed_from}
+        settings: dict[str, Any] = {"keys": self.keys, "event_time": stream.event_time, "renamed_from": renamed_from}
+        if stream._type.changes.kind is not ChangeKind.APPEND:  # noqa: SLF001
+            if within is not None:
+                raise PipelineError("within= is for rows that stay, and these change", **where, remedy="leave it out")
+            order = () if order_by is None else order_texts(order_by)
+            return stream._add(DeduplicateChanges, name, keep=keep, order_by=order, **settings)  # noqa: SLF001
+        if order_by is not None:
+            raise PipelineError(
+                "order_by= is for changes: which of the rows that stay is kept, their event time says", **where,
+                remedy="leave it out, or write top(1, by=...)",
+            )  # fmt: skip
         if keep == "last":
             if within is not None:
                 raise PipelineError("within= goes with keep='first': the last row of a key stays in its table", **where)
-            return self._stream._add(DeduplicateLast, name, **settings)  # noqa: SLF001
+            return stream._add(DeduplicateLast, name, **settings)  # noqa: SLF001
         try:
             require_unit(within)
             micros = None if within is None else parse_duration(within)
         except ValueError as error:
             raise PipelineError(f"within: {error}", **where) from None
-        return self._stream._add(DeduplicateFirst, name, within=micros, **settings)  # noqa: SLF001
+        return stream._add(DeduplicateFirst, name, within=micros, **settings)  # noqa: SLF001
 
     def interval_join(
         self,
@@ -359,34 +372,6 @@ class KeyedStream(PluggedIn):
             )
         require_texts("aggregate", aggregates.values(), pipeline=dataflow.name, operator=named)
         return self._stream._add(operator, named, keys=self.keys, aggregates=as_pairs(aggregates), **settings)  # noqa: SLF001
-
-
-def apply_to(
-    streams: Sequence[KeyedStream],
-    operator: ArrowOperator | str,
-    config: Mapping[str, Any] | None,
-    *,
-    name: str | None = None,
-    chain: bool = True,
-    renamed_from: str | None = None,
-) -> Stream:
-    """An operator behind several streams that have the same keys, or none.
-
-    Raises:
-        PipelineError: This is no operator.
-        SchemaError: The streams do not fit it.
-    """
-    first = streams[0]._stream  # noqa: SLF001
-    dataflow = first._dataflow  # noqa: SLF001
-    operator = operator_given(operator, config, pipeline=dataflow.name, stream=first.name)
-    named = name or operator.name or dataflow.fresh_name(_snake(type(operator).__name__))
-    settings: dict[str, Any] = {"arrow": operator, "keys": tuple(stream.keys for stream in streams)}
-    read = [stream._stream for stream in streams]  # noqa: SLF001
-    return first._join(Apply, read, named, chain=chain, renamed_from=renamed_from, **settings)  # noqa: SLF001
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def _word(text: str) -> str:

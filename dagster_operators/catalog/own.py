@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _OPERATORS = {
     "apply": ("arrow.apply:Apply", "arrow_operators", "stream.apply keyed_stream.apply"),
     "as_changes": ("relational.changelog:AsChanges", "operators", "stream.as_changes"),
+    "deduplicate_changes": ("relational.deduplicate_changes:DeduplicateChanges", "deduplicate", ""),
     "deduplicate_first": ("relational.deduplicate:DeduplicateFirst", "deduplicate", "keyed_stream.deduplicate"),
     "deduplicate_last": ("relational.deduplicate:DeduplicateLast", "deduplicate", ""),
     "enter": ("loops.edges:Enter", "loops", ""),

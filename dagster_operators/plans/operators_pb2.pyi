@@ -158,6 +158,18 @@ class DeduplicateLast(_message.Message):
     event_time: str
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ...) -> None: ...
 
+class DeduplicateChanges(_message.Message):
+    __slots__ = ("keys", "keep", "order_by", "event_time")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    ORDER_BY_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    keep: str
+    order_by: _containers.RepeatedScalarFieldContainer[str]
+    event_time: str
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., keep: _Optional[str] = ..., order_by: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ...) -> None: ...
+
 class TopPerKey(_message.Message):
     __slots__ = ("keys", "n", "by", "event_time", "rank")
     KEYS_FIELD_NUMBER: _ClassVar[int]

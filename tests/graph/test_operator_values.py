@@ -50,6 +50,7 @@ def test_no_two_classes_have_one_kind():
 def test_what_stored_state_knows_operators_by_stays():
     labels = {type(sample).kind: sample.label for sample in SAMPLES}
     assert {kind: label for kind, label in labels.items() if kind != label} == {
+        "deduplicate_changes": "deduplicate",
         "deduplicate_first": "deduplicate",
         "deduplicate_last": "deduplicate",
         "input_window_aggregate": "window_aggregate",

@@ -19,6 +19,7 @@ from dagster_operators.operators.joins.window_join import WindowJoin
 from dagster_operators.operators.loops.edges import Enter, Leave, LoopVariable
 from dagster_operators.operators.relational.changelog import AsChanges, Latest
 from dagster_operators.operators.relational.deduplicate import DeduplicateFirst, DeduplicateLast
+from dagster_operators.operators.relational.deduplicate_changes import DeduplicateChanges
 from dagster_operators.operators.relational.filter import Filter
 from dagster_operators.operators.relational.flat_map import FlatMap
 from dagster_operators.operators.relational.map_async import MapAsync
@@ -80,7 +81,6 @@ WINDOW = {"keys": ("k",), "event_time": "t"}
 SAMPLES = [
     Source(name="a", connector=do.FileSource("in", schema="k string", options={"sep": ";", "header": True})),
     Source(name="a", connector=do.DeltaSource("in", changes=True, storage_options={"secret": "hunter2"}), event_time="t"),
-    Source(name="a", connector=do.SnapshotSource(do.FileSource("in", schema="k string", storage_options={"s": "t"}), "k", 0.1)),
     Source(name="a", connector=do.MemorySource([[{"k": "a", "v": 1.5}], [("b", None)]], schema="k string, v double")),
     Source(name="a", connector=OperatorSource("a", Numbers("x"), "root"), lateness=5, finished=True),
     Filter(name="a", condition="v > 1", chain=False),
@@ -94,6 +94,8 @@ SAMPLES = [
     Transform(name="a", function=doubled, columns=("k",)),
     DeduplicateFirst(name="a", keys=("k",), event_time="t", within=5),
     DeduplicateLast(name="a", keys=("k",), event_time="t"),
+    DeduplicateChanges(name="a", keys=("k",), keep="last", order_by=("v DESC", "w"), event_time="t"),
+    Source(name="a", connector=do.SnapshotSource(do.FileSource("in", schema="k string", storage_options={"s": "t"}), "k", 0.1)),
     TopPerKey(name="a", keys=("k",), n=3, by=("v DESC",), event_time=None),
     KeyedAggregate(name="a", keys=("k",), event_time=None, aggregates=PAIRS),
     WindowAggregate(name="a", **WINDOW, window=do.Sliding("1 hour", "10 minutes"), aggregates=PAIRS),

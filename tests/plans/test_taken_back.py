@@ -20,7 +20,7 @@ from dagster_operators.plans.verdicts import judge
 from tests.engines import SAIL
 
 SCHEMA = "id long, k string, v long"
-STATEFUL = {"keyed_aggregate", "top_per_key", "to_changes", "latest"}
+STATEFUL = {"keyed_aggregate", "top_per_key", "deduplicate_changes", "to_changes", "latest"}
 
 Make = Callable[[Stream], Stream]
 
@@ -42,6 +42,10 @@ def totals(rows: Stream) -> Stream:
 
 def tops(rows: Stream) -> Stream:
     return rows.key_by("k").top(1, by="v DESC", name="end")
+
+
+def newest(rows: Stream) -> Stream:
+    return rows.key_by("k").deduplicate(keep="last", order_by="v", name="end")
 
 
 def now(rows: Stream) -> Stream:
@@ -82,7 +86,7 @@ EDITS: list[tuple[str, Make, Make]] = [
     ("unnest", lambda r: r.unnest("array(v) AS x"), lambda r: r.unnest("array(v, v) AS x")),
     ("union", same, lambda r: r.union(r.filter("v > 1"))),
 ]
-ENDS = [totals, tops, now, log]
+ENDS = [totals, tops, newest, now, log]
 
 
 @pytest.mark.parametrize("end", ENDS)

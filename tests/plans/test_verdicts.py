@@ -15,8 +15,8 @@ from dagster_operators.plans.verdicts import judge
 
 SCHEMA = "k string, v long, at timestamp, at2 timestamp"
 STATEFUL = {"keyed_aggregate", "window_aggregate", "session_aggregate", "deduplicate_first", "deduplicate_last", "top_per_key"}
-STATEFUL |= {"window_join", "interval_join", "join", "apply"}
-UPDATING = {"keyed_aggregate", "top_per_key", "deduplicate_last"}
+STATEFUL |= {"window_join", "interval_join", "join", "apply", "deduplicate_changes"}
+UPDATING = {"keyed_aggregate", "top_per_key", "deduplicate_last", "deduplicate_changes"}
 
 Body = Callable[[do.Pipeline], object]
 
@@ -157,6 +157,17 @@ def joined(*, swapped=False):
     return body
 
 
+def kept_of_changes(keep="first", order_by="v", *, stay=False):
+    """One row for each key of changes, or of rows that stay."""
+
+    def body(pipeline):
+        rows = source(pipeline)
+        changes = rows if stay else rows.as_changes("if(v > 0, 'insert', 'delete')")
+        changes.key_by("k").deduplicate(keep=keep, order_by=None if stay else order_by, name="kept").to_table("current")
+
+    return body
+
+
 def sunk(where, condition=None, *, name="out", place="t", dsn="env:W"):
     """Rows that go to a sink: those of a source, or one for each key."""
 
@@ -255,6 +266,8 @@ ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
         ),
         set(),
     ),
+    ("which row of changes is kept", kept_of_changes(), kept_of_changes("last"), {("decision", "operator kept", ())}),
+    ("by what it is found", kept_of_changes(), kept_of_changes(order_by="v DESC"), {("decision", "operator kept", ())}),
     ("filter", upstream(lambda r: r.filter("v > 0")), upstream(lambda r: r.filter("v > 1")), {("here", "operator filter", ())}),
     (
         "sides of a join",

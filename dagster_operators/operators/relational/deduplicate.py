@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TIME = "__time"
-_OF_CHANGES = "of changes, latest(key) has the current row of each key, and key_by(...).top(1, by=...) one of several"
+_OF_CHANGES = "write key_by(...).deduplicate(keep=...), which takes changes too"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -133,5 +133,5 @@ def test_what_does_not_fit_is_refused() -> None:
         stream().drop("ts").key_by("k").deduplicate(keep="last")
     with pytest.raises(SchemaError, match="within= needs an event time"):
         stream().drop("ts").key_by("k").deduplicate(within="1 day")
-    with pytest.raises(PipelineError, match="one row per k"):
+    with pytest.raises(SchemaError, match="which row of a key is the first"):
         stream().key_by("k").aggregate(n="count(*)").key_by("k").deduplicate()

@@ -60,7 +60,7 @@ def test_seconds_that_a_short_cast_makes_times_of_are_refused() -> None:
 
 
 def test_where_it_is_not_clear_what_is_calculated_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_same", lambda *_: False)
+    monkeypatch.setattr(module, "put_around", lambda *_: None)
     with pytest.raises(SchemaError, match="where in the expression the calculations begin"):
         checked_numbers("l + 1", types)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dagster_operators.connectors.connector import Connector
-from dagster_operators.errors import PipelineError, SourceError, located
+from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.choosing import unfinished
@@ -133,6 +133,30 @@ class HistoryChoosing:
                     connector.verify_again(items, schemas[name])
             except SourceError:
                 _tell_epoch(connector, name, pieces, schemas[name])
+
+    def tell(self, error: BadInputError) -> None:
+        """Say what to leave out if what an epoch read does not have the columns of now; what was read is not to be changed.
+
+        Raises:
+            BadInputError: The one given, with another remedy.
+        """
+        name = str(error.where.get("source", ""))
+        connector, schema = self._planning.connector(name), self._planning.input_schemas().get(name)
+        if connector is None or schema is None:
+            return
+        for epoch, part in reversed(self.history.pieces.get(name, ())):
+            try:
+                if part.items is not None:
+                    connector.verify(part.items, schema)
+            except BadInputError as found:
+                if "column" not in found.where:
+                    return
+                error.where = {**found.where, "source": name, "epoch": epoch}
+                error.remedy = (
+                    f"give the source the columns that it had then; or leave out what was read up to epoch {epoch}: "
+                    f"pipeline.rebuild(..., since={epoch + 1})"
+                )
+                raise error from None
 
     def is_caught_up(self, view: LedgerView) -> bool:
         """Whether all of the history is in the rebuild's last epoch, and no operator has work left."""

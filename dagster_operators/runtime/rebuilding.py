@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dagster_operators.errors import ChangedPipelineError, LedgerError, PipelineError
+from dagster_operators.errors import BadInputError, ChangedPipelineError, LedgerError, PipelineError
 from dagster_operators.graph.restricted import Part, part_with, reach_of
 from dagster_operators.runtime.history_choosing import History, HistoryChoosing
 from dagster_operators.runtime.rebuild_folder import FOLDER, RUNS, RebuildFolder, leave
@@ -150,7 +150,11 @@ class Rebuilding:
 
     def _catch_up(self, owner: Owner) -> None:
         while (handle := self._shadow.begin(owner, choose=self._choosing.choose)) is not None:
-            self._shadow.run_stages(handle)
+            try:
+                self._shadow.run_stages(handle)
+            except BadInputError as error:
+                self._choosing.tell(error)
+                raise
             self._folder.check()
             self._shadow.commit(handle)
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
@@ -78,3 +80,28 @@ def test_versions_whose_columns_are_others_say_how_the_table_is_read_as_it_is(tm
     made.reset("rows", 0, tables="restart")
     made.run_until_caught_up()
     assert sorted(found(made).values(), key=str) == sorted(now.to_pylist(), key=str)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_rebuild_of_files_that_lack_a_column_says_what_to_leave_out(tmp_path: Path, sail: object, kind: str) -> None:
+    """Files that were read cannot be written again, and have none of a column that the source gained since."""
+    assert sail
+
+    def made(schema: str) -> do.Pipeline:
+        return pipeline(tmp_path, do.FileSource(tmp_path / "in", schema=schema), ENGINES["sail"])
+
+    for number, schema in enumerate(["v int", "v int", "v int, w string"], start=1):
+        rows = pa.table({"v": pa.array([number], INT), **({"w": ["a"]} if "w" in schema else {})})
+        (tmp_path / "in").mkdir(exist_ok=True)
+        write = pq.write_table if kind == "parquet" else pc.write_csv
+        write(rows, tmp_path / f"in/{number}.{kind}")
+        made(schema).run_until_caught_up()
+    now = made("v int, w string")
+    assert {row.v: row.w for row in now.read("t").collect()} == {1: None, 2: None, 3: "a"}
+    with pytest.raises(BadInputError, match=r"a column of the schema is not in the file.*epoch 2.*since=3") as told:
+        now.rebuild("t")
+    assert told.value.file == str(tmp_path / f"in/2.{kind}")
+    now.rebuild("t", since=3)
+    assert {row.v: row.w for row in now.read("t").collect()} == {3: "a"}
+    made("v int").rebuild("t")
+    assert sorted(row.v for row in now.read("t").collect()) == [1, 2, 3]

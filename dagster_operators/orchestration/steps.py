@@ -10,6 +10,7 @@ import dagster as dg
 
 from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.errors import LedgerError, OperatorsError
+from dagster_operators.orchestration.backfills import refuse_backfill
 from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember
 from dagster_operators.orchestration.failures import as_failures, is_last_try, terminated
 from dagster_operators.orchestration.keys import PIPELINE_TAG, AssetKeys, op_name
@@ -130,6 +131,8 @@ class PipelineSteps:
         """Begin the run's next epoch; None, and a line in the run's log, when there is nothing new."""
         if PIPELINE_TAG not in context.run.tags:  # launched from the asset graph
             context.instance.add_run_tags(context.run_id, {PIPELINE_TAG: self.name})
+        if not self.others_go_on(context):  # beside partitioned assets of others, an epoch is what is wanted
+            refuse_backfill(self.name, self.tables, context.run.tags)
         owner, other = owner_of(context), epochs.coordinator.owner_at_work()
         if other is not None and not owner.is_same(other):
             context.log.info("%s is at work on %s: waiting for it, up to %.0f s.", other, self.name, self.options.wait_seconds)

@@ -41,15 +41,6 @@ def added_since(root: Root, dataset: str, after: int) -> set[str]:
     return {path_of(action["add"]) for version in behind for action in _actions(root, dataset, version) if "add" in action}
 
 
-def writers_of(root: Root, dataset: str, version: int) -> set[str]:
-    """The applications that a version's log entry names as those whose transaction it is.
-
-    Raises:
-        StorageError: It cannot be read.
-    """
-    return {action["txn"]["appId"] for action in _actions(root, dataset, version) if "txn" in action}
-
-
 def marked_files(root: Root, dataset: str) -> set[str]:
     """The active files of a table of which rows are marked as deleted (deletion vectors).
 

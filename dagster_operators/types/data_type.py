@@ -101,11 +101,6 @@ class DataType(ABC):
         return isinstance(self, Decimal) or (isinstance(self, Plain) and self.name in _WHOLE | _FLOATING)
 
     @property
-    def is_interval(self) -> bool:
-        """Whether it is a span of time."""
-        return isinstance(self, Plain) and self.name.startswith("interval")
-
-    @property
     def is_nested(self) -> bool:
         """Whether it has types in it."""
         return isinstance(self, Array | Map | Struct)

@@ -9,20 +9,15 @@ seconds of processor time are counted: those depend less on what else the machin
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from deltalake import DeltaTable
 
 from benchmarks.harness import Claim, Spread, at_most, medians, workplace
+from benchmarks.side import OURS, Side
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,55 +25,7 @@ if TYPE_CHECKING:
 WARM_UP: Final = {"spark": 14, "sail": 6}
 REPEATS: Final = {"spark": 16, "sail": 30}
 GOAL: Final = {"spark": 0.6, "sail": 1.0}
-_HERE: Final = Path(__file__).parent
-
-
-class Side:
-    """One of the two that are compared: a process that runs the job.
-
-    Args:
-        checkout: Whose code it runs.
-        folder: Its input and tables.
-        engine: The engine's name.
-        options: Of the server.
-    """
-
-    def __init__(self, checkout: Path, folder: Path, engine: str, *options: str) -> None:
-        self.folder = folder
-        self.epochs: list[dict[str, Any]] = []
-        folder.mkdir()
-        days = WARM_UP[engine] + REPEATS[engine]
-        self._process = subprocess.Popen(  # noqa: S603 - our own server
-            [sys.executable, str(_HERE / "flights_server.py"), str(folder), str(days), *options],
-            env={**os.environ, "PYTHONPATH": str(checkout), "DAGSTER_OPERATORS_ENGINE": engine},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-        )
-        if self._process.stdin is None or self._process.stdout is None:
-            raise OSError("the server has no pipes")
-        self._orders, self._answers = self._process.stdin, self._process.stdout
-
-    def run_epoch(self) -> None:
-        """Run one epoch and wait for its end."""
-        print("epoch", file=self._orders, flush=True)
-        self.epochs.append(json.loads(self._answers.readline()))
-
-    def of(self, figure: str, warm_up: int) -> list[float]:
-        """A figure of every measured epoch."""
-        return [epoch[figure] for epoch in self.epochs[warm_up:]]
-
-    def median(self, figure: str, warm_up: int) -> float:
-        """The median of a figure of all measured epochs."""
-        return statistics.median(self.of(figure, warm_up))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._orders.close()
-        self._process.wait(60)
+_JOB: Final = "flights"
 
 
 def measure(against: Path | None = None, engines: Sequence[str] = ("spark", "sail")) -> list[Claim]:
@@ -87,21 +34,21 @@ def measure(against: Path | None = None, engines: Sequence[str] = ("spark", "sai
 
 
 def _measure(engine: str, against: Path | None) -> Claim:
-    warm_up, here = WARM_UP[engine], _HERE.parent
+    warm_up, days = WARM_UP[engine], WARM_UP[engine] + REPEATS[engine]
     with workplace() as place, ExitStack() as sides:
-        ours = sides.enter_context(Side(here, place / "ours", engine))
+        ours = sides.enter_context(Side(OURS, place / "ours", engine, "--days", str(days)))
         one_by_one = () if against else ("--concurrent-stages", "1")
-        other = sides.enter_context(Side(against or here, place / "other", engine, *one_by_one))
-        for _ in range(warm_up + REPEATS[engine]):
-            ours.run_epoch()
-            other.run_epoch()
+        other = sides.enter_context(Side(against or OURS, place / "other", engine, "--days", str(days), *one_by_one))
+        for _ in range(days):
+            ours.run_epoch(_JOB)
+            other.run_epoch(_JOB)
         same = _same(ours.folder, other.folder)
     return at_most(
         f"flights_epoch_on_{engine}{'' if against else '_side_by_side'}",
-        ours.of("seconds", warm_up), other.of("seconds", warm_up), goal=GOAL[engine],
+        ours.of(_JOB, "seconds", warm_up), other.of(_JOB, "seconds", warm_up), goal=GOAL[engine],
         details={
             "same_results": same,
-            "processor_ratio": round(ours.median("processor", warm_up) / other.median("processor", warm_up), 3),
+            "processor_ratio": round(ours.median(_JOB, "processor", warm_up) / other.median(_JOB, "processor", warm_up), 3),
             "ours": _about(ours, warm_up), "other": _about(other, warm_up),
         },
     )  # fmt: skip
@@ -109,10 +56,10 @@ def _measure(engine: str, against: Path | None) -> Claim:
 
 def _about(side: Side, warm_up: int) -> dict[str, Any]:
     return {
-        **{name: Spread.of(side.of(name, warm_up)).__dict__ for name in ("seconds", "processor")},
-        "jobs": side.median("jobs", warm_up),
-        "rows": side.median("rows", warm_up),
-        "stages": medians([epoch["stages"] for epoch in side.epochs[warm_up:]]),
+        **{name: Spread.of(side.of(_JOB, name, warm_up)).__dict__ for name in ("seconds", "processor")},
+        "jobs": side.median(_JOB, "jobs", warm_up),
+        "rows": side.median(_JOB, "rows", warm_up),
+        "stages": medians([epoch["stages"] for epoch in side.epochs[_JOB][warm_up:]]),
     }
 
 

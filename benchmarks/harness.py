@@ -18,8 +18,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import psutil
+
 Clock: TypeAlias = Callable[[], float]
 """Gives seconds."""
+
+
+def processor_seconds() -> float:
+    """The processor time that this process and those it has started have used: a clock that neighbours hardly disturb."""
+    children = psutil.Process().children(recursive=True)  # counted in hundredths of a second, our own process exactly
+    return time.process_time() + float(sum(sum(process.cpu_times()[:2]) for process in children))
 
 
 @dataclass(frozen=True)

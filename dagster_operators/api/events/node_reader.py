@@ -232,7 +232,11 @@ class NodeReader:
     def _input(self, name: str, value: Located, what: str) -> WrittenInput | None:
         if not isinstance(value.data, dict):
             return WrittenInput(name, value) if self._is_text(value, what) else None
-        self._noted.unknown_keys(what, value, _INPUT)
+        self._noted.unknown_keys(what, value, (*_INPUT, "input_timeout"), told=_INPUT)
+        if "input_timeout" in value.data:
+            problem = f"{what}: it cannot time out, since here an input is closed when what it reads is, and not by a clock"
+            remedy = "leave input_timeout out; let the operator read a timer, too, and see at a tick how old the last message is"
+            self._noted.wrong(value.data["input_timeout"], problem, remedy)
         source, size, policy, _ = (value.data.get(key) for key in _INPUT)
         if source is None:
             self._noted.wrong(value, f"{what} has no source", "write source: node/output")

@@ -264,6 +264,7 @@ WRONG = {
     "type": ("int64", "int65", "dataflow.yml:15:29: the operator 'counter': 'int65' is no type of values"),
     "queue": ("queue_size: 100", "queue_size: many",
         "dataflow.yml:24:56: the input 'n' of the operator 'both/second': its queue_size is 'many'"),
+    "timeout": ("queue_size: 100", "input_timeout: 5", "it cannot time out, since here an input is closed when what it reads is"),
     "policy": ("queue_size: 100", "queue_policy: newest", "there is no queue_policy 'newest'"),
     "kind": ("    operators:", "    operator: {}\n    operators:",
         "dataflow.yml:16:5: the node 'both': multiple exclusive fields set"),

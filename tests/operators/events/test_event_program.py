@@ -96,6 +96,35 @@ def test_metadata_travel():
     assert (found["seq"], found["time"]) == (1, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=1))
 
 
+def test_the_context_of_open_telemetry_travels_with_what_a_message_leads_to():
+    context = "traceparent:00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01;"
+    text = FORWARD.replace('dora_event["metadata"]', f'{{"open_telemetry_context": {context!r}}}')
+    operators = [operator("one", [("n", "numbers/n")], ["out"]), operator("two", [("n", "one/out")], ["out"])]
+    driven = Driven(dataflow(operators, {"one": text, "two": FORWARD})).epoch(rows(1))
+    (found,) = driven.harness.rows("two/out")
+    assert json.loads(found["metadata"])["open_telemetry_context"] == context
+
+
+def test_a_timer_tells_an_operator_that_its_input_has_nothing_as_input_timeout_would():
+    text = """
+class Operator:
+    def __init__(self):
+        self.last = None
+
+    def on_event(self, dora_event, send_output):
+        if dora_event["type"] == "INPUT":
+            now = dora_event["metadata"]["timestamp"]
+            if dora_event["id"] == "n":
+                self.last = now
+            elif (now - self.last).total_seconds() >= 3:
+                send_output("old", [(now - self.last).total_seconds()])
+        return DoraStatus.CONTINUE
+"""
+    made = operator("watch", [("n", "numbers/n"), ("tick", "dora/timer/secs/1")], ["old"], {"old": "double"})
+    driven = Driven(dataflow([made], {"watch": text})).epoch(rows(1, 3), watermark=3 * SECOND).epoch(rows(), watermark=7 * SECOND)
+    assert driven.values("watch/old") == [[3.0], [4.0]]
+
+
 def test_a_whole_row_is_a_struct():
     sources = [EventSource("numbers", (("row", "*"),), "t")]
     made = dataflow([operator("log", [("n", "numbers/row")], ["log"])], {"log": LOG}, sources)

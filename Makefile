@@ -67,4 +67,5 @@ compare: env ## Ask both engines the same expressions, and write docs/engines_co
 	$(WITH_ENGINE) $(PYTHON) -m tests.conformance
 
 clean: ## Remove everything the other commands made: environment, caches, data, runs
+	find dagster_operators jobs -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf $(VENV) .dagster data artifacts *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -10,13 +11,14 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "scripts" / "run-tests"
 
 
-def run(folder: Path, marks: str, *, spark: int, others: int) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, marks: str, *, spark: int, others: int, **variables: str) -> subprocess.CompletedProcess[str]:
     """What it says and how it ends when the tests with and without Spark end like this."""
     python = folder / "python"
     says = f'case "$*" in *"not spark"*) echo "others: $*"; exit {others} ;; *) echo "spark: $*"; exit {spark} ;; esac'
     python.write_text(f"#!/bin/sh\n{says}\n")
     python.chmod(0o755)
-    return subprocess.run(["sh", SCRIPT, python, marks, "-k", "some"], capture_output=True, text=True, check=False)
+    command = ["sh", SCRIPT, python, marks, "-k", "some"]
+    return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("marks", ["not slow", "slow"])
@@ -34,3 +36,10 @@ def test_it_runs_both_kinds_and_tells_of_spark_last(tmp_path: Path, marks: str) 
         f"others: -m pytest -m ({marks}) and not spark -n 2 --dist worksteal -k some",
         f"spark: -m pytest -m ({marks}) and spark -k some",
     ]
+
+
+@pytest.mark.parametrize(("forbidden", "compiled"), [("1", True), ("", False)])
+def test_the_package_is_compiled_once_where_no_process_may_keep_it(tmp_path: Path, forbidden: str, *, compiled: bool) -> None:
+    told = run(tmp_path, "slow", spark=0, others=0, PYTHONDONTWRITEBYTECODE=forbidden)
+    assert told.returncode == 0
+    assert ("-m compileall -q dagster_operators jobs" in told.stderr) is compiled

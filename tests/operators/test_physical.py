@@ -79,6 +79,7 @@ def everything() -> do.Pipeline:
     variable = loop.variable("again", "v long")
     loop.feed(variable, loop.enter(rows.select("v")).union(variable))
     again = loop.leave(variable)
+    extracts = do.SnapshotSource(do.MemorySource([], schema="k string, v long"), "k")
     forward = dataflows.operator("forward", [("n", "numbers/n")], ["out"])
     events = dataflows.dataflow([forward], {"forward": dataflows.FORWARD})
     streams = [
@@ -104,6 +105,7 @@ def everything() -> do.Pipeline:
         rows.as_changes("k").key_by("v").top(2, by="t"),
         rows.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
         rows.join(other, on="k", columns=["v", "w"]),
+        pipeline.source("extracts", extracts).key_by("v").aggregate(n="count(*)"),
         again,
         rows.through(EventOperators, name="events", sources=events.sources, operators=events.operators, files=events.files),
     ]

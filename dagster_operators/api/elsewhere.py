@@ -39,7 +39,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "write": "to_table(...)",
     "writeStream": "to_table(...)",
 }
-_KEYED: Final = frozenset({"aggregate", "deduplicate", "interval_join", "top"})
+_KEYED: Final = frozenset({"aggregate", "deduplicate", "interval_join", "over", "top"})
 _SPARKS: Final = {"where": "filter", "withColumn": "with_columns", "withColumns": "with_columns", "withColumnRenamed": "rename"}
 _ON_STREAMS: Final = frozenset(
     {"drop", "filter", "lookup", "rename", "select", "to_sink", "to_table", "transform", "union", "unnest", "with_columns"}

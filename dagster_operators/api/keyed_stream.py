@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.api.apply_to import apply_to
+from dagster_operators.api.interval import interval_joined
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.errors import PipelineError, SchemaError
@@ -15,10 +16,10 @@ from dagster_operators.graph.expressions import require_mapping, require_texts
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
-from dagster_operators.operators.joins.interval_join import IntervalJoin, parse_bound
 from dagster_operators.operators.joins.join_columns import How
 from dagster_operators.operators.relational.deduplicate import DeduplicateFirst, DeduplicateLast
 from dagster_operators.operators.relational.deduplicate_changes import DeduplicateChanges
+from dagster_operators.operators.relational.over import Over
 from dagster_operators.operators.relational.projection import as_pairs
 from dagster_operators.operators.relational.ranking import order_texts
 from dagster_operators.operators.relational.top_per_key import TopPerKey
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 _OF_CHANGES = "windows are for rows that stay; group by the time: with_columns(hour=\"date_trunc('hour', at)\").key_by('hour')"
-_JOIN_OF_CHANGES = (
-    "interval joins are for rows that stay; of changes, write a.join(b, on=..., "
-    "condition='sold BETWEEN at AND at + INTERVAL 1 HOUR') before key_by(...)"
-)
 
 
 class KeyedStream(PluggedIn):
@@ -221,6 +218,46 @@ class KeyedStream(PluggedIn):
         stream = self._stream
         return stream._add(TopPerKey, name, renamed_from=renamed_from, keys=self.keys, n=n, **settings)  # noqa: SLF001
 
+    def over(
+        self,
+        order_by: str | Sequence[str],
+        functions: Mapping[str, str] | None = None,
+        /,
+        *,
+        frame: Literal["range", "rows"] = "range",
+        name: str | None = None,
+        renamed_from: str | None = None,
+        **more: str,
+    ) -> Stream:
+        """Each row with window functions over the rows of its key, in an order: a stream of changes.
+
+        When a row comes or goes, the rows of its key whose values change are taken back and come anew.
+
+        Args:
+            order_by: What comes behind ORDER BY: ``"at DESC, id"``. Between equal rows the event time decides, then all columns.
+            functions: Output column -> window function, for names that are no Python words.
+            frame: What ``sum``, ``count``, ``avg``, ``min`` and ``max`` are over: ``range``, as in SQL: the rows up to this one
+                and those that are equal to it in the order; ``rows``: those up to this one.
+            name: The operator's name; its state is addressed by it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
+            more: Output column = window function, for example ``place="row_number()"``, ``before="lag(price)"``.
+
+        Raises:
+            PipelineError: There is nothing to compute, or no such frame.
+            SchemaError: A column is missing, or this is no window function.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> prices = Pipeline("p", root="data").source("prices", FileSource("in", schema="item string, day date, price int"))
+        >>> prices.key_by("item").over("day", place="row_number()", before="lag(price)", so_far="sum(price)").columns
+        ('item', 'day', 'price', 'place', 'before', 'so_far')
+        """
+        require_mapping(functions, operator=name or "over")
+        wanted, stream = {**(functions or {}), **more}, self._stream
+        require_texts("window function", wanted.values(), pipeline=stream._dataflow.name, operator=name or "over")  # noqa: SLF001
+        settings: dict[str, Any] = {"order_by": order_texts(order_by), "functions": as_pairs(wanted), "frame": frame}
+        settings |= {"event_time": stream.event_time, "renamed_from": renamed_from}
+        return stream._add(Over, name, keys=self.keys, **settings)  # noqa: SLF001
+
     def deduplicate(
         self,
         *,
@@ -314,27 +351,9 @@ class KeyedStream(PluggedIn):
         >>> clicks.key_by("ad").interval_join(sales.key_by("ad"), lower="0 s", upper="1 hour").columns
         ('ad', 'at', 'sold', 'price')
         """
-        stream = self._stream
-        where = {"pipeline": stream._dataflow.name, "operator": name or stream.name}  # noqa: SLF001
-        if not isinstance(right, KeyedStream):
-            raise PipelineError(f"{right!r} is no stream with keys", **where, remedy="write interval_join(other.key_by(...))")
-        times = (stream.event_time, right._stream.event_time)
-        if None in times:
-            side, without = ("left", stream) if times[0] is None else ("right", right._stream)
-            raise SchemaError(
-                f"an interval join needs an event time on both sides, and the {side} one has none",
-                **where,
-                remedy=without._type.timeless_remedy  # noqa: SLF001
-                if without._type.changes == Changes.APPEND  # noqa: SLF001
-                else _JOIN_OF_CHANGES,
-            )
-        try:
-            bounds = {"low": parse_bound(lower), "high": parse_bound(upper)}
-        except ValueError as error:
-            raise PipelineError(f"a bound of an interval join: {error}", **where) from None
-        settings: dict[str, Any] = {"keys": self.keys, "right_keys": right.keys, "event_times": times, "how": how, **bounds}
-        settings |= {"columns": None if columns is None else tuple(columns), "renamed_from": renamed_from}
-        return stream._join(IntervalJoin, (stream, right._stream), name, chain=chain, **settings)  # noqa: SLF001
+        given = columns if columns is None else tuple(columns)
+        settings = {"how": how, "columns": given, "chain": chain, "renamed_from": renamed_from}
+        return interval_joined(self._stream, self.keys, right, (lower, upper), name, **settings)
 
     def add_aggregate(
         self,

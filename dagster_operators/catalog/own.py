@@ -38,6 +38,7 @@ _OPERATORS = {
     "latest": ("relational.changelog:Latest", "operators", "stream.latest"),
     "lookup": ("joins.lookup:Lookup", "joins", "stream.lookup"),
     "map_async": ("relational.map_async:MapAsync", "functions", "stream.map_async"),
+    "over": ("relational.over:Over", "over", "keyed_stream.over"),
     "rename": ("relational.projection:Rename", "operators", "stream.rename"),
     "select": ("relational.projection:Select", "operators", "stream.select"),
     "session_aggregate": ("windows.session_aggregate:SessionAggregate", "windows", ""),

@@ -12,8 +12,8 @@ from dagster_operators.graph.user_functions import find
 
 _OTHER_ROWS = "looks at other rows, and would see those of one epoch, not of the stream"
 _WINDOW_REMEDY = (
-    "use key_by(...).top(n, by=...) for first rows and their places, key_by(...).aggregate(...) for figures of a key, "
-    "or key_by(...).apply(...) with state for the rows before"
+    "use key_by(...).over('at', n='row_number()') for window functions over the rows of a key, key_by(...).top(n, by=...) for "
+    "first rows and their places, or key_by(...).aggregate(...) for figures of a key"
 )
 _NUMBER_REMEDY = "make it of the row's own columns, such as sha2(concat_ws('|', a, b), 256), or count in apply(...) with state"
 

@@ -10,6 +10,7 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.reach import Reach
 from dagster_operators.graph.values import shown
 from dagster_operators.operators.joins.join import Join
+from dagster_operators.operators.relational.over import Over
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.plans.compared import ComparedPlans, listed
@@ -162,7 +163,7 @@ class OperatorVerdicts:
 
     def _takes_back(self, name: str) -> bool:
         kind = self._new.nodes[name].operator.kind
-        return kind == ToChanges.kind or (kind == Join.kind and self._streams.changes(StreamRef(name)))
+        return kind in (ToChanges.kind, Over.kind) or (kind == Join.kind and self._streams.changes(StreamRef(name)))
 
     def _mixed(self, name: str, former: str) -> str:
         """Whether it computes what another operator computed, and leads where this one led."""

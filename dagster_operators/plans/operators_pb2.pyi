@@ -184,6 +184,20 @@ class TopPerKey(_message.Message):
     rank: str
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., n: _Optional[int] = ..., by: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ..., rank: _Optional[str] = ...) -> None: ...
 
+class Over(_message.Message):
+    __slots__ = ("keys", "order_by", "functions", "frame", "event_time")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    ORDER_BY_FIELD_NUMBER: _ClassVar[int]
+    FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
+    FRAME_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    order_by: _containers.RepeatedScalarFieldContainer[str]
+    functions: _containers.RepeatedCompositeFieldContainer[_values_pb2.Pair]
+    frame: str
+    event_time: str
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., order_by: _Optional[_Iterable[str]] = ..., functions: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., frame: _Optional[str] = ..., event_time: _Optional[str] = ...) -> None: ...
+
 class KeyedAggregate(_message.Message):
     __slots__ = ("keys", "event_time", "aggregates")
     KEYS_FIELD_NUMBER: _ClassVar[int]

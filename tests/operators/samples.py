@@ -23,6 +23,7 @@ from dagster_operators.operators.relational.deduplicate_changes import Deduplica
 from dagster_operators.operators.relational.filter import Filter
 from dagster_operators.operators.relational.flat_map import FlatMap
 from dagster_operators.operators.relational.map_async import MapAsync
+from dagster_operators.operators.relational.over import Over
 from dagster_operators.operators.relational.projection import Drop, Rename, Select, WithColumns
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.to_changes import ToChanges
@@ -97,6 +98,7 @@ SAMPLES = [
     DeduplicateChanges(name="a", keys=("k",), keep="last", order_by=("v DESC", "w"), event_time="t"),
     Source(name="a", connector=do.SnapshotSource(do.FileSource("in", schema="k string", storage_options={"s": "t"}), "k", 0.1)),
     TopPerKey(name="a", keys=("k",), n=3, by=("v DESC",), event_time=None),
+    Over(name="a", keys=("k",), order_by=("t DESC",), functions=(("n", "row_number()"), ("w", "lag(v, 2)")), frame="rows"),
     KeyedAggregate(name="a", keys=("k",), event_time=None, aggregates=PAIRS),
     WindowAggregate(name="a", **WINDOW, window=do.Sliding("1 hour", "10 minutes"), aggregates=PAIRS),
     SessionAggregate(name="a", **WINDOW, window=do.Session("1 hour"), aggregates=PAIRS),

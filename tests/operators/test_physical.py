@@ -104,6 +104,7 @@ def everything() -> do.Pipeline:
         rows.as_changes("k").latest("v"),
         rows.as_changes("k").key_by("v").top(2, by="t"),
         rows.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
+        keyed.over("v", n="row_number()"),
         rows.join(other, on="k", columns=["v", "w"]),
         pipeline.source("extracts", extracts).key_by("v").aggregate(n="count(*)"),
         again,

@@ -199,6 +199,7 @@ UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
     "latest": lambda one, _: one.with_columns(op="'insert'").as_changes("op").latest("k", "v", "t"),
     "changes": lambda one, _: one.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
     "last_of_changes": lambda one, _: one.to_changes("k", order_by="t").key_by("v").deduplicate(keep="last", order_by="t"),
+    "placed": lambda one, _: one.key_by("k").over("t", n="row_number()", so_far="sum(v)").key_by("k").aggregate(most="max(n)"),
     "unmatched": lambda one, _: one.join(one.select("v AS w"), on={"v": "w"}, how="anti").key_by("k").aggregate(n="count(*)"),
 }
 

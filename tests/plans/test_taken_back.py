@@ -20,7 +20,7 @@ from dagster_operators.plans.verdicts import judge
 from tests.engines import SAIL
 
 SCHEMA = "id long, k string, v long"
-STATEFUL = {"keyed_aggregate", "top_per_key", "deduplicate_changes", "to_changes", "latest"}
+STATEFUL = {"keyed_aggregate", "top_per_key", "deduplicate_changes", "over", "to_changes", "latest"}
 
 Make = Callable[[Stream], Stream]
 
@@ -46,6 +46,10 @@ def tops(rows: Stream) -> Stream:
 
 def newest(rows: Stream) -> Stream:
     return rows.key_by("k").deduplicate(keep="last", order_by="v", name="end")
+
+
+def placed(rows: Stream) -> Stream:
+    return rows.key_by("k").over("v", n="row_number()", name="end")
 
 
 def now(rows: Stream) -> Stream:
@@ -86,7 +90,7 @@ EDITS: list[tuple[str, Make, Make]] = [
     ("unnest", lambda r: r.unnest("array(v) AS x"), lambda r: r.unnest("array(v, v) AS x")),
     ("union", same, lambda r: r.union(r.filter("v > 1"))),
 ]
-ENDS = [totals, tops, newest, now, log]
+ENDS = [totals, tops, newest, placed, now, log]
 
 
 @pytest.mark.parametrize("end", ENDS)

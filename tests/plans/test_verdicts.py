@@ -15,7 +15,7 @@ from dagster_operators.plans.verdicts import judge
 
 SCHEMA = "k string, v long, at timestamp, at2 timestamp"
 STATEFUL = {"keyed_aggregate", "window_aggregate", "session_aggregate", "deduplicate_first", "deduplicate_last", "top_per_key"}
-STATEFUL |= {"window_join", "interval_join", "join", "apply", "deduplicate_changes"}
+STATEFUL |= {"window_join", "interval_join", "join", "apply", "deduplicate_changes", "over"}
 UPDATING = {"keyed_aggregate", "top_per_key", "deduplicate_last", "deduplicate_changes"}
 
 Body = Callable[[do.Pipeline], object]
@@ -168,6 +168,18 @@ def kept_of_changes(keep="first", order_by="v", *, stay=False):
     return body
 
 
+def placed(function="row_number()", *, changing=False, behind=True):
+    """Window functions over rows that stay, or over changes, with an aggregate behind them or a table of changes."""
+
+    def body(pipeline):
+        rows = source(pipeline)
+        rows = rows.as_changes("if(v > 0, 'insert', 'delete')") if changing else rows
+        found = rows.key_by("k").over("v", n=function, name="placed")
+        totals(found) if behind else found.to_table("log")
+
+    return body
+
+
 def sunk(where, condition=None, *, name="out", place="t", dsn="env:W"):
     """Rows that go to a sink: those of a source, or one for each key."""
 
@@ -268,6 +280,8 @@ ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
     ),
     ("which row of changes is kept", kept_of_changes(), kept_of_changes("last"), {("decision", "operator kept", ())}),
     ("by what it is found", kept_of_changes(), kept_of_changes(order_by="v DESC"), {("decision", "operator kept", ())}),
+    ("a window function", placed(), placed("rank()"), {("decision", "operator placed", ())}),
+    ("one over changes", placed(changing=True), placed("rank()", changing=True), {("decision", "operator placed", ())}),
     ("filter", upstream(lambda r: r.filter("v > 0")), upstream(lambda r: r.filter("v > 1")), {("here", "operator filter", ())}),
     (
         "sides of a join",

@@ -8,7 +8,7 @@ equal in what the user says share their place, and all that share one of the fir
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -113,14 +113,23 @@ def first_rows(
         These rows with the column :data:`NUMBER`.
     """
     kinds = schema_of(frame).types
-    rest = sorted(kinds, key=lambda name: name != event_time)  # the event time first, the others as they are
-    items = [*map(str, order), *(() if ties else (_comparable(name, kinds[name]) for name in rest))]
+    items = [*map(str, order), *(() if ties else total_order(kinds, event_time))]
     types = {quoted(name): str(kind) for name, kind in kinds.items()}
     same = [one_zero_one_nan(group, types.get(group)) for group in groups]
     partition = f"PARTITION BY {', '.join(same)} " if groups else ""
     place = "rank" if ties else "row_number"
     ranked = frame.selectExpr("*", f"{place}() OVER ({partition}ORDER BY {', '.join(items)}) AS {NUMBER}")
     return ranked.filter(f"{NUMBER} <= {n}")
+
+
+def total_order(kinds: Mapping[str, DataType], event_time: str | None) -> list[str]:
+    """What comes behind ORDER BY so that only equal rows are equal in it: the event time, then all columns as they are.
+
+    Args:
+        kinds: The columns with their types.
+        event_time: The column that comes first, if there is one.
+    """
+    return [_comparable(name, kinds[name]) for name in sorted(kinds, key=lambda name: name != event_time)]
 
 
 def _comparable(column: str, kind: DataType) -> str:

@@ -97,6 +97,9 @@ CALLS = {
         two.select("k AS l", "v AS w", "t AS u").key_by("l"), lower="-1 hour", upper=3_000_000, how="left", columns=["v", "t"],
         name="near", chain=False,
     ),
+    "keyed_stream.over": lambda one, two: one.key_by("k").over(
+        "t DESC", {"the place": "rank()"}, frame="rows", before="lag(v, 1, 0)", name="placed"
+    ),
     "keyed_stream.through": lambda one, two: one.key_by("k").through(
         KeyedAggregate, event_time=None, aggregates=(("n", "count(*)"),), name="raw", chain=False
     ),
@@ -275,6 +278,10 @@ TEXTS = {
             columns: [v, t]
             name: near
             chain: false
+    """,
+    "keyed_stream.over": """
+        - key_by: k
+        - over: {order_by: t DESC, functions: {the place: rank()}, frame: rows, before: 'lag(v, 1, 0)', name: placed}
     """,
     "keyed_stream.through": """
         - key_by: k

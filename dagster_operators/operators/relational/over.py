@@ -1,0 +1,126 @@
+"""Window functions over the rows of a key: each row with its place, with the row before, with what there is up to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
+
+from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.changes import ChangeKind, Changes
+from dagster_operators.graph.exchange import by_keys
+from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.graph.ports import InputPort, check_taken_back
+from dagster_operators.graph.row_expressions import columns_of_row
+from dagster_operators.operators.relational.projection import from_columns
+from dagster_operators.operators.relational.ranking import OrderItem, parse_order
+from dagster_operators.operators.relational.window_functions import FRAMES, WindowFunction, window_function
+
+if TYPE_CHECKING:
+    from dagster_operators.operators.relational.over_changes import OverChanges
+
+
+@dataclass(frozen=True, kw_only=True)
+class Over(LogicalOperator):
+    """The rows of each key with window functions over all rows of the key that are there: changes of what they give.
+
+    Attributes:
+        keys: The key columns.
+        order_by: What comes behind ORDER BY.
+        functions: New column and window function.
+        frame: What running values are of, where rows are equal in the order: ``range``, of all of these; ``rows``, up to the row.
+        event_time: Decides between rows that are equal in the order, before all columns do: the earlier one comes first.
+    """
+
+    kind: ClassVar[str] = "over"
+    keys: tuple[str, ...]
+    order_by: tuple[str, ...]
+    functions: tuple[tuple[str, str], ...]
+    frame: str = "range"
+    event_time: str | None = None
+
+    @cached_property
+    def order(self) -> tuple[OrderItem, ...]:
+        """The order, taken apart."""
+        return parse_order(self.order_by)
+
+    @cached_property
+    def calls(self) -> Mapping[str, WindowFunction]:
+        """The functions by column, taken apart."""
+        found = {}
+        for name, text in self.functions:
+            try:
+                found[name] = window_function(text)
+            except SchemaError as error:
+                raise error.at(operator=self.name, column=name) from None
+        return found
+
+    @override
+    def sql(self) -> tuple[str, ...]:
+        """What is computed over single rows: the rest is no expression of its own."""
+        return (*(item.expression for item in self.order), *(text for call in self.calls.values() for text in call.expressions))
+
+    @override
+    def config(self) -> dict[str, Any]:
+        return {
+            "keys": list(self.keys),
+            "order_by": list(self.order_by),
+            "functions": dict(self.functions),
+            "frame": self.frame,
+            "event_time": self.event_time,
+        }
+
+    @property
+    @override
+    def unfit_for_loops(self) -> str:
+        return "it keeps the rows of all epochs, and those of a loop are of one"
+
+    @override
+    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
+        return (InputPort("input", frozenset({ChangeKind.APPEND, ChangeKind.RETRACT}), by_keys(self.keys)),)
+
+    @override
+    def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        stream = inputs[0]
+        self.require(stream, self.keys, "key_by")
+        if not self.functions:
+            raise PipelineError("there is nothing to compute", operator=self.name, remedy="write over('at', n='row_number()')")
+        if self.frame not in FRAMES:
+            raise PipelineError(f'frame is "range" or "rows", not {self.frame!r}', operator=self.name)
+        check_taken_back(self.sql(), [Changes.RETRACT])
+        for item in self.order:
+            self.require(stream, columns_of_row(item.expression), f"order_by={str(item)!r}")
+        for name, call in self.calls.items():
+            self.require(stream, call.columns, f"{name} = {call.text!r}")
+        if stream.columns is None:
+            return StreamType(None, changes=Changes.RETRACT)
+        self._check_names(stream.columns)
+        return StreamType((*stream.columns, *dict(self.functions)), changes=Changes.RETRACT)
+
+    def _check_names(self, columns: Sequence[str]) -> None:
+        taken = {column.lower() for column in columns}
+        for name, _ in self.functions:
+            if name.lower() in taken:
+                raise SchemaError(
+                    f"there is a column {name!r} already", operator=self.name, column=name, remedy="give the new one another name"
+                )
+            taken.add(name.lower())
+
+    @override
+    def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
+        stream = inputs[0]
+        ordered = frozenset(origin for item in self.order for origin in from_columns(stream, item.expression))
+        found = {
+            name: ordered.union(*(from_columns(stream, text) for text in call.expressions)) for name, call in self.calls.items()
+        }
+        return {**same_columns(stream), **found}
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> OverChanges:
+        """The touched keys as they were and as they are, and what differs."""
+        from dagster_operators.operators.relational.over_changes import OverChanges
+
+        return OverChanges(self, retracting=inputs[0].retracting)

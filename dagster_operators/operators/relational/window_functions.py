@@ -1,0 +1,204 @@
+"""Window functions over the rows of a key, and how each is written with OVER so that it never depends on chance.
+
+What says which place a row has among equals is computed over the order that the user gives; all else over a total order, so that
+a key's rows give the same result whenever they are computed: what was put out can be taken back by computing it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.expressions import columns_of, parse_alias
+from dagster_operators.graph.row_expressions import columns_of_row
+from dagster_operators.operators.aggregates.aggregate_calls import Call, find_calls
+from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
+from dagster_operators.operators.engine_schema import schema_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FRAMES: Final = ("range", "rows")
+OF_ROW: Final = "__of_row"
+"""Stands for the value of a row up to it."""
+_PLACES: Final[Mapping[str, str]] = {"rank": "INT", "dense_rank": "INT", "percent_rank": "DOUBLE", "cume_dist": "DOUBLE"}
+"""Functions that give equal rows the same."""
+_ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
+    **dict.fromkeys(("row_number", *_PLACES), (0, 0)),
+    "ntile": (1, 1), "lag": (1, 3), "lead": (1, 3), "first_value": (1, 1),
+    **dict.fromkeys(("count", "sum", "avg", "min", "max"), (1, 1)),
+}  # fmt: skip
+"""The functions, with how many arguments they take at least and at most."""
+_RUNNING: Final = frozenset({"count", "sum", "avg", "min", "max"})
+_WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+_FLOATING: Final = frozenset({"float", "double"})
+_MOST_SUMMED: Final = 28
+"""Digits of a decimal whose sum fits into 38."""
+_FROM_FIRST: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+
+
+@dataclass(frozen=True)
+class Order:
+    """How the rows of a key are ordered.
+
+    Attributes:
+        key: SQL for what rows have in common that belong together.
+        user: What comes behind ORDER BY, as the user wants it.
+        total: The same, and what decides between rows that are equal in it.
+        peers: SQL for what rows have in common that are equal in the user's order.
+    """
+
+    key: tuple[str, ...]
+    user: tuple[str, ...]
+    total: tuple[str, ...]
+    peers: tuple[str, ...]
+
+    def over(self, order: Sequence[str], frame: str = "", *, peers: bool = False) -> str:
+        """An OVER clause."""
+        together = (*self.key, *(self.peers if peers else ()))
+        parts = [f"PARTITION BY {', '.join(together)}" if together else "", f"ORDER BY {', '.join(order)}", frame]
+        return f"OVER ({' '.join(part for part in parts if part)})"
+
+
+@dataclass(frozen=True)
+class WindowFunction:
+    """One call of a window function.
+
+    Attributes:
+        text: As written.
+        call: The call.
+    """
+
+    text: str
+    call: Call
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The input columns that it reads."""
+        return frozenset(column for text in self.expressions for column in columns_of_row(text))
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """The expressions over one row that it is called with."""
+        values = (text for text in self.call.arguments[:1] if text != "*" and self.call.function != "ntile")
+        return tuple(text for text in (*values, *self.call.arguments[2:], self.call.condition) if text is not None)
+
+    def sql(self, order: Order, frame: str, rows: DataFrame) -> tuple[str, str | None]:
+        """The value over rows that are there.
+
+        Args:
+            order: Their order.
+            frame: Whether running values of equal rows are those of all of them, or go on row by row.
+            rows: Rows with these columns; only analysed.
+
+        Returns:
+            SQL for the value; and, where rows that are equal in the user's order have to take the value of the last of them, what
+            takes it, with :data:`OF_ROW` for the value.
+
+        Raises:
+            SchemaError: It has no such value for the types of the columns.
+        """
+        name, arguments = self.call.function, self.call.arguments
+        total = order.over(order.total)
+        if name in _PLACES:
+            return f"CAST({name}() {order.over(order.user)} AS {_PLACES[name]})", None
+        if name in ("row_number", "ntile"):
+            return f"CAST({name}({', '.join(arguments)}) {total} AS INT)", None
+        in_rows = order.over(order.total, _FROM_FIRST)
+        if name == "first_value":
+            return f"first_value({arguments[0]}) {in_rows}", None
+        kind = "bigint" if arguments[0] == "*" else _type_of(arguments[0], rows)
+        if name in ("lag", "lead"):
+            default = [f"CAST({arguments[2]} AS {kind})"] if len(arguments) > 2 else []  # noqa: PLR2004 - value, offset, default
+            return f"{name}({', '.join([*arguments[:2], *default])}) {total}", None
+        return self._up_to(kind, order, in_rows, frame)
+
+    def _up_to(self, kind: str, order: Order, in_rows: str, frame: str) -> tuple[str, str | None]:
+        if frame == "rows":
+            return self._running(kind, in_rows), None
+        if kind in _FLOATING and self.call.function in ("sum", "avg"):  # which depend on the order of what they add up
+            last = order.over(order.total, "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING", peers=True)
+            return self._running(kind, in_rows), f"last_value({OF_ROW}) {last}"
+        return self._running(kind, order.over(order.user, "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")), None
+
+    def _running(self, kind: str, over: str) -> str:
+        name = self.call.function
+        value = self.call.kept("1" if self.call.arguments[0] == "*" else f"({self.call.arguments[0]})")
+        if name == "count":
+            return f"count({value}) {over}"
+        if name in ("min", "max"):
+            return self._extreme(value, kind, over)
+        if name == "avg":
+            if kind not in _FLOATING | _WHOLE:
+                raise self._refused(kind, f"avg(CAST({self.call.arguments[0]} AS DOUBLE))")
+            return f"sum(CAST({value} AS DOUBLE)) {over} / nullif(count({value}) {over}, 0L)"
+        if kind in _WHOLE:  # in a type in which no engine goes round
+            return f"CAST(sum(CAST({value} AS DECIMAL(20,0))) {over} AS BIGINT)"
+        if kind in _FLOATING:
+            return f"sum(CAST({value} AS DOUBLE)) {over}"
+        digits = int(kind.removeprefix("decimal(").split(",")[0]) if kind.startswith("decimal(") else None
+        if digits is None or digits > _MOST_SUMMED:
+            raise self._refused(kind, f"sum(CAST({self.call.arguments[0]} AS DECIMAL({_MOST_SUMMED},4)))")
+        return f"sum({value}) {over}"
+
+    def _extreme(self, value: str, kind: str, over: str) -> str:
+        """The least or greatest value; NaN is greater than all others, on every engine."""
+        name = self.call.function
+        if kind not in _FLOATING:
+            return f"{name}({value}) {over}"
+        nan, number = f"CAST('NaN' AS {kind})", f"CASE WHEN NOT isnan({value}) THEN {one_zero_one_nan(value, kind)} END"
+        if name == "min":
+            return f"coalesce(min({number}) {over}, CASE WHEN count({value}) {over} > 0 THEN {nan} END)"
+        nans = f"count(CASE WHEN isnan({value}) THEN 1 END) {over}"
+        return f"CASE WHEN {nans} > 0 THEN {nan} ELSE max({number}) {over} END"
+
+    def _refused(self, kind: str, instead: str) -> SchemaError:
+        return SchemaError(
+            f"a running {self.call.function} is of numbers that surely fit, and this is one of {kind}", expression=self.text,
+            remedy=f"say which numbers they are: {instead}",
+        )  # fmt: skip
+
+
+def _type_of(expression: str, rows: DataFrame) -> str:
+    return str(schema_of(rows.selectExpr(f"{expression} AS value")).fields[0].type)
+
+
+def window_function(text: str) -> WindowFunction:
+    """One call of a window function, read.
+
+    Raises:
+        SchemaError: It is something else.
+
+    >>> window_function("lag(price, 1)").call.function, sorted(window_function("sum(v) FILTER (WHERE w > 1)").columns)
+    ('lag', ['v', 'w'])
+    >>> window_function("v - lag(v)")
+    Traceback (most recent call last):
+    dagster_operators.errors.SchemaError: this is not one call of a window function ... with_columns(...) behind it
+    """
+    columns_of(text)  # refuses what is no expression
+    body, alias = parse_alias(text)
+    template = find_calls(body, frozenset(_ARGUMENTS))
+    if alias is not None or len(template.calls) != 1 or any(piece.strip() for piece in template.pieces):
+        raise SchemaError(
+            "this is not one call of a window function", expression=text,
+            remedy=f"call one of {', '.join(_ARGUMENTS)}, and compute with its column in with_columns(...) behind it",
+        )  # fmt: skip
+    call = template.calls[0]
+    _check(text, call)
+    return WindowFunction(text, call)
+
+
+def _check(text: str, call: Call) -> None:
+    least, most = _ARGUMENTS[call.function]
+    given = len(call.arguments)
+    if not least <= given <= most or ("*" in call.arguments and call.function != "count"):
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise SchemaError(f"{call.function}() takes {wanted} arguments", expression=text)
+    if call.distinct or call.ignore_nulls or (call.condition is not None and call.function not in _RUNNING):
+        clause = "DISTINCT" if call.distinct else "IGNORE NULLS" if call.ignore_nulls else "FILTER"
+        raise SchemaError(f"{call.function}() takes no {clause} over the rows of a key", expression=text, remedy="leave it out")
+    number = call.arguments[0] if call.function == "ntile" else call.arguments[1] if given > 1 else "1"
+    if not number.isdecimal() or (call.function == "ntile" and int(number) == 0):
+        raise SchemaError(f"{call.function}() counts by a whole number, not {number!r}", expression=text, remedy="write 1, say")

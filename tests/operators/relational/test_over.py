@@ -1,0 +1,184 @@
+"""Window functions over the rows of a key: after every epoch what DuckDB gives for the rows that are there."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dagster_operators as do
+from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
+from tests.engines import EMBEDDED, SAIL
+from tests.examples import fresh_examples, unlike_the_simplest
+from tests.operators.change_logs import SCHEMA, ChangeLog, at, change_logs, computed, each_epoch, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IN_ORDER = {
+    "number": "row_number()", "third": "ntile(3)", "before": "lag(n)", "next_but_one": "lead(v, 2)", "or_not": "lag(n, 1, -1)",
+    "first": "first_value(n)",
+}  # fmt: skip
+PLACES = {"place": "rank()", "dense": "dense_rank()", "share": "percent_rank()", "up_to": "cume_dist()"}
+RUNNING = {
+    "rows_seen": "count(*)", "known": "count(v)", "total": "sum(n)", "mean": "avg(n)", "floating": "sum(v)", "least": "min(v)",
+    "most": "max(v)", "some": "sum(n) FILTER (WHERE n > 1)",
+}  # fmt: skip
+USER, TOTAL = "n DESC NULLS LAST", "n DESC NULLS LAST, ts, k NULLS FIRST, v NULLS FIRST"
+FROM_FIRST = "BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+"""The calls of one operator, and how DuckDB is asked for the same."""
+
+
+def build(log: ChangeLog, pipeline: do.Pipeline) -> None:
+    keyed = log.stream(pipeline).key_by("k")
+    keyed.over("n DESC", {**IN_ORDER, **PLACES, **RUNNING}, name="ranged").to_table("ranged")
+    keyed.over("n DESC", {**IN_ORDER, **RUNNING}, frame="rows", name="by_row").to_table("by_row")
+
+
+def asked(frame: str) -> str:
+    key = "PARTITION BY k ORDER BY"
+    columns = [f"{call} OVER ({key} {TOTAL})" for call in IN_ORDER.values()]
+    if frame == "range":
+        columns += [f"{call} OVER ({key} {USER})" for call in PLACES.values()]
+        columns += [f"{call} OVER ({key} {USER} RANGE {FROM_FIRST})" for call in RUNNING.values()]
+    else:
+        columns += [f"{call} OVER ({key} {TOTAL} ROWS {FROM_FIRST})" for call in RUNNING.values()]
+    return f"SELECT *, {', '.join(columns)} FROM rows"
+
+
+def check(log: ChangeLog, pipeline: do.Pipeline, epoch: int) -> None:
+    for table, frame in (("ranged", "range"), ("by_row", "rows")):
+        assert read(pipeline, table) == computed(log.rows(epoch), asked(frame)), (table, epoch)
+
+
+A, B, C = ("a", 0.5, 3, at(10)), ("a", 2.0, 2, at(20)), ("a", math.nan, 3, at(30))
+LOG = ChangeLog(
+    (
+        (("insert", A), ("insert", A), ("insert", B), ("insert", C), ("insert", (None, -0.0, None, at(5)))),
+        (("delete", A), ("insert", ("b", None, 1, at(1))), ("insert", (None, 0.0, 4, at(5)))),
+        (("update_before", C), ("update_after", ("b", -0.5, 7, at(0))), ("delete", ("b", None, 1, at(1)))),
+    )
+)
+
+
+@pytest.mark.sail
+def test_rows_that_come_and_go(tmp_path: Path) -> None:
+    each_epoch(tmp_path, SAIL, LOG, lambda p: build(LOG, p), lambda p, epoch: check(LOG, p, epoch))
+
+
+@pytest.mark.spark
+def test_the_same_on_spark(tmp_path: Path) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=EMBEDDED)
+    functions = {name: (IN_ORDER | PLACES | RUNNING)[name] for name in ("number", "or_not", "place", "total", "floating", "most")}
+    LOG.stream(pipeline).key_by("k").over("n DESC", functions, name="placed").to_table("placed")
+    ordered = [f"{text} OVER (PARTITION BY k ORDER BY {TOTAL})" for text in ("row_number()", "lag(n, 1, -1)")]
+    others = [f"{text} OVER (PARTITION BY k ORDER BY {USER})" for text in ("rank()", "sum(n)", "sum(v)", "max(v)")]
+    for epoch in (1, 2):
+        pipeline.run_epoch()
+        assert read(pipeline, "placed") == computed(LOG.rows(epoch), f"SELECT *, {', '.join(ordered + others)} FROM rows")
+
+
+@pytest.mark.slow
+@pytest.mark.sail
+@fresh_examples(2)
+@given(log=unlike_the_simplest(change_logs(values=st.sampled_from([None, 0.0, -0.0, math.nan, 2.5]))))
+def test_any_history(tmp_path_factory: pytest.TempPathFactory, log: ChangeLog) -> None:
+    each_epoch(tmp_path_factory.mktemp("p"), SAIL, log, lambda p: build(log, p), lambda p, epoch: check(log, p, epoch))
+
+
+@pytest.mark.sail
+def test_only_rows_whose_values_change_come_out_and_latest_keeps_them(tmp_path: Path) -> None:
+    batches = [[("a", 1, 10), ("a", 3, 30), ("b", 1, 5)], [("a", 2, 20)]]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = pipeline.source("rows", do.MemorySource(batches, schema="item string, day long, price long"))
+    placed = rows.key_by("item").over("day", place="row_number()", before="lag(price)", so_far="sum(price)", name="placed")
+    placed.to_table("log")
+    placed.with_columns(step="price - before").latest("item", "day").select("item", "day", "step").to_table("steps")
+    found = [pipeline.run_epoch().rows["log"] for _ in batches]
+    assert found == [3, 3]
+    assert sorted(map(tuple, pipeline.read("log", epoch=2).filter("day = 3").drop("item").collect()), key=repr) == [
+        (3, 30, 2, 10, 40, "delete"), (3, 30, 2, 10, 40, "insert"), (3, 30, 3, 20, 60, "insert"),
+    ]  # fmt: skip
+    assert sorted(map(tuple, pipeline.read("steps").collect())) == [("a", 1, None), ("a", 2, 10), ("a", 3, 10), ("b", 1, None)]
+    assert "state table state/placed.weighted" in pipeline.explain()
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize(
+    ("batch", "told"),
+    [
+        ([("a", 1, "delete")], "takes a row back that is not there"),
+        ([("a", 2**63 - 1, "insert")] * 2, "(?i)overflow|out of range|cast"),
+    ],
+)
+def test_what_cannot_be_is_no_result(tmp_path: Path, batch: list[tuple[str, int, str]], told: str) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = pipeline.source("rows", do.MemorySource([batch], schema="k string, n long, op string")).as_changes("op")
+    rows.key_by("k").over("n", total="sum(n)").to_table("t")
+    with pytest.raises(OperatorsError, match=told):
+        pipeline.run_epoch()
+
+
+def rows() -> do.Stream:
+    return do.Pipeline("p", root="nowhere").source("rows", do.MemorySource([], schema=SCHEMA), event_time="ts")
+
+
+def test_names_and_types_of_streams() -> None:
+    placed = rows().key_by("k").over("n DESC, v", {"the place": "rank()"}, before="lag(v, 2, 0)")
+    assert (placed.columns, placed.event_time) == (("k", "v", "n", "ts", "the place", "before"), None)
+    assert placed._type.retracting
+    assert rows().aggregate(most="max(n)").key_by().over("most", n="count(*)").columns == ("most", "n")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("v - lag(v)", "not one call of a window function"),
+        ("median(v)", "not one call of a window function"),
+        ("lag(v) OVER (ORDER BY n)", "leave the clause out"),
+        ("dense_rank(v)", r"dense_rank\(\) takes 0 arguments"),
+        ("row_number(v)", r"row_number\(\) takes 0 arguments"),
+        ("sum(*)", r"sum\(\) takes 1 arguments"),
+        ("lag(v, -1)", "counts by a whole number"),
+        ("ntile(0)", "counts by a whole number"),
+        ("count(DISTINCT v)", "takes no DISTINCT"),
+        ("lag(v) IGNORE NULLS", "takes no IGNORE NULLS"),
+        ("rank() FILTER (WHERE v > 1)", "takes no FILTER"),
+        ("sum(w)", "uses column 'w'"),
+        ("sum(rand())", "a row that is taken back must be what it was"),
+    ],
+)
+def test_what_is_no_window_function_is_refused(text: str, told: str) -> None:
+    with pytest.raises(SchemaError, match=told):
+        rows().key_by("k").over("n", x=text)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(PipelineError, match="nothing to compute"):
+        rows().key_by("k").over("n")
+    with pytest.raises(PipelineError, match='frame is "range" or "rows"'):
+        rows().key_by("k").over("n", x="count(*)", frame="groups")  # type: ignore[arg-type]
+    with pytest.raises(SchemaError, match="there is a column 'V' already"):
+        rows().key_by("k").over("n", V="count(*)")
+    with pytest.raises(SchemaError, match="uses column 'w'"):
+        rows().key_by("k").over("w", x="count(*)")
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize(("text", "instead"), [("avg(d)", "avg(CAST(d AS DOUBLE))"), ("sum(d)", "sum(CAST(d AS DECIMAL(28,4)))")])
+def test_numbers_that_may_not_fit_are_refused_with_a_way_out(tmp_path: Path, text: str, instead: str) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    source = pipeline.source("rows", do.MemorySource([[("a", 1, Decimal("1.5"))]], schema="k string, n long, d decimal(38,2)"))
+    source.key_by("k").over("n", x=text).to_table("t")
+    with pytest.raises(SchemaError, match="surely fit") as refused:
+        pipeline.run_epoch()
+    assert instead in str(refused.value)
+    possible = do.Pipeline("q", root=str(tmp_path / "q"), engine=SAIL)
+    source = possible.source("rows", do.MemorySource([[("a", 1, Decimal("1.5"))]], schema="k string, n long, d decimal(38,2)"))
+    source.key_by("k").over("n", x=instead).to_table("t")
+    possible.run_epoch()
+    assert [float(row.x) for row in possible.read("t").collect()] == [1.5]

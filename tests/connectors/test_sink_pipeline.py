@@ -275,6 +275,22 @@ def _sum(values):
 
 
 @pytest.mark.postgres
+def test_a_stream_of_changes_updates_and_deletes_there(sail, tmp_path, tables):
+    """Of changes ``latest`` makes the current rows; straight to a sink they are refused with that way."""
+    extracts = [[("a", 1), ("b", 2), ("c", 3)], [("a", 1), ("b", 5), ("d", 4)], [("d", 4)]]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    source = do.SnapshotSource(do.MemorySource(extracts, schema="k string, n long"), "k", max_deleted=1.0)
+    changes = pipeline.source("items", source)
+    with pytest.raises(SchemaError, match=r"put latest\(key\) before it"):
+        changes.to_sink(do.PostgresSink(tables.dsn, "counts", mode="upsert", key="k"))
+    changes.latest("k").to_table("now").to_sink(do.PostgresSink(tables.dsn, "counts", mode="upsert"))
+    for extract in extracts:
+        pipeline.run_epoch()
+        assert sorted(tables.query("SELECT k, n FROM counts")) == extract
+    assert tables.prepared() == []
+
+
+@pytest.mark.postgres
 def test_no_secret_is_written_anywhere(sail, tmp_path, tables, caplog):
     pipeline = to_postgres(tmp_path, tables, [[("a", 1)]])
     pipeline.run_epoch()

@@ -13,7 +13,7 @@ from dagster_operators.graph.outputs import Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans import operators_pb2, plan_pb2, values_pb2
 from dagster_operators.plans.codec import FORMAT, from_bytes, packed, to_bytes
-from dagster_operators.plans.logical_plan import LogicalPlan, PlanNode
+from dagster_operators.plans.logical_plan import LogicalPlan, PlanLoop, PlanNode
 from dagster_operators.plans.messages import parse, read_value, write_value
 from tests.catalog import limits
 from tests.operators.samples import SAMPLES
@@ -70,6 +70,22 @@ def test_an_operator_without_a_message_is_held_by_its_settings(monkeypatch):
     plan = LogicalPlan.of(rows.head(3)._dataflow)
     assert from_bytes(to_bytes(plan)) == plan
     assert plan.nodes[1].package == "limits"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"side_streams": ((StreamRef("a", "late"), "late_ones"),)},
+        {"automatic": frozenset({"a"})},
+        {"renamed": {"a": "what_it_was"}},
+        {"loops": (PlanLoop("outer", 5, ()), PlanLoop("inner", 7, (("a", StreamRef("a")),), parent="outer"))},
+        {"loops": (PlanLoop("fast", 5, (("a", StreamRef("a")),), within_subtask=True),)},
+    ],
+    ids=["side_streams", "automatic", "renamed", "loop_within_a_loop", "loop_within_a_subtask"],
+)
+def test_what_a_plan_says_beside_its_operators_is_written_and_read(said):
+    plan = plan_of(next(sample for sample in SAMPLES if sample.kind == "filter"), **said)
+    assert from_bytes(to_bytes(plan)) == plan
 
 
 def test_an_operator_that_no_package_knows_is_named_with_the_one_that_would():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import ctypes
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,15 @@ import pytest
 from dagster_operators import errors
 from dagster_operators.runtime.engine import Spark
 from tests.end_to_end.landing import Landing, keys_of
+from tests.forked import PROCESSES
 
-REPOSITORY = Path(__file__).parents[2]
 ENGINES = {"sail": Spark(remote="sail"), "spark": Spark(master="local[1]")}
-ROOT_IS_NOT_BOUND = "root may read and write everything, and there is no setpriv to take that from a process"
+ROOT_IS_NOT_BOUND = "root may read and write everything, and only on Linux a process can give that up"
+_CAPABILITIES_3 = 0x20080522
+"""The version of what capget and capset are given."""
+
+_DAC = 1 << 1 | 1 << 2
+"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +65,43 @@ def run_alone(
         bound_by_modes: The modes of files and folders hold for it even if root runs the tests.
         environment: Instead of this process's.
     """
-    command = [sys.executable, "-m", "tests.end_to_end.alone", engine, str(landing.folder), str(landing.root)]
-    if bound_by_modes and os.geteuid() == 0:
-        if shutil.which("setpriv") is None:
-            pytest.skip(ROOT_IS_NOT_BOUND)
-        command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *command]
-    told = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert told.returncode == 0, told.stderr[-3000:]
-    return Outcome(**json.loads(told.stdout.splitlines()[-1]))
+    bound = bound_by_modes and os.geteuid() == 0
+    if bound and sys.platform != "linux":
+        pytest.skip(ROOT_IS_NOT_BOUND)
+    ours, theirs = PROCESSES.Pipe(duplex=False)
+    arguments = (theirs, bound, dict(environment or os.environ), engine, str(landing.folder), str(landing.root))
+    process = PROCESSES.Process(target=child, args=arguments, daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        assert ours.poll(120), "still running after 120 s"
+        return Outcome(**ours.recv())
+    except EOFError:
+        process.join(20)
+        raise AssertionError(f"ended with {process.exitcode}") from None
+    finally:
+        process.kill()
+        process.join(20)
+        ours.close()
+
+
+def child(told: Connection, bound: bool, environment: dict[str, str], *arguments: str) -> None:  # noqa: FBT001 - of a process
+    os.environ.clear()
+    os.environ.update(environment)
+    if bound:
+        give_up_roots_rights()
+    told.send(main(*arguments))
+
+
+def give_up_roots_rights() -> None:
+    """Modes of files and folders hold for this thread, and all that it starts, also if it is root's (capset(2))."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header, sets = (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0), (ctypes.c_uint32 * 6)()
+    for call in (libc.capget, libc.capset):
+        if call(header, sets):
+            raise OSError(ctypes.get_errno(), "the rights of root cannot be given up")
+        for number in range(3):  # effective, permitted, inheritable
+            sets[number] &= ~_DAC
 
 
 def main(engine: str, folder: str, root: str) -> dict[str, Any]:
@@ -80,7 +113,3 @@ def main(engine: str, folder: str, root: str) -> dict[str, Any]:
         where = {name: str(value) for name, value in error.where.items()}
         return {"keys": None, "kind": type(error).__name__, "text": str(error), "where": where, "remedy": error.remedy}
     return {"keys": keys_of(pipeline)}
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(*sys.argv[1:])) + "\n")

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from tests.end_to_end.alone import REPOSITORY
 from tests.end_to_end.small_heap import HEAP
 
+REPOSITORY = Path(__file__).parents[2]
 KEYS = 300_000
 FILES = 6
 AGAIN = 10

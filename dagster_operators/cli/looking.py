@@ -104,7 +104,8 @@ def messages_of(rows: pa.Table, names: Sequence[str] | None, limit: int | None) 
     """
     import pyarrow as pa
 
-    ordered = rows.sort_by("seq").slice(0, limit)
+    by = ("time", "key", "seq") if "key" in rows.column_names else ("seq",)
+    ordered = rows.sort_by([(name, "ascending") for name in by]).slice(0, limit)
     place = ordered.column_names.index("value")
     if pa.types.is_binary(ordered.column(place).type):
         values = [from_ipc(value).to_pylist() for value in ordered.column(place).to_pylist()]

@@ -355,16 +355,18 @@ class Apply(_message.Message):
     def __init__(self, arrow: _Optional[_Union[_values_pb2.Code, _Mapping]] = ..., keys: _Optional[_Iterable[_Union[_values_pb2.Names, _Mapping]]] = ...) -> None: ...
 
 class EventOperators(_message.Message):
-    __slots__ = ("sources", "operators", "files", "descriptor")
+    __slots__ = ("sources", "operators", "files", "descriptor", "partition_by")
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     OPERATORS_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTOR_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_BY_FIELD_NUMBER: _ClassVar[int]
     sources: _containers.RepeatedCompositeFieldContainer[_values_pb2.Value]
     operators: _containers.RepeatedCompositeFieldContainer[_values_pb2.Value]
     files: _containers.RepeatedCompositeFieldContainer[_values_pb2.Pair]
     descriptor: str
-    def __init__(self, sources: _Optional[_Iterable[_Union[_values_pb2.Value, _Mapping]]] = ..., operators: _Optional[_Iterable[_Union[_values_pb2.Value, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., descriptor: _Optional[str] = ...) -> None: ...
+    partition_by: str
+    def __init__(self, sources: _Optional[_Iterable[_Union[_values_pb2.Value, _Mapping]]] = ..., operators: _Optional[_Iterable[_Union[_values_pb2.Value, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., descriptor: _Optional[str] = ..., partition_by: _Optional[str] = ...) -> None: ...
 
 class Frontier(_message.Message):
     __slots__ = ("definition",)

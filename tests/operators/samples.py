@@ -134,6 +134,7 @@ SAMPLES = [
         ),
         files=(("double.py", "class Operator: ..."),),
         descriptor='{"nodes": []}',
+        partition_by="k",
     ),
     Apply(name="a", arrow=Counting(2), keys=(("k",), ("l",))),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,6 +12,7 @@ from dagster_operators.api.events.addresses import connected
 from dagster_operators.api.events.clock import Clock
 from dagster_operators.api.events.node_reader import NodeReader, WrittenOperator
 from dagster_operators.api.events.noted import Noted
+from dagster_operators.api.events.partitions import Partitions, partitions
 from dagster_operators.api.events.python_files import PythonFiles
 from dagster_operators.api.events.source_reader import SourceReader
 from dagster_operators.api.queries.located import Located, read_yaml
@@ -22,6 +23,7 @@ from dagster_operators.operators.events.wiring import EventOperator, EventSource
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline_graph import PipelineGraph
+    from dagster_operators.api.stream import Stream
 
 _TOLD: Final = ("deploy", "debug", "health_check_interval", "strict_types", "exit_when_nodes_finish", "type_rules")
 """Keys that say how dora is to run its processes; they change nothing here."""
@@ -54,6 +56,7 @@ class DataflowFile:
         self._declared: dict[str, DeclaredSource] = {}
         self.sources: tuple[EventSource, ...] = ()
         self.operators: tuple[EventOperator, ...] = ()
+        self._partitions: Partitions = {}
         try:
             self._root = read_yaml(text)
         except QueryError as error:
@@ -67,26 +70,52 @@ class DataflowFile:
 
     def add_to(self, pipeline: PipelineGraph) -> None:
         """Make the sources, the operators and their tables in a pipeline."""
-        streams = [self._declared[source.node].in_pipeline(pipeline) for source in self.sources]
+        taken: dict[str, Stream] = {}
+        for by in dict.fromkeys(self._partitions[operator.path] for operator in self.operators):
+            self._add_part(pipeline, by, taken)
+        if not self.operators:
+            self._add_part(pipeline, "", taken)
+
+    def _add_part(self, pipeline: PipelineGraph, by: str, taken: dict[str, Stream]) -> None:
+        """The operators that are partitioned by a column, or by none."""
+        operators = tuple(one for one in self.operators if self._partitions[one.path] == by)
+        sources = self._sources_of(operators, by)
+        for source in sources:
+            if source.node not in taken:
+                taken[source.node] = self._declared[source.node].in_pipeline(pipeline)
+        streams = [taken[source.node] for source in sources]
+        name = part_name(by)
         if len({stream.event_time for stream in streams}) > 1:
-            streams = [stream.rename({str(stream.event_time): _TIME}, name=f"{stream.name}_by_time") for stream in streams]
+            by_time = [f"{stream.name}_by_time_for_{name}" if by else f"{stream.name}_by_time" for stream in streams]
+            renamed = zip(streams, by_time, strict=True)
+            streams = [stream.rename({str(stream.event_time): _TIME}, name=called) for stream, called in renamed]
         first, *others = streams
         made = first.through(
             EventOperators,
             *others,
-            name=NAME,
-            sources=self.sources,
-            operators=self.operators,
+            name=name,
+            sources=sources,
+            operators=operators,
             files=tuple(sorted(self._files.texts.items())),
             descriptor=json.dumps(self._root.plain(), sort_keys=True),
+            partition_by=by,
         )
-        made.to_table(NAME, description="What each event operator did in each epoch.")
-        for operator in self.operators:
+        told = f", for each {by}" if by else ""
+        made.to_table(name, description=f"What each event operator did in each epoch{told}.")
+        for operator in operators:
             for output in operator.outputs:
                 address = operator.address(output)
                 made.side_output(address, name=table_of(address)).to_table(
-                    table_of(address), description=f"The messages of the output {address}."
+                    table_of(address), description=f"The messages of the output {address}{told}."
                 )
+
+    def _sources_of(self, operators: Sequence[EventOperator], by: str) -> tuple[EventSource, ...]:
+        """The sources that operators read; without partitions, all that there are."""
+        if not by and not any(self._partitions.values()):
+            return self.sources
+        read = {one.source for operator in operators for one in operator.inputs}
+        found = tuple(source for source in self.sources if read & {address for address, _ in source.addresses()})
+        return found or self.sources
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -114,6 +143,7 @@ class DataflowFile:
         for one in written:
             one.env = tuple({**dict(everywhere), **dict(one.env)}.items())
         self.operators = connected(written, [*sources, *source_reader.wrong], nodes, self._noted)
+        self._partitions = partitions(written, self.operators, sources, source_reader.columns.get, self._noted)
         if not sources and not self._noted.errors:
             sources = [self._clock()]
         self.sources = tuple(sources)
@@ -125,7 +155,8 @@ class DataflowFile:
         return EventSource("dora", (), "time")
 
     def _check_tables(self, places: Mapping[str, Located]) -> None:
-        taken: dict[str, str] = {NAME: "the table of what operators did"}
+        parts = map(part_name, ("", *self._partitions.values()))
+        taken: dict[str, str] = {part.lower(): "the table of what operators did" for part in parts}
         for operator in self.operators:
             for output in operator.outputs:
                 address, name = operator.address(output), table_of(operator.address(output)).lower()
@@ -133,6 +164,15 @@ class DataflowFile:
                     problem = f"the output {address!r} would be the table {name!r}, which is {taken[name]}"
                     self._noted.wrong(places[f"{operator.node}/{operator.id}"], problem, "give one of them another id")
                 taken[name] = f"that of {address!r}"
+
+
+def part_name(by: str) -> str:
+    """The name of the operators that are partitioned by a column, and of the table of what they did.
+
+    >>> part_name(""), part_name("sensor-id")
+    ('events', 'events_by_sensor_id')
+    """
+    return f"{NAME}_by_{table_of(by)}" if by else NAME
 
 
 def text_of(path: str | PathLike[str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.functions.shipping import pickled
-from dagster_operators.operators.events.event_operators import EventOperators
+from dagster_operators.operators.events.event_operators import KEY, EventOperators
 from dagster_operators.operators.events.wiring import table_of
 from dagster_operators.types.schema import Schema
 
@@ -45,7 +45,7 @@ def read_messages(dataflow: Dataflow, epochs: Epochs, complete: Complete, versio
     rows = epochs.read(f"tables/{table}", versions[table])
     if address not in operator.types:
         rows = _decoded(rows, epochs.read_state(operator.name, "saved", complete), address)
-    return rows.orderBy("seq")
+    return rows.orderBy("time", KEY, "seq") if operator.partition_by else rows.orderBy("seq")
 
 
 def _decoded(rows: DataFrame, saved: DataFrame, address: str) -> DataFrame:

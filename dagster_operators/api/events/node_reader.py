@@ -25,7 +25,9 @@ _TOLD: Final = (
 )  # fmt: skip
 """Keys of an operator that change nothing here: what is told to people, or done anyway."""
 
-_OPERATOR: Final = ("id", "python", "shared-library", "inputs", "outputs", "output_types", "env", "state", "time_limit")
+_OPERATOR: Final = (
+    "id", "python", "shared-library", "inputs", "outputs", "output_types", "env", "state", "time_limit", "partition_by",
+)  # fmt: skip
 _LANGUAGES: Final = {"shared-library": "library", "path": "script", "python": "python"}
 """What the key with an operator's file says."""
 
@@ -73,7 +75,7 @@ class WrittenInput:
 
 @dataclass
 class WrittenOperator:
-    """An operator as it is written; its attributes are those of ``EventOperator``."""
+    """An operator as it is written; its attributes are those of ``EventOperator``, and by which column it is partitioned."""
 
     node: str
     id: str
@@ -87,6 +89,12 @@ class WrittenOperator:
     state: str = "plain"
     language: str = "python"
     time_limit: int = 600_000_000
+    partition_by: Located | None = None
+
+    @property
+    def path(self) -> str:
+        """What errors and state call it."""
+        return self.node if self.alone else f"{self.node}/{self.id}"
 
 
 class NodeReader:
@@ -184,7 +192,11 @@ class NodeReader:
             self._noted.wrong(given, f"{what} has no inputs, which say when it runs", "give it a timer: dora/timer/secs/1")
         own_env = (*env, *(() if is_script else self.env(given)))
         limit = self._duration(given, "time_limit", 600_000_000, what)
-        return WrittenOperator(node, own, alone, file, given, inputs, outputs, types, own_env, state, language, limit)
+        by = given.data.get("partition_by")
+        if by is not None and not (isinstance(by.data, str) and by.data):
+            self._noted.wrong(by, f"{what}: partition_by is no column", "write partition_by: column")
+            by = None
+        return WrittenOperator(node, own, alone, file, given, inputs, outputs, types, own_env, state, language, limit, by)
 
     def _language(self, given: Located, what: str) -> str:
         """In what an operator is written."""

@@ -32,6 +32,7 @@ class SourceReader:
 
     Attributes:
         declared: The sources by the ids of their nodes.
+        columns: Their columns, as far as they are known.
         wrong: The outputs of sources that something else is wrong with, so that inputs that read others are told, too.
     """
 
@@ -40,6 +41,7 @@ class SourceReader:
         self._nodes = nodes
         self._given = given
         self.declared: dict[str, DeclaredSource] = {}
+        self.columns: dict[str, tuple[str, ...] | None] = {}
         self.wrong: list[EventSource] = []
 
     def source(self, name: str, node: Located) -> list[EventSource]:
@@ -100,7 +102,7 @@ class SourceReader:
             parse_duration(declared.lateness)
         except ValueError as error:
             self._noted.wrong(_setting(written, "lateness"), f"the source {name!r}: the lateness: {error}", "")
-        columns = self._columns(replace(declared, lateness="0 seconds"), written)
+        columns = self.columns[name] = self._columns(replace(declared, lateness="0 seconds"), written)
         outputs = node.data.get("outputs")
         if columns is not None and outputs is not None and isinstance(outputs.data, dict):
             for output, column in outputs.data.items():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
@@ -13,16 +14,17 @@ from dagster_operators.graph.ports import MAIN
 from dagster_operators.graph.state_tables import KeyedState, StateTable
 from dagster_operators.operators.batch_operator import BatchOperator, PortSchemas
 from dagster_operators.operators.events.event_program import SAVED, EventProgram
-from dagster_operators.operators.events.message_rows import output_schema
+from dagster_operators.operators.events.message_rows import KEY, output_schema
 from dagster_operators.operators.events.wiring import ROW
 from dagster_operators.operators.physical import PhysicalState
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dagster_operators.operators.events.event_operators import EventOperators
     from dagster_operators.operators.worker_program import WorkerProgram
+
+_KEYS: Final = (pa.types.is_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_date)
+"""What a key may be: what has one spelling for each value."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +66,43 @@ class EventBatch(BatchOperator):
                         f"the output {source.node}/{output} is the column {column!r}, which the source does not have",
                         operator=self.logical.name, column=column, remedy=f"use one of: {', '.join(schema.names)}",
                     )  # fmt: skip
+        key = self._key(inputs)
         summary = "epoch bigint, operator string, events bigint, messages bigint, dropped bigint, stopped string"
         types = self.logical.types
         return {
-            MAIN: Schema.of(summary).to_arrow(),
-            **{address: output_schema(types.get(address)) for address in self.logical.addresses},
+            MAIN: pa.schema([*Schema.of(summary).to_arrow(), *key]),
+            **{address: pa.schema([*output_schema(types.get(address)), *key]) for address in self.logical.addresses},
         }
 
     @override
     def tables(self, ports: PortSchemas) -> dict[str, StateTable]:
-        return {SAVED: KeyedState("path string, state string, saved binary", key="path")}
+        path, state, saved = self.logical.saved_columns
+        plain = f"{path} string, {state} string, {saved} binary"
+        by = self.logical.partition_by
+        if not by:
+            return {SAVED: KeyedState(plain, key=path)}
+        (key,) = self._key(ports.inputs)
+        return {SAVED: KeyedState(pa.schema([key.with_name(by), *Schema.of(plain).to_arrow()]), key=(by, path))}
+
+    def _key(self, inputs: Sequence[pa.Schema]) -> list[pa.Field]:
+        """The column with the key, if the dataflow is partitioned.
+
+        Raises:
+            SchemaError: It is none that keys can be, or another one in every source.
+        """
+        by, found = self.logical.partition_by, set[pa.DataType]()
+        for schema in inputs if by else ():
+            found.add(schema.field(by).type)
+        if len(found) > 1:
+            kinds = " and ".join(sorted(map(str, found)))
+            raise SchemaError(
+                f"the sources have {by!r} as {kinds}, and operators are partitioned by it",
+                operator=self.logical.name, column=by, remedy="give it one type in the schemas of all sources",
+            )  # fmt: skip
+        for kind in found:
+            if not any(is_one(kind) for is_one in _KEYS):
+                raise SchemaError(
+                    f"operators cannot be partitioned by {by!r}, which is of the type {kind}",
+                    operator=self.logical.name, column=by, remedy="use a column of text, whole numbers, truth values or dates",
+                )  # fmt: skip
+        return [pa.field(KEY, kind) for kind in found]

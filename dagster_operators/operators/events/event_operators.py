@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.exchange import Gather
+from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.events.swapped import swapped
@@ -27,6 +27,9 @@ COLUMNS = (TIME, "seq", "value", "metadata")
 SUMMARY = ("epoch", "operator", "events", "messages", "dropped", "stopped")
 """The columns of the main output: what each operator did in an epoch."""
 
+KEY = "key"
+"""The further column of outputs, and of the main one, where the dataflow is partitioned."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EventOperators(LogicalOperator):
@@ -37,6 +40,8 @@ class EventOperators(LogicalOperator):
         operators: The operators.
         files: Pairs of a Python file and its text: those of the operators, and what they import from beside them.
         descriptor: The dataflow's file as JSON, which operators find as ``dataflow_descriptor``.
+        partition_by: A column of all sources: for each of its values there are operators of their own, with their own state.
+            Empty if there is one of each operator.
     """
 
     kind: ClassVar[str] = "event_operators"
@@ -46,6 +51,7 @@ class EventOperators(LogicalOperator):
     operators: tuple[EventOperator, ...]
     files: tuple[tuple[str, str], ...] = ()
     descriptor: str = "{}"
+    partition_by: str = ""
 
     @cached_property
     def addresses(self) -> tuple[str, ...]:
@@ -63,14 +69,21 @@ class EventOperators(LogicalOperator):
         read = [one.source for operator in self.operators for one in operator.inputs]
         return tuple(sorted({source for source in read if source.startswith(TIMER)}))
 
+    @property
+    def saved_columns(self) -> tuple[str, str, str]:
+        """The columns of its state, beside the key: whose it is, how it is saved, and the bytes."""
+        return ("_path", "_state", "_saved") if self.partition_by else ("path", "state", "saved")
+
     @override
     def config(self) -> dict[str, Any]:
         files = {path: sha256(text.encode()).hexdigest()[:16] for path, text in self.files}
-        return {"sources": as_json(self.sources), "operators": as_json(self.operators), "files": files}
+        by = {"partition_by": self.partition_by} if self.partition_by else {}
+        return {"sources": as_json(self.sources), "operators": as_json(self.operators), "files": files, **by}
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
-        return tuple(InputPort(source.node, exchange=Gather()) for source in self.sources)
+        exchange = by_keys((self.partition_by,) if self.partition_by else ())
+        return tuple(InputPort(source.node, exchange=exchange) for source in self.sources)
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
@@ -80,16 +93,21 @@ class EventOperators(LogicalOperator):
                     f"the rows of the source {source.node!r} have no time", operator=self.name, source=source.node,
                     remedy="give it event_time, by which messages are put in order",
                 )  # fmt: skip
-        return StreamType(SUMMARY)
+            if self.partition_by and stream.columns is not None and self.partition_by not in stream.columns:
+                raise SchemaError(
+                    f"the source {source.node!r} has no column {self.partition_by!r}, by which operators are partitioned",
+                    operator=self.name, column=self.partition_by, remedy=f"use one of: {', '.join(stream.columns)}",
+                )  # fmt: skip
+        return StreamType(self._with_key(SUMMARY))
 
     @override
     def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
-        return dict.fromkeys(self.addresses, StreamType(COLUMNS, TIME))
+        return dict.fromkeys(self.addresses, StreamType(self._with_key(COLUMNS), TIME))
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
         everything = frozenset((index, column) for index, stream in enumerate(inputs) for column in stream.columns or ())
-        return dict.fromkeys(SUMMARY, everything)
+        return {**dict.fromkeys(SUMMARY, everything), **self._origins_of_key()}
 
     @override
     def side_lineage(self, port: str, inputs: Sequence[StreamType]) -> Lineage:
@@ -99,7 +117,14 @@ class EventOperators(LogicalOperator):
                 if address in before:
                     found |= {(index, name) for name in stream.columns or () if column in ("*", name)}
         times = frozenset((index, str(inputs[index].event_time)) for index in {index for index, _ in found})
-        return {**dict.fromkeys(COLUMNS, frozenset(found)), TIME: times}
+        return {**dict.fromkeys(COLUMNS, frozenset(found)), TIME: times, **self._origins_of_key()}
+
+    def _with_key(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+        return (*columns, KEY) if self.partition_by else columns
+
+    def _origins_of_key(self) -> Lineage:
+        by = frozenset((index, self.partition_by) for index in range(len(self.sources)))
+        return {KEY: by} if self.partition_by else {}
 
     @override
     def mixed_up(self, before: LogicalOperator) -> str:

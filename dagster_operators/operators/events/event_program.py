@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from dagster_operators.errors import OperatorFailedError, located
+from dagster_operators.errors import located
 from dagster_operators.graph.ports import MAIN
-from dagster_operators.operators.events.message import Message
-from dagster_operators.operators.events.message_rows import OutputRows, SourceMessages
-from dagster_operators.operators.events.native_operator import NativeOperator
-from dagster_operators.operators.events.node_script import NodeScript
-from dagster_operators.operators.events.python_operator import PythonOperator
-from dagster_operators.operators.events.saved_attributes import VERSION, checked, load, save
-from dagster_operators.operators.events.windowed_loop import loop_of
-from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.operators.events.event_run import EventRun, Saved, waits_for_time
+from dagster_operators.operators.events.message_rows import KEY, SourceMessages
+from dagster_operators.time.watermark import MAX_WATERMARK
 
 if TYPE_CHECKING:
     from dagster_operators.operators.events.event_operators import EventOperators
-    from dagster_operators.operators.events.wiring import EventOperator
     from dagster_operators.operators.worker_program import EndReason, ProgramContext, ProgramOutput
     from dagster_operators.time.frontier import Frontier
 
 SAVED: Final = "saved"
 """The state table with what is saved of each operator, and of the loop."""
 
-_Running: TypeAlias = PythonOperator | NodeScript | NativeOperator
-
-LOOP: Final = ""
-LATER: Final = "dora"
-"""Its keys for what is saved of the loop, and of messages that are on their way: no operator is called that."""
-
 
 class EventProgram:
-    """Runs the event loop.
+    """Runs the operators: once, or once for each key if the dataflow is partitioned.
 
     Args:
         logical: The dataflow.
@@ -48,148 +37,103 @@ class EventProgram:
         self._own = logical
         self._sources = [SourceMessages(one, time) for one in logical.sources]
         self._out: ProgramOutput | None = None
-        self._running: dict[str, _Running] = {}
+        self._runs: dict[Any, EventRun] = {}
 
     def open(self, ctx: ProgramContext) -> None:
-        """Make the operators, as they were at the end of the epoch before."""
-        self._ctx, own = ctx, self._own
-        files = dict(own.files)
+        """Make the operators, as they were at the end of the epoch before; those of a key are made when it needs them."""
+        self._ctx = ctx
         self._saved = self._read()
-        where = {"operator": own.name, "epoch": ctx.epoch}
-        self._running = {one.path: self._made(one, files, where) for one in own.operators}
-        for one in own.operators:
-            self._running[one.path].open(self._saved_of(one, where))
-        state = checked(json.loads(self._saved[LOOP][1])) if LOOP in self._saved else {}
-        later = load(self._saved[LATER][1])["later"] if LATER in self._saved else ()
-        types = {address: _type_of(text) for address, text in state.get("types", {}).items()}
-        first = state.get("next", {})
-        self._rows = {
-            port: OutputRows(port, ctx.ports[port], first.get(port, 1), types.get(port)) for port in ctx.ports if port != MAIN
-        }
-        self._loop = loop_of(own.operators, self._running, self._write, state.get("loop", {}), later)
+        own = {port: schema for port, schema in ctx.ports.items() if port != MAIN}
+        if self._own.partition_by:
+            own = {port: schema.remove(schema.get_field_index(KEY)) for port, schema in own.items()}
+        self._schemas = own
+        if not self._own.partition_by:
+            self._run(None)
 
     def on_batch(self, port: int, batch: pa.RecordBatch, out: ProgramOutput) -> None:
         """The rows of a source, one message after another."""
         self._out = out
         with located(**self._ctx.where):
-            for time, messages in self._sources[port].of(batch):
-                self._loop.advance(time)
-                for address, message in messages:
-                    self._loop.deliver(address, message)
+            for key, (time, messages) in zip(self._keys(batch), self._sources[port].of(batch), strict=True):
+                self._run(key).deliver(time, messages)
 
     def on_frontier(self, inputs: Sequence[Frontier], out: ProgramOutput) -> Mapping[str, Frontier]:
         """Timers tick up to the watermark; what is read to its end is closed."""
         self._out = out
         marks = [frontier.to_watermark() for frontier in inputs]
+        ends = MAX_WATERMARK in marks
+        waiting = [key for key, saved in self._saved.items() if ends or waits_for_time(saved)]
         with located(**self._ctx.where):
-            if MIN_WATERMARK < min(marks) < MAX_WATERMARK:
-                self._loop.advance(min(marks))
-            ended = [source for source, mark in zip(self._own.sources, marks, strict=True) if mark == MAX_WATERMARK]
-            if len(ended) == len(marks):
-                self._loop.drain()
-            self._loop.close(address for source in ended for address, _ in source.addresses())
-            if len(ended) == len(marks):
-                self._loop.drain()
-                self._loop.close(self._own.timers)
-                self._loop.drain()
+            for key in dict.fromkeys([*self._runs, *waiting]):
+                self._run(key).pass_time(marks)
         return {}
 
     def on_end(self, reason: EndReason, out: ProgramOutput) -> None:  # noqa: ARG002 - the frontiers said so
         """Put out what is left, and save what is kept."""
         self._out = out
-        with located(**self._ctx.where):
-            self._loop.settle()
-        for rows in self._rows.values():
-            self._flush(rows, out)
-        out.collect(self._summary(), MAIN)
-        saved = {one.path: (one.state, self._running[one.path].save()) for one in self._own.operators}
-        loop = {
-            "version": VERSION,
-            "loop": self._loop.state(),
-            "next": {port: rows.next for port, rows in self._rows.items()},
-            "types": {port: _text_of(rows.pinned) for port, rows in self._rows.items() if rows.pinned is not None},
-        }
-        saved[LOOP] = ("", json.dumps(loop, sort_keys=True).encode())
-        if later := self._loop.later():
-            saved[LATER] = ("", save({"later": later}))
-        self._put(saved)
+        told: list[dict[str, Any]] = []
+        for key, run in self._runs.items():
+            with located(**self._ctx.where):
+                saved = run.finish()
+            self._put(key, saved)
+            told += [{KEY: key, **row} for row in run.summary(self._ctx.epoch)]
+        out.collect(pa.Table.from_pylist(told, self._ctx.ports[MAIN]), MAIN)
 
     def close(self) -> None:
         """End the processes of operators that have one."""
         with ExitStack() as all_of_them:
-            for running in self._running.values():
-                all_of_them.callback(running.close)
+            for run in self._runs.values():
+                all_of_them.callback(run.close)
 
-    def _made(
-        self, one: EventOperator, files: Mapping[str, str], where: Mapping[str, Any]
-    ) -> PythonOperator | NodeScript | NativeOperator:
-        if one.language == "library":
-            return NativeOperator(one, files[one.file], where)
-        if one.language == "script":
-            return NodeScript(one, files, self._own.descriptor, where)
-        return PythonOperator(one, files, self._own.descriptor, where)
+    def _run(self, key: Any) -> EventRun:
+        """The operators, or those of a key."""
+        found = self._runs.get(key)
+        if found is None:
+            where = {"operator": self._own.name, "epoch": self._ctx.epoch}
+            if self._own.partition_by:
+                where["key"] = str(key)
+            found = EventRun(self._own, where, self._saved.get(key, {}), self._schemas, partial(self._collect, key))
+            self._runs[key] = found
+            found.open()
+        return found
 
-    def _read(self) -> dict[str, tuple[str, bytes]]:
-        """What was saved: how, and the bytes, by path."""
-        rows = self._ctx.state[SAVED].scan().to_pylist()
-        return {row["path"]: (row["state"], row["saved"]) for row in rows}
+    def _keys(self, batch: pa.RecordBatch) -> Iterator[Any]:
+        column = self._own.partition_by
+        return iter(batch.column(column).to_pylist() if column else [None] * len(batch))
 
-    def _saved_of(self, one: EventOperator, where: Mapping[str, Any]) -> bytes | None:
-        """What was saved of an operator.
+    def _collect(self, key: Any, rows: pa.RecordBatch, address: str) -> None:
+        if self._own.partition_by:
+            schema = self._ctx.ports[address]
+            keys = pa.array([key] * len(rows), schema.field(KEY).type)
+            rows = pa.RecordBatch.from_arrays([*rows.columns, keys], schema=schema)
+        if self._out is not None:
+            self._out.collect(rows, address)
 
-        Raises:
-            OperatorFailedError: It was saved otherwise than it is to be read.
-        """
-        state, data = self._saved.get(one.path, (one.state, None))
-        if state != one.state:
-            raise OperatorFailedError(
-                f"its state was saved as {state!r}, and is to be read as {one.state!r}", **where, node=one.node,
-                event_operator=one.id, remedy=f"write state: {state} again; or give it another id, so that it begins anew",
-            )  # fmt: skip
-        return data
+    # --- what is saved -----------------------------------------------------------------------------------------------
 
-    def _put(self, saved: Mapping[str, tuple[str, bytes]]) -> None:
+    def _read(self) -> dict[Any, Saved]:
+        """What was saved, by key."""
+        found: dict[Any, dict[str, tuple[str, bytes]]] = defaultdict(dict)
+        for row in self._ctx.state[SAVED].scan().to_pylist():
+            path, state, data = (row[name] for name in self._own.saved_columns)
+            found[row.get(self._own.partition_by)][path] = state, data
+        return dict(found)
+
+    def _put(self, key: Any, saved: Saved) -> None:
         """Store what changed, and forget operators that are gone: whoever puts one back has it begin anew."""
-        changed = {path: kept for path, kept in saved.items() if kept != self._saved.get(path)}
+        before, table = self._saved.get(key, {}), self._ctx.state[SAVED]
+        changed = {path: kept for path, kept in saved.items() if kept != before.get(path)}
         if changed:
             states, data = zip(*changed.values(), strict=True)
-            rows = {"path": list(changed), "state": list(states), "saved": pa.array(data, pa.binary())}
-            self._ctx.state[SAVED].put(pa.table(rows))
-        if gone := sorted(self._saved.keys() - saved.keys()):
-            self._ctx.state[SAVED].delete(pa.table({"path": gone}))
+            table.put(self._rows(key, list(changed), list(states), pa.array(data, pa.binary())))
+        if gone := sorted(before.keys() - saved.keys()):
+            table.delete(self._rows(key, gone))
 
-    def _write(self, address: str, message: Message) -> None:
-        rows = self._rows[address]
-        if rows.add(message) and self._out is not None:
-            self._flush(rows, self._out)
+    def _rows(self, key: Any, *columns: Any) -> pa.Table:
+        rows = dict(zip(self._own.saved_columns, columns, strict=False))
+        if self._own.partition_by:
+            rows[self._own.partition_by] = pa.array([key] * len(columns[0]), self._key_type())
+        return pa.table(rows)
 
-    def _flush(self, rows: OutputRows, out: ProgramOutput) -> None:
-        found = rows.take()
-        if found is not None:
-            out.collect(found, rows.address)
-
-    def _summary(self) -> pa.Table:
-        """A row for each operator that was told of events."""
-        loop = self._loop
-        names = [operator.path for operator in self._own.operators if loop.events[operator.path]]
-        rows: list[dict[str, Any]] = [
-            {
-                "epoch": self._ctx.epoch,
-                "operator": name,
-                "events": loop.events[name],
-                "messages": loop.sent[name],
-                "dropped": loop.dropped[name],
-                "stopped": loop.stopped.get(name),
-            }
-            for name in names
-        ]
-        return pa.Table.from_pylist(rows, self._ctx.ports[MAIN])
-
-
-def _text_of(kind: pa.DataType) -> str:
-    """A type as text."""
-    return bytes(pa.schema([("value", kind)]).serialize().to_pybytes()).hex()
-
-
-def _type_of(text: str) -> pa.DataType:
-    return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text))).field(0).type
+    def _key_type(self) -> pa.DataType:
+        return self._ctx.ports[MAIN].field(KEY).type

@@ -21,6 +21,9 @@ TIME: Final = "time"
 COLUMNS: Final = (TIME, "seq", "value", "metadata")
 """The columns of an output's table."""
 
+KEY: Final = "key"
+"""The further column of a partitioned operator's outputs."""
+
 _ROWS: Final = 10_000
 _BYTES: Final = 32 * 2**20
 _FORMAT: Final = pa.ipc.IpcWriteOptions()

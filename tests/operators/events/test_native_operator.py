@@ -18,6 +18,7 @@ from dagster_operators.errors import OperatorFailedError, QueryError
 from dagster_operators.operators.events import native_process
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.event_program import EventProgram
+from dagster_operators.operators.events.event_run import EventRun
 from dagster_operators.operators.events.message import Message, input_event, other_event
 from dagster_operators.operators.events.message_rows import ipc
 from dagster_operators.operators.events.native_operator import NativeOperator
@@ -194,11 +195,13 @@ def test_all_operators_are_closed_though_one_cannot_be():
             self.closed = True
             raise OSError("cannot be closed")
 
+    run = EventRun(dataflow_of([], {}), {}, {}, {}, lambda *_: None)
+    run._running = running = {"a": Running(), "b": Running()}
     program = EventProgram(dataflow_of([], {}), "t")
-    program._running = running = {"a": Running(), "b": Running()}
+    program._runs = {"first": run, "second": (other := Running())}
     with pytest.raises(OSError, match="cannot be closed"):
         program.close()
-    assert [one.closed for one in running.values()] == [True, True]
+    assert [one.closed for one in (*running.values(), other)] == [True, True, True]
 
 
 def test_another_layout_is_refused(compiled):

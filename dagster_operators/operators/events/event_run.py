@@ -1,0 +1,179 @@
+"""The operators of a dataflow at work in an epoch: all that it has, or those of one key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from dagster_operators.errors import OperatorFailedError
+from dagster_operators.operators.events.message import Message
+from dagster_operators.operators.events.message_rows import OutputRows
+from dagster_operators.operators.events.native_operator import NativeOperator
+from dagster_operators.operators.events.node_script import NodeScript
+from dagster_operators.operators.events.python_operator import PythonOperator
+from dagster_operators.operators.events.saved_attributes import VERSION, checked, load, save
+from dagster_operators.operators.events.windowed_loop import loop_of
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from dagster_operators.operators.events.event_operators import EventOperators
+    from dagster_operators.operators.events.wiring import EventOperator
+
+_Running: TypeAlias = PythonOperator | NodeScript | NativeOperator
+
+Saved: TypeAlias = Mapping[str, tuple[str, bytes]]
+"""What is saved of each operator by its path, and of the loop: how, and the bytes."""
+
+LOOP: Final = ""
+LATER: Final = "dora"
+"""The keys for what is saved of the loop, and of messages that are on their way: no operator is called that."""
+
+
+class EventRun:
+    """The operators, and the loop that tells them of events.
+
+    Args:
+        own: The dataflow.
+        where: The place, for errors.
+        saved: What was saved at the end of the epoch before.
+        schemas: The rows of each output.
+        put: Takes rows of an output.
+    """
+
+    def __init__(
+        self,
+        own: EventOperators,
+        where: Mapping[str, Any],
+        saved: Saved,
+        schemas: Mapping[str, pa.Schema],
+        put: Callable[[pa.RecordBatch, str], None],
+    ) -> None:
+        self._own = own
+        self._where = where
+        self._saved = saved
+        self._put = put
+        files = dict(own.files)
+        self._running: dict[str, _Running] = {one.path: self._made(one, files) for one in own.operators}
+        self._schemas = schemas
+
+    def open(self) -> None:
+        """Put everything back to where it was at the end of the epoch before."""
+        own, saved = self._own, self._saved
+        for one in own.operators:
+            self._running[one.path].open(self._saved_of(one))
+        state = checked(json.loads(saved[LOOP][1])) if LOOP in saved else {}
+        later = load(saved[LATER][1])["later"] if LATER in saved else ()
+        types = {address: _type_of(text) for address, text in state.get("types", {}).items()}
+        first = state.get("next", {})
+        self._rows = {
+            port: OutputRows(port, schema, first.get(port, 1), types.get(port)) for port, schema in self._schemas.items()
+        }
+        self.loop = loop_of(own.operators, self._running, self._write, state.get("loop", {}), later)
+
+    def deliver(self, time: int, messages: Sequence[tuple[str, Message]]) -> None:
+        """The messages of a source's row."""
+        self.loop.advance(time)
+        for address, message in messages:
+            self.loop.deliver(address, message)
+
+    def pass_time(self, marks: Sequence[int]) -> None:
+        """Timers tick up to the watermarks of the sources; what is read to its end is closed."""
+        loop = self.loop
+        if MIN_WATERMARK < min(marks) < MAX_WATERMARK:
+            loop.advance(min(marks))
+        ended = [source for source, mark in zip(self._own.sources, marks, strict=True) if mark == MAX_WATERMARK]
+        if len(ended) == len(marks):
+            loop.drain()
+        loop.close(address for source in ended for address, _ in source.addresses())
+        if len(ended) == len(marks):
+            loop.drain()
+            loop.close(self._own.timers)
+            loop.drain()
+
+    def finish(self) -> Saved:
+        """Put out what is left; what is to be saved."""
+        self.loop.settle()
+        for rows in self._rows.values():
+            self._flush(rows)
+        saved = {one.path: (one.state, self._running[one.path].save()) for one in self._own.operators}
+        loop = {
+            "version": VERSION,
+            "loop": self.loop.state(),
+            "next": {port: rows.next for port, rows in self._rows.items()},
+            "types": {port: _text_of(rows.pinned) for port, rows in self._rows.items() if rows.pinned is not None},
+        }
+        saved[LOOP] = ("", json.dumps(loop, sort_keys=True).encode())
+        if later := self.loop.later():
+            saved[LATER] = ("", save({"later": later}))
+        return saved
+
+    def summary(self, epoch: int) -> list[dict[str, Any]]:
+        """A row for each operator that was told of events."""
+        loop = self.loop
+        names = [operator.path for operator in self._own.operators if loop.events[operator.path]]
+        return [
+            {
+                "epoch": epoch,
+                "operator": name,
+                "events": loop.events[name],
+                "messages": loop.sent[name],
+                "dropped": loop.dropped[name],
+                "stopped": loop.stopped.get(name),
+            }
+            for name in names
+        ]
+
+    def close(self) -> None:
+        """End the processes of operators that have one."""
+        with ExitStack() as all_of_them:
+            for running in self._running.values():
+                all_of_them.callback(running.close)
+
+    def _made(self, one: EventOperator, files: Mapping[str, str]) -> _Running:
+        if one.language == "library":
+            return NativeOperator(one, files[one.file], self._where)
+        if one.language == "script":
+            return NodeScript(one, files, self._own.descriptor, self._where)
+        return PythonOperator(one, files, self._own.descriptor, self._where)
+
+    def _saved_of(self, one: EventOperator) -> bytes | None:
+        """What was saved of an operator.
+
+        Raises:
+            OperatorFailedError: It was saved otherwise than it is to be read.
+        """
+        state, data = self._saved.get(one.path, (one.state, None))
+        if state != one.state:
+            raise OperatorFailedError(
+                f"its state was saved as {state!r}, and is to be read as {one.state!r}", **self._where, node=one.node,
+                event_operator=one.id, remedy=f"write state: {state} again; or give it another id, so that it begins anew",
+            )  # fmt: skip
+        return data
+
+    def _write(self, address: str, message: Message) -> None:
+        rows = self._rows[address]
+        if rows.add(message):
+            self._flush(rows)
+
+    def _flush(self, rows: OutputRows) -> None:
+        found = rows.take()
+        if found is not None:
+            self._put(found, rows.address)
+
+
+def waits_for_time(saved: Saved) -> bool:
+    """Whether what was saved has timers, or messages that are on their way: then it goes on as time does."""
+    return LATER in saved or (LOOP in saved and bool(json.loads(saved[LOOP][1])["loop"]["ticks"]))
+
+
+def _text_of(kind: pa.DataType) -> str:
+    """A type as text."""
+    return bytes(pa.schema([("value", kind)]).serialize().to_pybytes()).hex()
+
+
+def _type_of(text: str) -> pa.DataType:
+    return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text))).field(0).type

@@ -1,0 +1,218 @@
+"""Operators with ``partition_by``: each key has its own, with its own events, timers and state."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+import dagster_operators as do
+from dagster_operators.errors import OperatorFailedError, QueryError, SchemaError, UndecidedChangeError
+from dagster_operators.operators.events.event_operators import EventOperators
+from dagster_operators.operators.events.wiring import EventInput, EventOperator, EventSource
+from dagster_operators.testing import OperatorHarness
+from dagster_operators.time.watermark import MAX_WATERMARK
+from tests.engines import ENGINES
+
+SECOND = 1_000_000
+START = datetime(2026, 1, 1, tzinfo=UTC)
+KEYS = [f"k{number}" for number in range(20)]
+
+LOG = """
+class Operator:
+    def __init__(self):
+        self.count = 0
+
+    def on_event(self, dora_event, send_output):
+        self.count += 1
+        value = dora_event["value"].to_pylist() if dora_event["type"] == "INPUT" else None
+        send_output("log", [f"{self.count} {dora_event['type']} {dora_event['id']} {value}"])
+        return DoraStatus.STOP if value == [-1] else DoraStatus.CONTINUE
+"""
+
+
+def logging(*inputs, by="k", **more):
+    given = tuple(EventInput(*one) for one in inputs)
+    one = EventOperator("log", "op", True, "log.py", given, ("log",), (("log", "string"),), **more)  # noqa: FBT003
+    sources = (EventSource("rows", (("v", "v"),), "t"),)
+    return EventOperators(name="events", sources=sources, operators=(one,), files=(("log.py", LOG),), partition_by=by)
+
+
+def harness(made, parallelism=3):
+    return OperatorHarness(made, "t bigint, k string, v bigint", event_time="t", parallelism=parallelism)
+
+
+def told(driven):
+    """What was sent for each key, with its numbers."""
+    found = defaultdict(list)
+    for row in driven.rows("log/log"):
+        found[row["key"]].append((row["seq"], *row["value"]))
+    return found
+
+
+def texts(driven):
+    return {key: [text for _, text in sent] for key, sent in told(driven).items()}
+
+
+def test_each_key_has_its_own_operator_and_state_wherever_it_runs():
+    driven = harness(logging(("v", "rows/v")))
+    for epoch, parallelism in enumerate((3, 1, 7)):
+        driven.rescale(parallelism)
+        driven.process([{"t": epoch * SECOND, "k": key, "v": epoch} for key in [*KEYS, None]])
+        driven.end_epoch(epoch * SECOND)
+    assert told(driven) == {key: [(n + 1, f"{n + 1} INPUT v [{n}]") for n in range(3)] for key in [*KEYS, None]}
+
+
+def test_timers_tick_for_each_key_from_its_first_event_on_also_in_epochs_without_one():
+    driven = harness(logging(("v", "rows/v"), ("tick", "dora/timer/secs/1")))
+    driven.process([{"t": 0, "k": "a", "v": 1}])
+    driven.end_epoch(SECOND)
+    driven.process([{"t": 2 * SECOND, "k": "b", "v": 1}])
+    driven.end_epoch(3 * SECOND)
+    driven.end_epoch(4 * SECOND)
+    first = ["1 INPUT v [1]", "2 INPUT tick []"]
+    assert texts(driven) == {"a": [*first, *(f"{n} INPUT tick []" for n in (3, 4, 5))], "b": [*first, "3 INPUT tick []"]}
+
+
+def test_one_key_stops_and_the_others_go_on_until_the_end():
+    driven = harness(logging(("v", "rows/v")))
+    driven.process([{"t": 0, "k": "a", "v": -1}, {"t": 0, "k": "b", "v": 1}])
+    driven.end_epoch(0)
+    driven.process([{"t": 1, "k": "a", "v": 2}])
+    driven.end_epoch(MAX_WATERMARK)
+    end = ["2 INPUT_CLOSED v None", "3 STOP ALL_INPUTS_CLOSED None"]
+    assert texts(driven) == {"a": ["1 INPUT v [-1]"], "b": ["1 INPUT v [1]", *end]}
+
+
+def test_what_fails_is_told_with_its_key():
+    broken = LOG.replace("self.count += 1", "1 / (dora_event['value'][0].as_py() - 5)")
+    made = logging(("v", "rows/v"))
+    driven = harness(EventOperators(**{**vars_of(made), "files": (("log.py", broken),)}))
+    with pytest.raises(OperatorFailedError, match="ZeroDivisionError") as caught:
+        driven.process([{"t": 0, "k": "a", "v": 5}])
+    assert (caught.value.where["key"], caught.value.where["node"]) == ("a", "log")
+
+
+def vars_of(made):
+    return {name: getattr(made, name) for name in ("name", "sources", "operators", "files", "partition_by")}
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.list_(pa.int64())], ids=str)
+def test_a_key_of_a_type_with_several_spellings_is_refused(kind):
+    schema = pa.schema([("t", pa.int64()), ("k", kind), ("v", pa.int64())])
+    with pytest.raises(SchemaError, match="cannot be partitioned by 'k'"):
+        OperatorHarness(logging(("v", "rows/v")), schema, event_time="t")
+
+
+# --- in a file -------------------------------------------------------------------------------------------------------
+
+SOURCE = """
+nodes:
+  - {id: rows, source: rows, outputs: {v: v}}
+"""
+PARTITIONED = (
+    SOURCE
+    + """
+  - id: log
+    operator: {python: log.py, inputs: {v: rows/v}, outputs: [log], output_types: {log: string}, partition_by: k}
+"""
+)
+BEHIND = """
+  - id: behind
+    operator: {python: log.py, inputs: {v: log/log}, outputs: [log], output_types: {log: string}}
+"""
+
+
+def pipeline(folder, text, engine="sail", **settings):
+    (folder / "log.py").write_text(LOG)
+    (folder / "dataflow.yml").write_text(text)
+    times = [START + timedelta(seconds=epoch) for epoch in range(2)]
+    given = [[{"t": time, "k": key, "v": epoch} for key in KEYS * 2] for epoch, time in enumerate(times)]
+    sources = do.Sources()
+    sources.add("rows", do.MemorySource(given, schema="t timestamp, k string, v long"), event_time="t")
+    return do.Pipeline.from_yaml(
+        folder / "dataflow.yml", root=str(folder / "root"), sources=sources, engine=ENGINES[engine], **settings
+    )
+
+
+@pytest.mark.parametrize("engine", [pytest.param("sail", marks=pytest.mark.sail), pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_partitioned_operator_runs_in_several_subtasks_and_goes_on_in_another_number_of_them(engine, tmp_path):
+    pipeline(tmp_path, PARTITIONED, engine, parallelism=3).run_epoch()
+    again = pipeline(tmp_path, PARTITIONED, engine, parallelism=2)
+    again.run_until_caught_up()
+    rows = again.read("log/log").collect()
+    assert [row.time for row in rows] == sorted(row.time for row in rows)
+    for key in KEYS:
+        own = [(row.seq, *row.value) for row in rows if row.key == key]
+        assert own == [(number + 1, f"{number + 1} INPUT v [{number // 2}]") for number in range(4)]
+    told = again.read("events_by_k").collect()
+    assert {(row.epoch, row.key, row.operator, row.events) for row in told} == {
+        (epoch, key, "log", 2) for epoch in (1, 2) for key in KEYS
+    }
+
+
+def test_operators_with_and_without_partitions_read_the_same_source(tmp_path):
+    text = PARTITIONED + "  - {id: all, operator: {python: log.py, inputs: {v: rows/v}, outputs: [log]}}\n"
+    made = pipeline(tmp_path, text)
+    assert {*made.tables} == {"events", "events_by_k", "log__log", "all__log"}
+    assert "shuffle by k" in str(made.explain())
+
+
+def told_of(tmp_path, text):
+    with pytest.raises(QueryError) as caught:
+        pipeline(tmp_path, text)
+    return [(error.where["line"], error.where["character"], error.problem, error.remedy) for error in caught.value.errors]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "character", "problem"),
+    [
+        ("partition_by: k", "partition_by: q", 44, "which the source 'rows' does not have"),
+        ("partition_by: k", "partition_by: t", 44, "which is the time of the source"),
+        ("partition_by: k", "partition_by: [k]", 112, "partition_by is no column"),
+        ("output_types: {log: string}, ", "", 83, "its output 'log' has no type"),
+        ("v: rows/v}, outputs: [log], output", "v: dora/timer/secs/1}, outputs: [log], output", 123, "and reads no source"),
+    ],
+    ids=["column", "time", "list", "type", "source"],
+)
+def test_what_is_wrong_with_a_partition_is_told_with_its_place(tmp_path, old, new, character, problem):
+    ((line, place, told, remedy),) = told_of(tmp_path, PARTITIONED.replace(old, new))
+    assert problem in told
+    assert (line, place) == (6, character)
+    assert remedy
+
+
+def test_operators_that_read_each_other_are_partitioned_alike(tmp_path):
+    ((line, _, problem, remedy),) = told_of(tmp_path, PARTITIONED + BEHIND)
+    assert (line, problem) == (9, "the operator 'behind' is not partitioned, and reads 'log/log', which is partitioned by 'k'")
+    assert remedy == "give it partition_by: k, too"
+    made = pipeline(tmp_path, PARTITIONED + BEHIND.replace("string}}", "string}, partition_by: k}"))
+    assert {*made.tables} == {"events_by_k", "log__log", "behind__log"}
+    ((_, _, problem, remedy),) = told_of(
+        tmp_path, PARTITIONED.replace(", partition_by: k", "") + BEHIND.replace("string}}", "string}, partition_by: k}")
+    )
+    assert problem == "the operator 'behind' is partitioned by 'k', and reads 'log/log', which is not partitioned"
+    assert remedy == "give 'log' partition_by: k, too"
+
+
+def test_a_script_needs_to_have_no_state(tmp_path):
+    (tmp_path / "script.py").write_text("from dora import Node\nfor event in Node():\n    pass\n")
+    text = SOURCE + "  - {id: script, path: script.py, inputs: {v: rows/v}, partition_by: k}\n"
+    ((_, _, problem, remedy),) = told_of(tmp_path, text)
+    assert "has no state that could be kept for each key" in problem
+    assert "state: none" in remedy
+    pipeline(tmp_path, text.replace("partition_by", "state: none, partition_by"))
+
+
+@pytest.mark.sail
+def test_partition_by_that_is_added_later_is_asked_about(tmp_path):
+    pipeline(tmp_path, PARTITIONED.replace(", partition_by: k", "")).run_epoch()
+    changed = pipeline(tmp_path, PARTITIONED)
+    with pytest.raises(UndecidedChangeError, match="events_by_k would begin without state"):
+        changed.run_epoch()
+    changed.decide("operator events", "drop")
+    changed.run_until_caught_up()
+    rows = changed.read("log__log").collect()
+    assert (len(rows), {row.key for row in rows}) == (80, {None, *KEYS})

@@ -15,6 +15,7 @@ from dagster_operators.api.events.noted import Noted
 from dagster_operators.api.events.partitions import Partitions, partitions
 from dagster_operators.api.events.python_files import PythonFiles
 from dagster_operators.api.events.source_reader import SourceReader
+from dagster_operators.api.events.table_reader import TableReader, WrittenTable
 from dagster_operators.api.queries.located import Located, read_yaml
 from dagster_operators.api.queries.sources import DeclaredSource
 from dagster_operators.errors import PipelineError, QueryError
@@ -56,7 +57,9 @@ class DataflowFile:
         self._declared: dict[str, DeclaredSource] = {}
         self.sources: tuple[EventSource, ...] = ()
         self.operators: tuple[EventOperator, ...] = ()
+        self.tables: list[WrittenTable] = []
         self._partitions: Partitions = {}
+        self._messages: dict[str, Stream] = {}
         try:
             self._root = read_yaml(text)
         except QueryError as error:
@@ -75,6 +78,8 @@ class DataflowFile:
             self._add_part(pipeline, by, taken)
         if not self.operators:
             self._add_part(pipeline, "", taken)
+        for table in self.tables:
+            table.add_to(self._messages[table.input])
 
     def _add_part(self, pipeline: PipelineGraph, by: str, taken: dict[str, Stream]) -> None:
         """The operators that are partitioned by a column, or by none."""
@@ -105,9 +110,8 @@ class DataflowFile:
         for operator in operators:
             for output in operator.outputs:
                 address = operator.address(output)
-                made.side_output(address, name=table_of(address)).to_table(
-                    table_of(address), description=f"The messages of the output {address}{told}."
-                )
+                messages = self._messages[address] = made.side_output(address, name=table_of(address))
+                messages.to_table(table_of(address), description=f"The messages of the output {address}{told}.")
 
     def _sources_of(self, operators: Sequence[EventOperator], by: str) -> tuple[EventSource, ...]:
         """The sources that operators read; without partitions, all that there are."""
@@ -127,7 +131,7 @@ class DataflowFile:
         everywhere = reader.env(self._root)
         written: list[WrittenOperator] = []
         sources: list[EventSource] = []
-        nodes = []
+        nodes, tables = [], []
         for name, kind, node in reader.nodes(self._root):
             nodes.append(name)
             if kind in ("operator", "operators"):
@@ -136,6 +140,8 @@ class DataflowFile:
                 written.append(reader.script(name, node))
             elif kind == "source":
                 sources += source_reader.source(name, node)
+            elif kind == "table":
+                tables.append((name, node))
             else:
                 self._noted.wrong(
                     node.data[kind], f"the node {name!r} is one by {kind!r}, which is not run here", "use operator: or path:"
@@ -144,6 +150,7 @@ class DataflowFile:
             one.env = tuple({**dict(everywhere), **dict(one.env)}.items())
         self.operators = connected(written, [*sources, *source_reader.wrong], nodes, self._noted)
         self._partitions = partitions(written, self.operators, sources, source_reader.columns.get, self._noted)
+        self.tables = TableReader(self._noted, reader).tables(tables, self.operators, self._partitions)
         if not sources and not self._noted.errors:
             sources = [self._clock()]
         self.sources = tuple(sources)
@@ -155,6 +162,7 @@ class DataflowFile:
         return EventSource("dora", (), "time")
 
     def _check_tables(self, places: Mapping[str, Located]) -> None:
+        """See that no two outputs or nodes would be the same table."""
         parts = map(part_name, ("", *self._partitions.values()))
         taken: dict[str, str] = {part.lower(): "the table of what operators did" for part in parts}
         for operator in self.operators:
@@ -164,6 +172,12 @@ class DataflowFile:
                     problem = f"the output {address!r} would be the table {name!r}, which is {taken[name]}"
                     self._noted.wrong(places[f"{operator.node}/{operator.id}"], problem, "give one of them another id")
                 taken[name] = f"that of {address!r}"
+        for table in self.tables:
+            name = table.table.lower()
+            if name in taken:
+                problem = f"the node {table.node!r} would be the table {name!r}, which is {taken[name]}"
+                self._noted.wrong(table.at, problem, "give it another id")
+            taken[name] = f"that of {table.node!r}"
 
 
 def part_name(by: str) -> str:

@@ -28,6 +28,8 @@ def _nodes(file: DataflowFile) -> Iterator[str]:
         yield f'  subgraph {_name(node)}["{node}"]'
         yield from (f'    {_name(operator.path)}["{operator.id}"]' for operator in own)
         yield "  end"
+    for table in file.tables:
+        yield f'  {table.table}[("{table.node}")]'
 
 
 def _edges(file: DataflowFile) -> Iterator[str]:
@@ -37,6 +39,9 @@ def _edges(file: DataflowFile) -> Iterator[str]:
         for one in operator.inputs:
             sender = senders.get(one.source, one.source)
             yield f"  {_name(sender)} -- {_label(operator, one.source, sender, one.id)} --> {_name(operator.path)}"
+    for table in file.tables:
+        sender = senders[table.input]
+        yield f"  {_name(sender)} -- {table.input.removeprefix(f'{sender}/')} --> {table.table}"
 
 
 def _label(operator: EventOperator, source: str, sender: str, own: str) -> str:

@@ -15,7 +15,7 @@ from dagster_operators.api.queries.located import Located
 from dagster_operators.errors import OperatorsError
 from dagster_operators.time.watermark import parse_duration
 
-KINDS: Final = ("operator", "operators", "source", "path", "ros2", "module")
+KINDS: Final = ("operator", "operators", "source", "path", "table", "ros2", "module")
 """The keys that say what a node is."""
 
 _SHARED: Final = ("id", "name", "description", "env", "deploy", "cpu_affinity")
@@ -121,7 +121,7 @@ class NodeReader:
             kinds = [kind for kind in KINDS if isinstance(node.data, dict) and kind in node.data]
             if name is not None and len(kinds) != 1:
                 told = "multiple exclusive fields set" if kinds else "says nothing of what it is"
-                self._noted.wrong(node, f"the node {name!r}: {told}", f"give it one of: {', '.join(KINDS[:4])}")
+                self._noted.wrong(node, f"the node {name!r}: {told}", f"give it one of: {', '.join(KINDS[:5])}")
             elif name is not None:
                 yield name, kinds[0], node
 

@@ -1,0 +1,157 @@
+"""The nodes of a dataflow's file that are tables: the messages of an output as rows with columns of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.api.events.node_reader import NodeReader
+from dagster_operators.api.events.noted import Noted
+from dagster_operators.api.pipeline_graph import PipelineGraph
+from dagster_operators.api.queries.located import Located
+from dagster_operators.catalog.catalog import near
+from dagster_operators.connectors.memory_source import MemorySource
+from dagster_operators.errors import OperatorsError
+from dagster_operators.operators.events.event_operators import KEY
+from dagster_operators.operators.events.wiring import EventOperator, table_of
+
+if TYPE_CHECKING:
+    from dagster_operators.api.stream import Stream
+
+_KEYS: Final = ("input", "columns", "where", "key")
+
+
+@dataclass
+class WrittenTable:
+    """A table as it is written.
+
+    Attributes:
+        node: The node's id.
+        input: The address of the output whose messages it holds.
+        columns: Pairs of a column and the expression that it is; all columns of the output's table if there are none.
+        where: A condition for messages to be taken; empty if all are.
+        key: Columns of which each value has one row, its last; none if all rows stay.
+        at: The node.
+    """
+
+    node: str
+    input: str
+    columns: tuple[tuple[str, str], ...]
+    where: str
+    key: tuple[str, ...]
+    at: Located
+
+    @property
+    def table(self) -> str:
+        """The table's name."""
+        return table_of(self.node)
+
+    def steps(self) -> Mapping[str, Callable[[Stream], Stream]]:
+        """What is done with the messages, by the key that says so."""
+        made: dict[str, Callable[[Stream], Stream]] = {}
+        if self.where:
+            made["where"] = lambda rows: rows.filter(self.where, name=f"{self.table}_where")
+        if self.columns:
+            named = dict(self.columns)
+            chosen = [f"{expression} AS {name}" for name, expression in named.items()]
+            made["columns"] = lambda rows: rows.select(*chosen, name=f"{self.table}_columns")
+        if self.key:
+            made["key"] = lambda rows: rows.key_by(*self.key).deduplicate(keep="last", name=f"{self.table}_last")
+        return made
+
+    def add_to(self, messages: Stream) -> None:
+        """Make the table of the messages."""
+        columns = list(messages.columns or ())
+        rows = messages if self.columns else messages.select(*columns, name=f"{self.table}_columns")
+        for step in self.steps().values():
+            rows = step(rows)
+        rows.to_table(self.table, description=f"The messages of the output {self.input}, as the dataflow's file says.")
+
+
+class TableReader:
+    """Reads them.
+
+    Args:
+        noted: Collects what is wrong.
+        nodes: Reads what all nodes have.
+    """
+
+    def __init__(self, noted: Noted, nodes: NodeReader) -> None:
+        self._noted = noted
+        self._nodes = nodes
+
+    def tables(
+        self, given: Sequence[tuple[str, Located]], operators: Sequence[EventOperator], partitions: Mapping[str, str]
+    ) -> list[WrittenTable]:
+        """The tables.
+
+        Args:
+            given: The id and content of each node that is one.
+            operators: The operators of the file.
+            partitions: By which column each of them is partitioned, by its path.
+        """
+        senders = {operator.address(output): operator for operator in operators for output in operator.outputs}
+        found = [table for name, node in given if (table := self._table(name, node, senders)) is not None]
+        for table in found:
+            sender = senders[table.input]
+            kind = dict(sender.types)[table.input.removeprefix(f"{sender.path}/")]
+            self._try(table, kind, is_partitioned=bool(partitions[sender.path]))
+        return found
+
+    def _table(self, name: str, node: Located, senders: Mapping[str, EventOperator]) -> WrittenTable | None:
+        what, own = f"the table {name!r}", node.data["table"]
+        self._noted.unknown_keys(what, node, ("id", "name", "description", "table"))
+        if not isinstance(own.data, dict):
+            self._noted.wrong(own, f"{what} has no keys", "write table: {input: node/output}")
+            return None
+        self._noted.unknown_keys(what, own, _KEYS)
+        address = self._input(what, own, senders)
+        columns, where, key = self._columns(what, own), own.data.get("where"), own.data.get("key")
+        keys = () if key is None else key.data if isinstance(key.data, tuple) else (key,)
+        if address is None or columns is None:
+            return None
+        condition = "" if where is None else where.text
+        return WrittenTable(name, address, columns, condition, tuple(one.text for one in keys), own)
+
+    def _input(self, what: str, own: Located, senders: Mapping[str, EventOperator]) -> str | None:
+        """The address of the output that a table reads."""
+        given = own.data.get("input")
+        if given is None or not isinstance(given.data, str):
+            self._noted.wrong(given or own, f"{what} reads nothing", "write input: node/output")
+            return None
+        sender = senders.get(given.data)
+        if sender is None:
+            remedy = near(given.data, senders) or f"there are: {', '.join(senders) or 'none'}"
+            self._noted.wrong(given, f"{what}: there is no output {given.data!r} of an operator", remedy)
+            return None
+        output = given.data.removeprefix(f"{sender.path}/")
+        if output not in dict(sender.types):
+            problem = f"{what}: the output {given.data!r} has no type, so its values are no column"
+            self._noted.wrong(given, problem, f"declare it at the operator: output_types: {{{output}: float64}}")
+            return None
+        return given.data
+
+    def _columns(self, what: str, own: Located) -> tuple[tuple[str, str], ...] | None:
+        """The columns of a table, and what they are; None if they are written wrongly."""
+        given = own.data.get("columns")
+        if given is None:
+            return ()
+        if isinstance(given.data, tuple):
+            return tuple((one.text, one.text) for one in given.data)
+        if not isinstance(given.data, dict):
+            self._noted.wrong(given, f"{what}: its columns are {given.text!r}", "write columns: {name: expression}")
+            return None
+        return tuple((name, expression.text) for name, expression in given.data.items())
+
+    def _try(self, table: WrittenTable, kind: str, *, is_partitioned: bool) -> None:
+        """Make the table of no messages, to see what is wrong with it."""
+        further = f", {KEY} string" if is_partitioned else ""
+        schema = f"time timestamp, seq bigint, value array<{kind}>, metadata string{further}"
+        rows = PipelineGraph("looking", "nowhere").source("messages", MemorySource([], schema=schema), event_time="time")
+        for key, step in table.steps().items():
+            try:
+                rows = step(rows)
+            except OperatorsError as error:
+                self._noted.wrong(table.at.data[key], f"the table {table.node!r}: {error.problem}", error.remedy)
+                return

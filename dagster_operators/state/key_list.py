@@ -19,6 +19,9 @@ from dagster_operators.state.layers import Layers
 from dagster_operators.state.ranges import times_of
 from dagster_operators.state.run import Run, first_of_each_key, joined, rows_of_keys, slices
 
+_BITS = 32
+"""The lower bits of an ordinal are the number in the epoch."""
+
 
 class ListHandle(Handle):
     """The lists of one :class:`~dagster_operators.ListState` that belong to this subtask.
@@ -37,7 +40,7 @@ class ListHandle(Handle):
     def __init__(self, layers: Layers) -> None:
         super().__init__(layers)
         self._runs: list[Run] = []
-        self._count = 0
+        self._count: int | None = None
 
     def append(self, rows: Any) -> None:
         """Add rows at the end of their keys' lists.
@@ -68,7 +71,9 @@ class ListHandle(Handle):
         count = len(keys[0])
         if not count:
             return
-        ordinals = (self._part.owner.epoch << 32) + np.arange(self._count, self._count + count)
+        if self._count is None:
+            self._count = self._first_number()
+        ordinals = (self._part.owner.epoch << _BITS) + np.arange(self._count, self._count + count)
         self._count += count
         hashes = self._part.hash(keys)
         order = np.argsort(hashes, kind="stable")
@@ -78,6 +83,14 @@ class ListHandle(Handle):
             last = self._runs.pop()
             self._runs[-1] = joined([self._runs[-1], last])
         self.spill_if_large(sum(run.table.nbytes for run in self._runs))
+
+    def _first_number(self) -> int:
+        """The number of the first row: in a loop, behind those of the epoch's earlier rounds."""
+        epoch, earlier = self._part.owner.epoch, list[int]()
+        for file in self._layers.files if self._part.owner.round else ():
+            if file.last_epoch == epoch and len(run := self._layers.open(file)):
+                earlier.append(int(_ordinals(run).max()))
+        return max(0, max(earlier, default=-1) + 1 - (epoch << _BITS))
 
     def get(self, keys: Any) -> pa.Table:
         """All rows of some keys, in the order in which they were appended.

@@ -113,12 +113,19 @@ def expired_files(declaration: StateTable, files: Iterable[StateFile], watermark
     cutoff = watermark - declaration.retention
     kept: list[StateFile] = []
     gone = []
-    for file in sorted(files, key=lambda file: file.last_epoch):
+    for file in sorted(files, key=lambda file: (file.last_epoch, file.round)):
         hides = declaration.kind in ("keyed", "global") or (declaration.kind == "list" and file.deletes)
-        older = [other for other in kept if other.last_epoch < file.first_epoch or declaration.kind == "global"]
+        older = [other for other in kept if _is_older(other, file) or declaration.kind == "global"]
         needed = hides and any(file.low_hash <= other.high_hash and other.low_hash <= file.high_hash for other in older)
         if file.high_time is None or file.high_time >= cutoff or needed:
             kept.append(file)
         else:
             gone.append(file)
     return gone
+
+
+def _is_older(other: StateFile, file: StateFile) -> bool:
+    """Whether what a file holds was written before what another one does: in an earlier epoch, or an earlier round of one."""
+    if other.last_epoch == file.first_epoch:
+        return (other.last_epoch, other.round) < (file.last_epoch, file.round)
+    return other.last_epoch < file.first_epoch

@@ -25,6 +25,7 @@ class Run:
         deleted: Which rows only say that something is gone; None when no row does.
         epochs: The first and the last epoch whose changes it holds.
         subtask: The subtask that wrote it.
+        round: The last round of the last epoch, for an operator in a loop.
     """
 
     hashes: np.ndarray
@@ -32,12 +33,13 @@ class Run:
     deleted: np.ndarray | None = None
     epochs: tuple[int, int] = (0, 0)
     subtask: int = 0
+    round: int = 0
 
     @classmethod
-    def of(cls, stored: Any, epochs: tuple[int, int] = (0, 0), subtask: int = 0) -> Run:
-        """The run of a record batch with all stored columns."""
+    def of(cls, stored: Any, epochs: tuple[int, int] = (0, 0), subtask: int = 0, number: int = 0) -> Run:
+        """The run of a record batch with all stored columns, of a round with this number."""
         hashes = fixed_values(stored.column(HASH), np.dtype(np.int64))
-        return cls(hashes, stored.drop_columns([HASH]), deleted_rows(stored.column(DELETED)), epochs, subtask)
+        return cls(hashes, stored.drop_columns([HASH]), deleted_rows(stored.column(DELETED)), epochs, subtask, number)
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -61,12 +63,12 @@ class Run:
     def part(self, start: int, end: int) -> Run:
         """Rows from one number up to another, without a copy."""
         deleted = None if self.deleted is None else self.deleted[start:end]
-        return Run(self.hashes[start:end], self.table.slice(start, end - start), deleted, self.epochs, self.subtask)
+        return Run(self.hashes[start:end], self.table.slice(start, end - start), deleted, self.epochs, self.subtask, self.round)
 
     def take(self, rows: np.ndarray) -> Run:
         """A copy of some rows, given in ascending order."""
         deleted = None if self.deleted is None else self.deleted[rows]
-        return Run(self.hashes[rows], self.table.take(pa.array(rows)), deleted, self.epochs, self.subtask)
+        return Run(self.hashes[rows], self.table.take(pa.array(rows)), deleted, self.epochs, self.subtask, self.round)
 
     def columns(self, names: Sequence[str]) -> list[Any]:
         """Some of the columns, as arrays."""

@@ -52,7 +52,7 @@ class RunFiles:
             if self._copies:
                 self._copies.write(file.name, stored)
                 stored = self._copies.read(file.name) or stored
-        run = Run.of(evolved(stored, self._part, file.version), file.epochs, file.subtask)
+        run = Run.of(evolved(stored, self._part, file.version), file.epochs, file.subtask, file.round)
         return run.between(self._part.low, self._part.high)
 
     def _decode(self, file: StateFile) -> Any:

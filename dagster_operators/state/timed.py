@@ -186,12 +186,13 @@ class TimeHandle(Handle):
         found = []
         newer = np.full(KEY_GROUPS, MIN_WATERMARK)
         pending: list[Run] = []
-        epochs: object = None
+        written: object = None
         for run in runs:
-            if run.epochs != epochs:  # what is of the same epochs was written by other subtasks, for other key groups
+            at = (run.epochs, run.round)
+            if at != written:  # what is of the same epochs and round was written by other subtasks, for other key groups
                 for other in pending:
                     self._raise(newer, other)
-                pending, epochs = [], run.epochs
+                pending, written = [], at
             found.append((run, newer.copy()))
             pending.append(run)
         return found

@@ -86,7 +86,7 @@ def test_any_history_gives_what_lists_give(hasher: str, epochs: list[Any], memor
         world.unscaled = {parallelism for _, parallelism, _, _ in epochs} == {1}
         model = Model()
         for steps, parallelism, advance, merge in epochs:
-            world.begin(parallelism, world.epoch and world.watermark + 3 * advance)
+            world.begin(parallelism, world.epoch and world.watermark + 3 * advance, further=not advance)
             for what, given_ in steps:
                 step(world, model, what, given_)
             assert in_order(world.scan()) == model.live(world.watermark)
@@ -122,3 +122,16 @@ def test_a_key_need_not_come_first() -> None:
     state.delete(pa.table({"k": ["a"]}))
     state.append(pa.table({"n": [3], "k": ["a"]}))
     assert sorted(state.scan()["n"].to_pylist()) == [2, 3]
+
+
+def test_a_later_round_of_a_loop_deletes_what_an_earlier_one_appended(tmp_path: Path) -> None:
+    world = World(tmp_path, ListState("k string, n long", key="k"))
+    world.begin(1)
+    world.stores[0]["t"].append(world.rows([{"k": k, "n": n} for n, k in enumerate("abc")]))
+    world.commit()
+    world.begin(1, further=True)
+    world.stores[0]["t"].delete(pa.table({"k": ["c"]}))
+    world.commit()
+    world.begin(1, further=True)
+    world.stores[0]["t"].append(world.rows([{"k": "b", "n": 3}]))
+    assert [row["n"] for row in in_order(world.scan())] == [0, 1, 3]

@@ -95,7 +95,7 @@ def test_any_history_gives_what_a_list_gives(declaration: TimeState, hasher: str
         world = World(Path(folder), declaration, hasher=HASHERS[hasher], memory_limit=memory)
         model = Model()
         for steps, parallelism, advance, merge in epochs:
-            world.begin(parallelism, world.epoch and world.watermark + 3 * advance)
+            world.begin(parallelism, world.epoch and world.watermark + 3 * advance, further=not advance)
             for what, given_ in steps:
                 step(world, model, what, given_)
             check([store["t"].scan().to_pylist() for store in world.stores], model.live(world.watermark), declaration)
@@ -129,6 +129,18 @@ def test_files_outside_of_a_range_are_not_opened(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot be read") as caught:
         world.stores[0]["t"].range(0, 1)
     assert caught.value.file.endswith(world.files[0].path)
+
+
+def test_a_later_round_of_a_loop_deletes_what_an_earlier_one_appended(tmp_path: Path) -> None:
+    world = World(tmp_path, KEYED)
+    world.begin(1, 0)
+    world.stores[0]["t"].append(world.rows([{"n": time, "t": time, "k": "a"} for time in (10, 20)]))
+    world.commit()
+    world.begin(1, further=True)
+    world.stores[0]["t"].delete_before(15)
+    world.commit()
+    world.begin(1, further=True)
+    assert world.stores[0]["t"].range(0, 100)["n"].to_pylist() == [20]
 
 
 def test_expired_files_leave_unread(tmp_path: Path) -> None:

@@ -43,14 +43,15 @@ class World:
         self.options = options
         self.cache = str(folder / "cache") if cached else None
         self.files: list[StateFile] = []
-        self.epoch = 0
+        self.epoch = self.round = 0
         self.watermark = MIN_WATERMARK
         self.stores: list[StateStore] = []
         self.unscaled = False
 
-    def begin(self, parallelism: int, watermark: int | None = None) -> None:
-        """Open the stores of the next epoch from files alone."""
-        self.epoch += 1
+    def begin(self, parallelism: int, watermark: int | None = None, *, further: bool = False) -> None:
+        """Open the stores of the next epoch from files alone, or of a further round of this one, as in a loop."""
+        self.round = self.round + 1 if further and self.epoch else 0
+        self.epoch += not self.round
         self.watermark = self.watermark if watermark is None else max(watermark, self.watermark)
         self.stores = [
             StateStore(
@@ -58,8 +59,9 @@ class World:
                 {"t": self.files},
                 operator="op",
                 root=str(self.folder / "state"),
-                directory={"t": f"e{self.epoch}-g1-0a"},
+                directory={"t": f"e{self.epoch}-g1-0a{self.round or ''}"},
                 epoch=self.epoch,
+                round=self.round,
                 subtask=subtask,
                 parallelism=parallelism,
                 watermark=self.watermark,

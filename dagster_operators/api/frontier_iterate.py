@@ -17,6 +17,7 @@ def iterate(
     name: str | None = None,
     pact: Pact | None = None,
     limit: int = 10_000,
+    within_subtask: bool = True,
 ) -> Any:
     """The rows that come out of a loop that they enter; the loop has rounds, which the outside does not see.
 
@@ -26,6 +27,7 @@ def iterate(
         name: The name of the scope.
         pact: Which rows meet in the loop.
         limit: How often rows may go around.
+        within_subtask: Whether they stay in a subtask, as of a ``Scope``.
 
     >>> import dagster_operators as do
     >>> import pyarrow.compute as pc
@@ -38,7 +40,7 @@ def iterate(
     ('v', 't')
     """
     parent = stream.scope if isinstance(stream, ScopedStream) else stream._dataflow  # noqa: SLF001
-    scope = Scope(fresh_or_given(stream, name, "iterate"), parent, iterative=True, limit=limit)
+    scope = Scope(fresh_or_given(stream, name, "iterate"), parent, iterative=True, limit=limit, within_subtask=within_subtask)
     handle, cycle = scope.loop_variable(1)
     again, done = logic(scope.enter(stream, pact).concat(cycle))
     handle.connect(again)

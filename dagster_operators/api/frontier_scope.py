@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.frontier_rounds import in_rounds
 from dagster_operators.api.frontier_stream import exchanged
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
@@ -25,7 +26,8 @@ class Scope:
     """A part of a pipeline in which rows can go around: one operator to the outside, as many as one likes within.
 
     All of it runs in the subtasks that the rows enter. If an operator within asks for other rows to meet than those that entered
-    together, that is one subtask, in which all do. Rows within have no column for their time.
+    together, that is one subtask, in which all do; or, with ``within_subtask=False``, rows go where they meet, in rounds that are
+    stages of their own. Rows within have no column for their time.
 
     Args:
         name: The scope's name, which its state is addressed by.
@@ -33,6 +35,10 @@ class Scope:
         iterative: Whether times within are ``Product(time outside, round)``; otherwise they are those outside, and what goes
             around gets a later one.
         limit: How often rows may go around; that of the outermost scope holds for all in it.
+        within_subtask: Whether all stays in one subtask where an operator within asks for other rows to meet than entered so.
+            If not, rows go where they meet in rounds; each is written, and a run that dies goes on with the one that was not
+            done. What operators keep from round to round is what they declare, as from epoch to epoch. Of scopes within one
+            another that of the outermost counts.
 
     >>> import dagster_operators as do
     >>> pipeline = do.Pipeline("p", root="data")
@@ -48,8 +54,17 @@ class Scope:
     ('v', 't')
     """
 
-    def __init__(self, name: str, pipeline: PipelineGraph | Scope, *, iterative: bool = False, limit: int = 10_000) -> None:
+    def __init__(
+        self,
+        name: str,
+        pipeline: PipelineGraph | Scope,
+        *,
+        iterative: bool = False,
+        limit: int = 10_000,
+        within_subtask: bool = True,
+    ) -> None:
         self.name = name
+        self._within_subtask = within_subtask
         self.iterative = iterative
         self.parent = pipeline if isinstance(pipeline, Scope) else None
         self.root: Scope = self if self.parent is None else self.parent.root
@@ -163,8 +178,11 @@ class Scope:
             entries=len(self._entries), iterative=self.iterative, limit=self._limit, likes=self._likes(),
         )  # fmt: skip
         body.reachability()  # which refuses loops that do not advance time
-        given = self._settled([exchanged(stream, pact) for stream, pact in self._entries])
+        entered = [exchanged(stream, pact) for stream, pact in self._entries]
         schema = tuple(schema for _, schema in self._leaves)
+        if not self._within_subtask and self._crosses(entered[0][1].by):
+            return in_rounds(self.name, body, entered, schema)
+        given = self._settled(entered)
         definition = Definition("scope", [pact for _, pact in given], self.name, body, schema=schema)  # type: ignore[arg-type]
         first, *others = [stream for stream, _ in given]
         main = first.through(FrontierOperator, *others, name=self.name, definition=definition)
@@ -230,11 +248,15 @@ class Scope:
     def _settled(self, given: Sequence[tuple[Stream, Pact]]) -> Sequence[tuple[Stream, Pact]]:
         """How streams enter: by the keys asked for, unless something within asks for rows to meet that do not enter together."""
         keys = given[0][1].by
-        if keys and any(self._moves(pact, sources, keys) for pact, sources in self._asked):
+        if keys and self._crosses(keys):
             return [(stream, Pipeline()) for stream, _ in given]
         for node in self.nodes if keys else ():
             node.definition.pacts = (Exchange(*keys),) * len(node.inputs)
         return given
+
+    def _crosses(self, keys: Sequence[str]) -> bool:
+        """Whether something within asks for rows to meet that do not enter together."""
+        return any(self._moves(pact, sources, keys) for pact, sources in self._asked)
 
     def _moves(self, pact: Pact, sources: Sequence[Source], keys: Sequence[str]) -> bool:
         """Whether a pact within asks for rows of other subtasks, for streams that enter by keys."""

@@ -270,12 +270,12 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
         return "\n".join([text, *self._holds()]) if holds else text
 
     def _holds(self) -> list[str]:
-        from dagster_operators.runtime.held import kinds_of, told
+        from dagster_operators.runtime.held import held_at_end, kinds_of, told
 
         last = next(iter(self.history()[-1:]), None)
         if last is None:
             return ["held: no epoch was run yet"]
-        found = told(last.held, None, last.holders, kinds_of(self.dataflow))
+        found = told(held_at_end(last), None, last.holders, kinds_of(self.dataflow))
         return [
             f"held at the end of epoch {last.epoch}{'' if found else ': nothing'}",
             *(f"  {s}: {t}" for s, t in found.items()),

@@ -47,10 +47,13 @@ class StateTable:
         time: The column of the rows' event time.
         version: The version of the rows' meaning; it is written into file names.
         migrate: Brings rows of older versions into the declared shape.
+        placed_by: The columns whose hash says which subtask has a row, where several tables of an operator have different ones;
+            none of them: all are in the first one's. By default what the operator's input is distributed by.
     """
 
     kind: ClassVar[str] = ""
     _needs_key: ClassVar[bool] = True
+    placed_by: tuple[str, ...] | None = None
 
     def __init__(
         self,

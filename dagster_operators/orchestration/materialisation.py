@@ -13,7 +13,7 @@ from dagster_operators.operators.worker_program import DUE
 from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.preview import preview
 from dagster_operators.orchestration.tables import TableAsset
-from dagster_operators.runtime.held import kinds_of, told
+from dagster_operators.runtime.held import held_at_end, kinds_of, told
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_timestamp
 from dagster_operators.types.schema import Schema, with_comments
 
@@ -61,7 +61,7 @@ def materialisations(steps: PipelineSteps, coordinator: Coordinator, complete: C
         if f"tables/{table.name}" in complete.versions:
             code = table.stage.fingerprint
             metadata = _metadata(table, coordinator, complete, steps.options)
-            holds = told(complete.held, table.operators, complete.holders, kinds)
+            holds = told(held_at_end(complete), table.operators, complete.holders, kinds)
             yield Materialisation(table.key, complete.epoch, code, {**metadata, "held": holds} if holds else metadata)
     for sink in steps.sinks.values():
         yield Materialisation(sink.key, complete.epoch, sink.code_version, sink.metadata(complete))

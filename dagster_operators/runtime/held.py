@@ -13,6 +13,7 @@ from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, forma
 
 if TYPE_CHECKING:
     from dagster_operators.graph.dataflow import Dataflow
+    from dagster_operators.transactions.records import Complete
 
 NOBODY: Final[Mapping[str, Mapping[str, Frontier]]] = {}
 """Where it is not told what holds a time."""
@@ -50,6 +51,13 @@ def told(
             by = f" by {', '.join(sorted(least))}" if least else ""
             found[stream] = ", ".join(_shown(time, kinds.get(stream, datetime)) for time in sorted(frontier)) + by
     return found
+
+
+def held_at_end(complete: Complete) -> dict[str, Frontier]:
+    """The times that were held at outputs at the end of an epoch; where something holds one, also if the watermark says it."""
+    marks, held = complete.watermarks, complete.held
+    alone = [stream for stream in complete.holders if stream not in held and stream in marks]
+    return {**held, **{stream: Frontier.from_watermark(marks[stream]) for stream in alone}}
 
 
 def kinds_of(dataflow: Dataflow) -> dict[str, Any]:

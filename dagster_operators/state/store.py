@@ -114,6 +114,11 @@ class StateStore(Mapping[str, Any]):
     def watermark(self, micros: int) -> None:
         self._owner.watermark = micros
 
+    @property
+    def declared(self) -> Mapping[str, StateTable]:
+        """The declarations by name."""
+        return self._tables
+
     def __getitem__(self, name: str) -> Any:
         if name not in self._handles:
             if name not in self._tables:

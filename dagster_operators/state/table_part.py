@@ -64,9 +64,15 @@ class TablePart:
         self.low, self.high = bounds
         with _Here(owner.operator, name):
             declaration.check_types()
-        by = owner.stream_key
+        by = self.placed_by
         self._placing = by if by and set(by) <= set(declaration.key) and by != self.key else ()
         self._required = [field.name for field in declaration.fields if not field.nullable]
+
+    @property
+    def placed_by(self) -> tuple[str, ...]:
+        """The columns by which rows are distributed, if the table has them."""
+        own = self.declaration.placed_by
+        return self.owner.stream_key if own is None else own
 
     def columns(self, table: Any, names: Sequence[str]) -> list[Any]:
         """Columns of a batch or table in the declared types.
@@ -108,6 +114,8 @@ class TablePart:
             names = names or self.key
             by = [keys[names.index(name)] for name in self._placing]
             hashes = with_group_of(hashes, self.owner.hasher(by))
+        elif self.declaration.placed_by == ():
+            hashes = with_group_of(hashes, np.full(len(hashes), LOWEST))
         if len(hashes) and not self.whole and not (self.low <= hashes.min() and hashes.max() <= self.high):
             raise self.error(
                 f"a key ({', '.join(self.key)}) belongs to another subtask than number {self.owner.subtask} of "

@@ -13,6 +13,7 @@ from dagster_operators.operators.frontier.declared import CapabilityState, Notif
 from dagster_operators.operators.frontier.first_parameter import uses_first_parameter
 from dagster_operators.operators.frontier.pacts import Broadcast, Pact
 from dagster_operators.operators.frontier.scope_body import ScopeBody
+from dagster_operators.operators.frontier.scope_rounds import ScopeRounds, Settled
 from dagster_operators.operators.frontier.shapes import SHAPES, Shape
 from dagster_operators.time.frontier import Frontier, meet
 from dagster_operators.time.kinds import Times, is_least, names_of, parts_of
@@ -152,8 +153,15 @@ class Definition:
         return self.constructor if isinstance(self.constructor, ScopeBody) else None
 
     @property
+    def part(self) -> ScopeRounds | Settled | None:
+        """What it does for a scope that goes in rounds of stages, if it is of one."""
+        return self.constructor if isinstance(self.constructor, ScopeRounds | Settled) else None
+
+    @property
     def holds_time(self) -> bool:
         """Whether it may hold capabilities at the end of an epoch."""
+        if isinstance(self.constructor, Settled):
+            return False  # what it holds back is held by operators before it
         if self.body is not None:
             return any(node.definition.holds_time for node in self.body.nodes)
         return (

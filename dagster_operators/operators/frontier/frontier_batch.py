@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from dagster_operators.operators.frontier.declared import StashState, ValueState
 from dagster_operators.operators.frontier.frontier_operator import LATE
 from dagster_operators.operators.frontier.functions_in import functions_in
 from dagster_operators.operators.frontier.kept import CAPABILITIES, KEPT_TABLE
+from dagster_operators.operators.frontier.scope_rounds import ScopeRounds, without_route
 from dagster_operators.operators.frontier.stash import stash_table
 from dagster_operators.operators.physical import PhysicalState
 from dagster_operators.types.names import quoted
@@ -72,7 +74,7 @@ class FrontierBatch(BatchOperator):
     @property
     @override
     def holds_time(self) -> bool:
-        return self._definition.holds_time
+        return self.logical.holds_time
 
     @property
     @override
@@ -86,6 +88,8 @@ class FrontierBatch(BatchOperator):
         from dagster_operators.operators.frontier.frontier_program import FrontierProgram
         from dagster_operators.operators.frontier.scope_program import ScopeProgram
 
+        if self._definition.part is not None:
+            return self._definition.part.program()
         if self._definition.body is not None:
             return ScopeProgram(self._definition.body, self.times)
         return FrontierProgram(self._definition, self.times, self.output_times)
@@ -94,6 +98,8 @@ class FrontierBatch(BatchOperator):
     def outputs(self, inputs: Sequence[pa.Schema]) -> dict[str, pa.Schema]:
         """The declared columns and the time, or those of the first input; and the rows that come too late."""
         own = self._definition
+        if own.part is not None:
+            return dict(own.part.schemas(inputs))
         found = {port: self._output(schema, inputs[0]) for port, schema in zip(own.ports, own.schemas, strict=True)}
         return {**found, LATE: inputs[0]}
 
@@ -124,12 +130,23 @@ class FrontierBatch(BatchOperator):
         if own.body is None:
             found |= _tables(own, ports.inputs, self.logical.name)
         else:
-            entries = [without(schema, time.names) for schema, time in zip(ports.inputs, self.times, strict=True)]
+            rounds = own.body if isinstance(own.body, ScopeRounds) else None
+            inputs = ports.inputs if rounds is None else list(map(without_route, ports.inputs[: rounds.entries]))
+            entries = [without(schema, time.names) for schema, time in zip(inputs, self.times, strict=True)]
             for (prefix, definition), schemas in zip(own.body.prefixed(), own.body.input_schemas(entries), strict=True):
-                found |= {prefix + name: table for name, table in _tables(definition, schemas, self.logical.name).items()}
+                tables = _tables(definition, schemas, self.logical.name)
+                for name, table in tables.items():
+                    found[prefix + name] = table if rounds is None else placed(table, rounds.placed_by(prefix))
         for table in found.values():
             table.check_types()
         return found
+
+
+def placed(table: StateTable, by: tuple[str, ...]) -> StateTable:
+    """A state table whose rows are distributed by other columns than what the operator reads."""
+    made = copy(table)
+    made.placed_by = by
+    return made
 
 
 def without(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:

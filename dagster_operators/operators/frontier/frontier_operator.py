@@ -17,12 +17,13 @@ from dagster_operators.functions.references import ObjectReference
 from dagster_operators.graph.exchange import Broadcast as Everywhere
 from dagster_operators.graph.exchange import Exchange, Forward, Gather, HashBy
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
-from dagster_operators.graph.ports import InputPort
+from dagster_operators.graph.ports import MAIN, InputPort
 from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.graph.traits import Trait
 from dagster_operators.graph.values import Fields
 from dagster_operators.operators.frontier.functions_in import functions_in
 from dagster_operators.operators.frontier.pacts import Broadcast, Pact
+from dagster_operators.operators.frontier.scope_rounds import Settled
 from dagster_operators.operators.frontier.time_columns import TimeColumns
 from dagster_operators.time.frontier import Frontier, meet
 from dagster_operators.time.kinds import Times, kind_text
@@ -93,8 +94,9 @@ class FrontierOperator(LogicalOperator):
 
     @property
     def holds_time(self) -> bool:
-        """Whether it may hold capabilities at the end of an epoch."""
-        return self.definition.holds_time
+        """Whether it may hold capabilities at the end of an epoch; of a scope in rounds that is said where its rows leave it."""
+        part = self.definition.part
+        return self.definition.holds_time if part is None else isinstance(part, Settled)
 
     @cached_property
     def code(self) -> str:
@@ -166,6 +168,8 @@ class FrontierOperator(LogicalOperator):
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
+        if self.definition.part is not None:
+            return self.definition.part.stream_types(inputs)[MAIN]
         for stream, pact in zip(inputs, self.definition.pacts, strict=True):
             self.require(stream, pact.by, "the exchange")
             if stream.event_time is None and stream.times is None:
@@ -184,6 +188,8 @@ class FrontierOperator(LogicalOperator):
     @override
     def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
         own = self.definition
+        if own.part is not None:
+            return {port: kind for port, kind in own.part.stream_types(inputs).items() if port != MAIN}
         further = zip(own.ports[1:], own.schemas[1:], strict=True)
         found = {port: self._type(schema, inputs[0]) for port, schema in further}
         return {**found, LATE: replace(inputs[0], complete_windows=False)}
@@ -221,6 +227,9 @@ class FrontierOperator(LogicalOperator):
         """Itself, behind a shuffle."""
         from dagster_operators.operators.frontier.frontier_batch import FrontierBatch
 
+        part = self.definition.part
+        if part is not None:
+            return FrontierBatch(self, part.time_columns(), part.time_columns()[0])
         return FrontierBatch(self, tuple(map(time_columns, inputs)), self._times(inputs[0]))
 
 

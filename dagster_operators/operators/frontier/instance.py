@@ -145,6 +145,10 @@ class Instance:
         for hold in self.holds():
             of_port = report.holders.setdefault(self.outputs[0 if within else hold.output].outlet.name, {})
             of_port[within + hold.place] = meet([of_port.get(within + hold.place, FINISHED), Frontier([hold.time])])
+        self.tell_figures(report)
+
+    def tell_figures(self, report: Report) -> None:
+        """Report what makes another epoch begin."""
         if self.incomplete:
             report.metrics[INCOMPLETE] = 1.0
         first = next(iter(self._info.activator.waiting), 0)

@@ -47,6 +47,13 @@ class ScopeProgram:
 
     def open(self, ctx: ProgramContext) -> None:
         """Find what lives on, and call all constructors."""
+        self._set_up(ctx)
+        begins = {node.name: Frontier(self._body.inside(time, node.depth) for time in ctx.begin) for node in self._body.nodes}
+        self._start(
+            {InputOf(node.name, number): begins[node.name] for node in self._body.nodes for number in range(len(node.inputs))}
+        )
+
+    def _set_up(self, ctx: ProgramContext) -> None:
         self._ctx = ctx
         self._gathered = [Gathered(columns.is_constant) for columns in self._times]
         self._reachability = self._body.reachability()
@@ -58,12 +65,21 @@ class ScopeProgram:
         self._waiting: deque[str] = deque()
         self._hops: dict[str, int] = defaultdict(int)
         self._outer: Sequence[Frontier] = [ctx.begin] * self._body.entries
+        self._instances: dict[str, Instance] = {}
+        self._frontiers: Mapping[Location, Frontier] = {}
+
+    def _inputs(self) -> dict[Location, int]:
+        """The inputs of all operators, with how many scopes with rounds each is in."""
+        return {InputOf(node.name, number): node.depth for node in self._body.nodes for number in range(len(node.inputs))}
+
+    def _start(self, frontiers: Mapping[Location, Frontier]) -> None:
+        """Call all constructors, the frontiers of their inputs being these."""
+        ctx = self._ctx
         self._instances = {node.name: self._instance(node) for node in self._body.nodes}
         for node in self._body.nodes:
             info = OperatorInfo(node.name, ctx.epoch, ctx.subtask, ctx.parallelism)
-            begin = Frontier(self._body.inside(time, node.depth) for time in ctx.begin)
-            self._instances[node.name].start(info, [begin] * len(node.inputs))
-        self._frontiers: Mapping[Location, Frontier] = {}
+            own = [frontiers.get(InputOf(node.name, number), Frontier()) for number in range(len(node.inputs))]
+            self._instances[node.name].start(info, own)
 
     def on_batch(self, port: int, batch: pa.RecordBatch, out: ProgramOutput) -> None:
         """Bring the rows in, and let them go around."""
@@ -117,7 +133,7 @@ class ScopeProgram:
     def _instance(self, node: ScopeNode) -> Instance:
         ctx, own = self._ctx, node.definition
         kept = Kept(ctx.state[CAPABILITIES], ctx.subtask, ctx.parallelism, f"{node.name}/") if own.holds_time else None
-        least = first_time(ctx, kept)
+        least = self._first_time(kept)
         outputs = [
             OutputHandle(Outlet(port, number), None if schema is None else Schema.of(schema).to_arrow(), None)
             for number, (port, schema) in enumerate(zip(own.ports, own.schemas, strict=True))
@@ -126,6 +142,10 @@ class ScopeProgram:
         inside = None if least is None else [self._body.inside(least, node.depth)] * len(outputs)
         where = {**ctx.where, "within": node.name}
         return Instance(own, outputs, tables=tables, kept=kept, least=inside, where=where)
+
+    def _first_time(self, kept: Kept | None) -> Any:
+        """The time of initial capabilities, in a first epoch."""
+        return first_time(self._ctx, kept)
 
     # --- rows and frontiers ------------------------------------------------------------------------------------------
 
@@ -152,7 +172,11 @@ class ScopeProgram:
             for number, frontier in enumerate(self._outer)
             if self._readers.get((ENTER, number))
         }
-        before, self._frontiers = self._frontiers, self._reachability.frontiers({**entering, **self._held()})
+        return self._tell(self._reachability.frontiers({**entering, **self._held()})) or bool(self._waiting)
+
+    def _tell(self, frontiers: Mapping[Location, Frontier]) -> bool:
+        """Tell operators of these frontiers; whether any of them moved."""
+        before, self._frontiers = self._frontiers, frontiers
         moved = False
         for node in self._body.nodes:
             places = [InputOf(node.name, number) for number in range(len(node.inputs))]
@@ -163,7 +187,7 @@ class ScopeProgram:
                 moved = True
                 if instance.wants_frontiers:
                     self._call(node.name, instance)
-        return moved or bool(self._waiting)
+        return moved
 
     def _held(self) -> dict[Location, list[Any]]:
         return {
@@ -191,10 +215,15 @@ class ScopeProgram:
                 if later is not None:
                     ways += [(reader, later, hops) for reader in reversed(self._readers.get((FEEDBACK, number), ()))]
             else:
-                if name not in self._inbox:
-                    self._waiting.append(name)
-                self._inbox[name].append((number, time, rows))
-                self._hops[name] = max(self._hops[name], hops)
+                self._deliver((name, number), time, rows, hops)
+
+    def _deliver(self, reader: tuple[str, int], time: Any, rows: pa.Table, hops: int) -> None:
+        """Put rows where an operator finds them when it is its turn."""
+        name, number = reader
+        if name not in self._inbox:
+            self._waiting.append(name)
+        self._inbox[name].append((number, time, rows))
+        self._hops[name] = max(self._hops[name], hops)
 
     def _around(self, number: int, time: Any, hops: int) -> tuple[Any, int]:
         """The time of rows that are sent around at a time, None if there is none, and how often they went around."""

@@ -1,0 +1,103 @@
+"""A scope whose rows go to other subtasks, as a loop of stages in the dataflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.api.loop import Loop
+from dagster_operators.errors import PipelineError
+from dagster_operators.graph.ports import MAIN
+from dagster_operators.graph.scope import Scope as Rounds
+from dagster_operators.graph.state_tables import StateTable
+from dagster_operators.operators.frontier.definition import Columns, Definition
+from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
+from dagster_operators.operators.frontier.pacts import Broadcast, Exchange, Pact
+from dagster_operators.operators.frontier.routes import ROUTE, route_of
+from dagster_operators.operators.frontier.scope_body import ScopeBody
+from dagster_operators.operators.frontier.scope_rounds import ScopeRounds, Settled
+from dagster_operators.operators.frontier.travelling import TOLD, TRAVELLING
+
+if TYPE_CHECKING:
+    from dagster_operators.api.stream import Stream
+
+_STAGES: int = 10
+"""So many rounds of stages a round of rows may take: rows on the way, then the frontiers of each operator that waits for them."""
+
+
+def in_rounds(name: str, body: ScopeBody, given: Sequence[tuple[Stream, Pact]], columns: Sequence[Columns]) -> Any:
+    """Put a scope into the pipeline: its loop of stages, and what stands behind that.
+
+    Args:
+        name: The scope's name.
+        body: What is within it.
+        given: The streams that enter, with their pacts.
+        columns: For each output its columns without the time.
+
+    Returns:
+        The stream that leaves, or a tuple of several.
+
+    Raises:
+        PipelineError: Something of it works in one subtask alone.
+        SchemaError: A stream that enters has no event time.
+    """
+    _check(name, body, given)
+    rounds = ScopeRounds.of(body, [_time(name, stream) for stream, _ in given], columns)
+    dataflow = given[0][0]._dataflow  # noqa: SLF001 - of this package
+    dataflow.add_scope(Rounds(name, limit=body.limit * _STAGES))
+    loop = Loop(dataflow, name)
+    entered = [
+        loop.enter(stream.with_columns({ROUTE: route_of(pact.by)}, name=f"{name}_route_{number}"), name=f"{name}_enter_{number}")
+        for number, (stream, pact) in enumerate(given)
+    ]
+    travelling, told = loop.variable(f"{name}_travelling", TRAVELLING), loop.variable(f"{name}_told", TOLD)
+    pacts: list[Pact] = [*(Exchange(ROUTE) for _ in (*entered, travelling)), Broadcast()]
+    definition = Definition("scope", pacts, f"{name}_rounds", rounds, schema=(*columns, TRAVELLING, TOLD))  # type: ignore[arg-type]
+    first, *others = entered
+    main = first.through(FrontierOperator, *others, travelling, told, name=definition.name, definition=definition)
+    ports = [main if port == MAIN else main.side_output(port) for port in rounds.ports]
+    loop.feed(travelling, ports[-2])
+    loop.feed(told, ports[-1])
+    known = loop.leave(ports[-1], name=f"{name}_known")
+    left = [loop.leave(stream, name=f"{name}_leave_{number}") for number, stream in enumerate(ports[:-2])]
+    streams = tuple(_settled(name, rounds, number, stream, known) for number, stream in enumerate(left))
+    return streams if len(streams) > 1 else streams[0]
+
+
+def _settled(name: str, rounds: ScopeRounds, number: int, stream: Stream, known: Stream) -> Stream:
+    own = f"{name}_output_{number}" if number else name
+    definition = Definition("binary", [Exchange(rounds.times[0]), Broadcast()], own, Settled(rounds, number))
+    return stream.through(FrontierOperator, known, name=own, definition=definition)
+
+
+def _time(name: str, stream: Stream) -> str:
+    if stream.event_time is None:
+        raise PipelineError(
+            f"the rows of {stream.name!r} have no event time, and the scope goes in rounds of stages", operator=name,
+            remedy="give the source an event_time, and bring other times back with do.frontier.retime(..., times=datetime); or "
+            "leave within_subtask=False out",
+        )  # fmt: skip
+    return stream.event_time
+
+
+def _check(name: str, body: ScopeBody, given: Sequence[tuple[Stream, Pact]]) -> None:
+    """Refuse what can be done in one subtask alone."""
+    taken = next((stream.name for stream, _ in given if ROUTE in (stream.columns or ())), None)
+    if taken is not None:
+        raise PipelineError(
+            f"the rows of {taken!r} have a column {ROUTE!r}", operator=name, remedy="rename it: the scope uses it"
+        )
+    pacts = [*(pact for _, pact in given), *(pact for node in body.nodes for pact in node.definition.pacts)]
+    if any(isinstance(pact, Broadcast) for pact in pacts):
+        raise PipelineError(
+            "rows are broadcast in a scope that goes in rounds of stages", operator=name,
+            remedy="leave within_subtask=False out: in one subtask every operator finds all rows",
+        )  # fmt: skip
+    for node in body.nodes:
+        kept = node.definition.state.items()
+        expiring = next((state for state, own in kept if isinstance(own, StateTable) and own.retention is not None), None)
+        if expiring is not None:
+            raise PipelineError(
+                f"{node.name!r} keeps {expiring!r}, whose rows expire, in a scope that goes in rounds of stages", operator=name,
+                remedy="keep them in a state without a retention, and delete them; or leave within_subtask=False out",
+            )  # fmt: skip

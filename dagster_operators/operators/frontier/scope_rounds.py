@@ -1,0 +1,139 @@
+"""A scope in several subtasks as two operators of the dataflow: one in a loop of stages, and one behind that for what leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.graph.operator import StreamType
+from dagster_operators.graph.ports import MAIN
+from dagster_operators.operators.frontier.routes import ROUTE
+from dagster_operators.operators.frontier.scope_body import ScopeBody
+from dagster_operators.operators.frontier.time_columns import TimeColumns
+from dagster_operators.operators.frontier.travelling import TOLD, TRAVELLING
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dagster_operators.operators.frontier.definition import Columns
+    from dagster_operators.operators.worker_program import WorkerProgram
+
+
+class ScopeRounds(ScopeBody):
+    """What is within a scope whose rows may go to other subtasks, in rounds of stages.
+
+    Attributes:
+        times: The column with the time, of each stream that enters.
+        columns: For each output of the scope its columns without the time, if they were declared.
+    """
+
+    times: tuple[str, ...] = ()
+    columns: tuple[Columns, ...] = ()
+
+    @classmethod
+    def of(cls, body: ScopeBody, times: Sequence[str], columns: Sequence[Columns]) -> ScopeRounds:
+        """A scope's body, in rounds."""
+        made = cls(
+            body.nodes, body.feedbacks, body.leaves, entries=body.entries, iterative=body.iterative, limit=body.limit,
+            likes=body.likes,
+        )  # fmt: skip
+        made.times, made.columns = tuple(times), tuple(columns)
+        return made
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """The names of all outputs: what leaves, rows that travel, and what subtasks tell."""
+        count = len(self.leaves)
+        return tuple(f"output_{number}" if number else MAIN for number in range(count + 2))
+
+    @property
+    def further_ports(self) -> tuple[str, str]:
+        """The ports of rows that travel, and of what subtasks tell."""
+        travelling, told = self.ports[-2:]
+        return travelling, told
+
+    def exchanged_by(self, node: str, number: int) -> tuple[str, ...] | None:
+        """The columns by which rows meet at an input of an operator; none if all do; None if they stay where they are."""
+        own = self._definitions[node]
+        return own.pacts[number].by or (() if own.single else None)
+
+    def placed_by(self, prefix: str) -> tuple[str, ...]:
+        """The columns by which the state of an operator is distributed."""
+        own: tuple[str, ...] = self._definitions[prefix.removesuffix("__")].pacts[0].by
+        return own
+
+    @property
+    def _definitions(self) -> dict[str, Any]:
+        return {node.name: node.definition for node in self.nodes}
+
+    def time_columns(self) -> tuple[TimeColumns, ...]:
+        """Where the rows of each stream that enters have their time."""
+        return tuple(TimeColumns((time,)) for time in self.times)
+
+    def stream_types(self, inputs: Sequence[StreamType]) -> dict[str, StreamType]:
+        """The types of the outputs: in a loop no stream has an event time."""
+        declared = [*self.columns, TRAVELLING, TOLD]
+        found = {port: self._names(columns, inputs[0]) for port, columns in zip(self.ports, declared, strict=True)}
+        return {port: StreamType(names) for port, names in found.items()}
+
+    def _names(self, columns: Columns, first: StreamType) -> tuple[str, ...] | None:
+        if columns is None:
+            return first.columns and tuple(name for name in first.columns if name != ROUTE)
+        names = tuple(field.name for field in Schema.of(columns).fields)
+        return names if columns in (TRAVELLING, TOLD) or self.times[0] in names else (*names, self.times[0])
+
+    def schemas(self, inputs: Sequence[pa.Schema]) -> dict[str, pa.Schema]:
+        """The columns of the outputs, as Arrow."""
+        first = without_route(inputs[0])
+        time = first.field(self.times[0])
+        found = []
+        for columns in self.columns:
+            own = first if columns is None else Schema.of(columns).to_arrow()
+            found.append(own if time.name in own.names else own.append(time))
+        return dict(zip(self.ports, [*found, *(Schema.from_ddl(ddl).to_arrow() for ddl in (TRAVELLING, TOLD))], strict=True))
+
+    def program(self) -> WorkerProgram:
+        """What runs in the workers."""
+        from dagster_operators.operators.frontier.rounds_program import RoundsProgram
+
+        return RoundsProgram(self, self.time_columns())
+
+
+class Settled:
+    """What stands behind the loop of a scope: its rows get their event time back, and its time is held back.
+
+    Args:
+        body: The scope's.
+        number: Which of its outputs it is.
+    """
+
+    def __init__(self, body: ScopeRounds, number: int) -> None:
+        self.body = body
+        self.number = number
+
+    def time_columns(self) -> tuple[TimeColumns, ...]:
+        """Where the rows have their time."""
+        return self.body.time_columns()[:1]
+
+    def __call__(self, *_: object) -> None:
+        """Nothing: its program is one of its own."""
+
+    def stream_types(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        """The type of the rows, which have their event time again."""
+        return {MAIN: StreamType(inputs[0].columns, self.body.times[0])}
+
+    def schemas(self, inputs: Sequence[pa.Schema]) -> Mapping[str, pa.Schema]:
+        """The columns of the rows."""
+        return {MAIN: inputs[0]}
+
+    def program(self) -> WorkerProgram:
+        """What runs in the workers."""
+        from dagster_operators.operators.frontier.rounds_program import SettledProgram
+
+        return SettledProgram(self.body, self.number)
+
+
+def without_route(schema: pa.Schema) -> pa.Schema:
+    """The columns of a stream that enters, without the one that the rows are distributed by."""
+    return schema.remove(schema.get_field_index(ROUTE))

@@ -1,0 +1,279 @@
+"""Scopes whose rows go to other subtasks in rounds of stages: the same comes out, whatever the cuts, parallelism and kills."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dagster_operators as do
+from dagster_operators import frontier
+from dagster_operators.errors import EndlessLoopError, PipelineError
+from dagster_operators.operators.frontier.routes import ROUTE, routes
+from dagster_operators.operators.frontier.travelling import Told
+from dagster_operators.testing import OperatorHarness
+from dagster_operators.time.reachability import InputOf
+from dagster_operators.time.watermark import MAX_WATERMARK
+from dagster_operators.transactions.failpoints import watch
+from tests.engines import ENGINES
+from tests.examples import fresh_examples
+from tests.operators.frontier.driving import run
+from tests.operators.frontier.test_exchange_in_scope import BY_V, ROWS, counted, emitted, expected, summing, total
+from tests.operators.frontier.test_scope import BY_K, SCHEMA, count_round, scoped
+
+ZERO = datetime(1970, 1, 1)  # noqa: DTZ001 - times without a zone
+
+
+def rounds_of(build, pact=BY_K, **more):
+    """The definition of the operator that does the rounds."""
+    pipeline = do.Pipeline("p", root="nowhere")
+    scope = frontier.Scope("scope", pipeline, iterative=True, within_subtask=False, **more)
+    source = do.MemorySource([], schema=f"{SCHEMA}, t timestamp_ntz")
+    build(scope, scope.enter(pipeline.source("rows", source, event_time="t"), pact))
+    scope.build()
+    return pipeline.dataflow.nodes["scope_rounds"].operator.definition
+
+
+class Rounds:
+    """Drives such an operator in memory, round by round, each with a parallelism of its own."""
+
+    def __init__(self, definition, parallelisms):
+        columns = [f"{SCHEMA}, t timestamp_ntz, {ROUTE} long", definition.schemas[-2], definition.schemas[-1]]
+        self.made = lambda parallelism: OperatorHarness(definition, *columns, event_time="t", parallelism=parallelism)
+        self.parallelisms = iter(parallelisms)
+        self.body, self.snapshot, self.rounds, self.travelled = definition.constructor, None, 0, 0
+
+    def epoch(self, rows, end):
+        """What leaves in an epoch that brings these rows, as pairs of a time and a row, and the frontier of what leaves."""
+        found, ports, fed = [], self.body.ports, None
+        while True:
+            parallelism = next(self.parallelisms)
+            harness = self.made(parallelism)
+            if self.snapshot is not None:
+                harness.restore(self.snapshot, parallelism=parallelism)
+            if fed is None:
+                # Wherever rows enter: they are sent on to where they belong.
+                entering = [
+                    {**row, "t": time, ROUTE: routes()[(60 + 41 * place) % 128]} for place, (time, row) in enumerate(rows)
+                ]
+                harness.process(entering)
+            else:
+                for index, table in enumerate(fed, start=1):
+                    harness.process(table, index)
+            harness.move(end)
+            harness.end_epoch()
+            self.snapshot = harness.snapshot()
+            found += [((row.pop("t") - ZERO) // timedelta(microseconds=1), row) for row in harness.rows()]
+            before, fed = fed, [harness.table(port) for port in ports[-2:]]
+            self.rounds += 1
+            self.travelled += fed[0].num_rows
+            if not any(table.num_rows for table in fed):
+                told = Told.together(before[1].column(0).to_pylist())
+                return found, told.frontiers[InputOf("leave", 0)].outside()
+
+
+def run_in_rounds(definition, rows, parallelisms, size=None):
+    """What comes out at each time, checked against the frontiers on the way."""
+    driver, found = Rounds(definition, parallelisms), defaultdict(list)
+    passed = do.frontier.Frontier([-(2**63)])
+    size = size or len(rows)
+    for start in range(0, len(rows), size):
+        end = min((time for time, _ in rows[start + size :]), default=MAX_WATERMARK)
+        left, after = driver.epoch(rows[start : start + size], end)
+        assert all(passed.less_equal(time) for time, _ in left), "a row came behind its frontier"
+        assert passed.dominates(after), "a frontier went back"
+        passed = after
+        for time, row in left:
+            found[time].append(row)
+    assert passed.finished
+    return {time: sorted(rows, key=repr) for time, rows in sorted(found.items())}, driver
+
+
+def always(parallelism):
+    while True:
+        yield parallelism
+
+
+@pytest.mark.parametrize(("parallelism", "size"), [(1, None), (3, 2), (3, None)])
+def test_rows_go_where_they_meet(parallelism, size):
+    found, driver = run_in_rounds(rounds_of(summing), ROWS, always(parallelism), size)
+    assert counted(found) == expected(ROWS)
+    assert (driver.travelled > 0) == (parallelism > 1)
+
+
+@fresh_examples(5)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9), st.integers(0, 2)), min_size=1, max_size=6),
+    changing=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+    size=st.integers(1, 6),
+)
+def test_any_rows_in_any_cut_and_another_parallelism_in_each_round(rows, changing, size):
+    def forever():
+        while True:
+            yield from changing
+
+    given_rows = [(time, {"k": k, "v": v}) for time, k, v in sorted(rows)]
+    found, _ = run_in_rounds(rounds_of(summing), given_rows, forever(), size)
+    assert counted(found) == expected(given_rows)
+
+
+def components(scope, rows):
+    """Rows (k, v) are edges; every node tells its neighbours of the smallest node that it knows of, until nothing changes."""
+    handle, cycle = scope.loop_variable(1)
+    state = {
+        "stash": frontier.StashState(),
+        "labels": do.KeyedState("k long, label long", key="k"),
+        "edges": do.ListState("k long, other long", key="k"),
+    }
+    labels = rows.concat(cycle).unary_frontier(BY_K, "labels", smallest, schema=(SCHEMA), state=state)
+    known, told = frontier.branch(labels, lambda time, batch: pc.less(batch["v"], 0))
+    handle.connect(told)
+    scope.leave(known)
+
+
+def smallest(capability, info):
+    """A row with v below 0 says that -1 - v is a label for k; it gives such rows, and (k, label) for each that is new."""
+    stash, labels, edges = info.state["stash"], info.state["labels"], info.state["edges"]
+
+    def logic(given, output):
+        given.for_each(stash.add)
+        for time, rows in stash.complete(given.frontier):
+            out = []
+            for k in sorted(set(rows["k"].to_pylist())):
+                own = [row["v"] for row in rows.to_pylist() if row["k"] == k]
+                key, fresh = pa.table({"k": [k]}), [v for v in own if v >= 0]
+                if fresh:
+                    edges.append(pa.table({"k": [k] * len(fresh), "other": fresh}))
+                others = edges.get(key)["other"].to_pylist()
+                before = labels.get(key)["label"][0].as_py()
+                label = min([-1 - v for v in own if v < 0] + [k if before is None else before])
+                if label != before:
+                    labels.put(pa.table({"k": [k], "label": [label]}))
+                    out.append({"k": k, "v": label})
+                to = others if label != before else fresh
+                out += [{"k": other, "v": -1 - label} for other in to]
+            output.session(time).give_iterator(out)
+
+    return logic
+
+
+def last_labels(found):
+    """The smallest label that was told of each node."""
+    labels = {}
+    for row in (row for rows in found.values() for row in rows):
+        labels[row["k"]] = min(row["v"], labels.get(row["k"], row["v"]))
+    return labels
+
+
+@fresh_examples(4)
+@given(
+    edges=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=6),
+    parallelism=st.integers(2, 3),
+    size=st.sampled_from([4, None]),
+)
+def test_state_by_the_keys_of_an_exchange_lasts_from_round_to_round(edges, parallelism, size):
+    """Edges enter by v, so that nearly all of them have to go to another subtask."""
+    rows = [(time, {"k": k, "v": v}) for time, (a, b) in enumerate(edges) for k, v in [(a, b), (b, a)]]
+    found, _ = run_in_rounds(rounds_of(components, BY_V), rows, always(parallelism), size)
+    wanted = {node: node for edge in edges for node in edge}
+    for _ in edges:
+        for a, b in edges:
+            wanted[a] = wanted[b] = min(wanted[a], wanted[b])
+    assert last_labels(found) == wanted
+
+
+def nested(scope, rows):
+    inner = frontier.Scope("inner", scope, iterative=True)
+    summing(inner, inner.enter(rows, BY_V))
+    scope.leave(inner.build())
+
+
+def gathered(scope, rows):
+    """An operator whose rows are not exchanged and that waits for frontiers: all its rows meet."""
+    handle, cycle = scope.loop_variable(1)
+    every = frontier.aggregate(rows.concat(cycle), BY_V, total, emitted, schema=SCHEMA)
+    less = frontier.map(every, lambda batch: batch.set_column(1, "v", pc.subtract(batch["v"], 1)))
+    handle.connect(frontier.filter(less, lambda batch: pc.greater_equal(batch["v"], 0)))
+    state = {"stash": frontier.StashState()}
+    scope.leave(every.unary_frontier(frontier.Pipeline(), "rounds", count_round, schema=SCHEMA, state=state))
+
+
+@pytest.mark.parametrize("build", [nested, gathered])
+def test_what_comes_out_is_what_comes_out_of_one_subtask(build):
+    alone = run(scoped(build, pact=BY_K, iterative=True), SCHEMA, ROWS)
+    found, driver = run_in_rounds(rounds_of(build), ROWS, iter([3, 2, 1] * 50), 3)
+    assert counted(found) == counted(alone)
+    assert driver.travelled
+
+
+def test_a_loop_that_does_not_end_is_told():
+    def endless(scope, rows):
+        handle, cycle = scope.loop_variable(1)
+        every = frontier.exchange(rows.concat(cycle), BY_V)
+        handle.connect(frontier.map(every, lambda batch: batch.set_column(1, "v", pc.add(batch["v"], 1))))
+        scope.leave(every)
+
+    with pytest.raises(EndlessLoopError, match="still go around after 5 rounds"):
+        run_in_rounds(rounds_of(endless, limit=5), ROWS[:1], always(3))
+
+
+def waiting(scope, rows):
+    kept = {"rows": do.TimeState("v long, t bigint", time="t")}
+    scope.leave(frontier.exchange(rows.unary(frontier.Pipeline(), "kept", count_round, state=kept), BY_V))
+
+
+def test_what_works_in_one_subtask_alone_is_refused():
+    with pytest.raises(PipelineError, match=r"broadcast in a scope that goes in rounds.*leave within_subtask=False out"):
+        rounds_of(lambda scope, rows: scope.leave(frontier.exchange(frontier.exchange(rows, BY_V), BY_V)), frontier.Broadcast())
+    with pytest.raises(PipelineError, match=r"'kept' keeps 'rows', whose rows expire.*without a retention"):
+        rounds_of(waiting)
+    pipeline = do.Pipeline("p", root="nowhere")
+    source = pipeline.source("rows", do.MemorySource([], schema=f"{SCHEMA}, t timestamp"), event_time="t")
+    scope = frontier.Scope("scope", pipeline, within_subtask=False)
+    scope.leave(frontier.exchange(scope.enter(frontier.retime(source, lambda time: time, times=int), BY_K), BY_V))
+    with pytest.raises(PipelineError, match=r"no event time, and the scope goes in rounds.*retime\(\.\.\., times=datetime\)"):
+        scope.build()
+
+
+def built(root, engine, parallelism):
+    pipeline = do.Pipeline("p", root=str(root), engine=engine, parallelism=parallelism)
+    batch = [{**row, "t": datetime.fromtimestamp(0, UTC) + timedelta(microseconds=time)} for time, row in ROWS]
+    source = do.MemorySource([batch[:4], batch[4:]], schema=f"{SCHEMA}, t timestamp")
+    scope = frontier.Scope("scope", pipeline, iterative=True, within_subtask=False)
+    summing(scope, scope.enter(pipeline.source("rows", source, event_time="t", finished=True), BY_K))
+    left = scope.build()
+    left.select("k", "v", "unix_micros(t) AS time").to_table("sums")
+    left.window(do.Tumbling("1 second")).aggregate(rows="count(*)").to_table("windows")
+    return pipeline
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_a_run_that_dies_in_the_third_round_goes_on_there(tmp_path, engine):
+    pipeline = built(tmp_path, ENGINES[engine], 3)
+
+    def die(point):
+        if point == "before:append_prepared" and "scope_rounds@1" in pipeline.epochs.coordinator.view().prepared:
+            raise KeyboardInterrupt
+
+    with watch(die), pytest.raises(KeyboardInterrupt):
+        pipeline.run_epoch()
+    again = built(tmp_path, ENGINES[engine], 2)
+    done = dict(again.epochs.coordinator.view().prepared)
+    assert {key.partition("@")[2] for key in done} == {"", "0", "1"}
+    again.run_epoch()
+    assert again.explain(holds=True).endswith("scope: 1970-01-01T00:00:00.000001Z by aggregate.stash")
+    manifests = {manifest.stage: manifest.attempt for manifest in again.epochs.coordinator.view().last_decision.manifests}
+    assert {key: manifests[key] for key in done} == {key: record.attempt for key, record in done.items()}
+    assert max(int(key.partition("@")[2] or 0) for key in manifests) > 2
+    again.run_until_caught_up()
+    found = defaultdict(list)
+    for row in again.read("sums").collect():
+        found[row["time"]].append((row["k"], row["v"]))
+    assert {time: Counter(rows) for time, rows in found.items()} == expected(ROWS)
+    assert [row["rows"] for row in again.read("windows").collect()] == [sum(map(len, found.values()))]

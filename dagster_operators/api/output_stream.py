@@ -7,7 +7,7 @@ from typing import Self
 
 from dagster_operators.api.base_stream import BaseStream
 from dagster_operators.connectors.connector import Connector
-from dagster_operators.errors import OperatorsError, PipelineError
+from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
 from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.expressions import require_mapping, require_texts
 from dagster_operators.graph.operator import StreamType
@@ -144,6 +144,7 @@ class OutputStream(BaseStream):
         asset_key: str | Sequence[str] | None = None,
         backfill: bool = False,
         change_feed: bool = False,
+        partition_by: Sequence[str] = (),
     ) -> Self:
         """Write the stream to a Delta table of the pipeline, which becomes a Dagster asset.
 
@@ -162,6 +163,8 @@ class OutputStream(BaseStream):
                 computed as :meth:`Pipeline.rebuild` does before the next epoch begins. No part of the pipeline's plan.
             change_feed: Whether Delta's readers can ask what each version did to the rows: inserts, deletes, and both sides of
                 updates (``delta.enableChangeDataFeed``).
+            partition_by: Delta's partition columns: each file has one value in each, and readers that ask for some values open
+                only their files. Text, whole numbers, booleans or dates. Another choice later takes a rebuild of the table.
 
         Returns:
             The stream, for operators that read it too.
@@ -190,12 +193,24 @@ class OutputStream(BaseStream):
         require_texts("condition", [check for check in (checks or {}).values() if not isinstance(check, Check)], **where)
         wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}
         said, key = dict(columns or {}), asset_path(asset_key, **where)
+        by = self._partitions(partition_by, **where)
         self._dataflow.add_table(
-            Table(table, self._ref, description, wanted, dict(tags or {}), tuple(owners), said, key, change_feed)
+            Table(table, self._ref, description, wanted, dict(tags or {}), tuple(owners), said, key, change_feed, by)
         )
         if backfill:
             self._dataflow.backfilled.add(table)
         return self
+
+    def _partitions(self, given: Sequence[str], **where: str) -> tuple[str, ...]:
+        if isinstance(given, str):
+            raise PipelineError(f"partition_by is {given!r}", **where, remedy=f"give a list of columns: [{given!r}]")
+        require_texts("column", given, **where)
+        if len(set(given)) < len(given):
+            raise PipelineError("a column is given twice to partition by", **where, remedy="give each once")
+        if unknown := [name for name in given if self.columns is not None and name not in self.columns]:
+            known = ", ".join(self.columns or ())
+            raise SchemaError(f"there is no column {unknown[0]!r} to partition by", **where, remedy=f"there are: {known}")
+        return tuple(given)
 
     def to_sink(
         self,

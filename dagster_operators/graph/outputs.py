@@ -37,6 +37,7 @@ class Table:
         columns: What columns are, by their names.
         asset_key: The asset's whole key; empty for the pipeline's and the table's name.
         change_feed: Whether the table has a change data feed.
+        partition_by: The columns of which each of its files has one value.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Table:
     columns: Mapping[str, str] = field(default_factory=dict)
     asset_key: tuple[str, ...] = ()
     change_feed: bool = False
+    partition_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,15 @@ class SinkOutput:
     config: Mapping[str, Any] = field(default_factory=dict)
     description: str = ""
     asset_key: tuple[str, ...] = ()
+
+
+def partitioned(by: tuple[str, ...]) -> str:
+    """What partitions a table has, in words.
+
+    >>> partitioned(("day", "shop")), partitioned(())
+    ('partitioned by day, shop', 'not partitioned')
+    """
+    return f"partitioned by {', '.join(by)}" if by else "not partitioned"
 
 
 def asset_path(key: str | Sequence[str] | None, **where: Any) -> tuple[str, ...]:

@@ -73,7 +73,8 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator
         if output.table is None:
             yield f"  writes stream {output.name}, kept until the epoch is complete"
         else:
-            yield f"  writes table {output.name} ({dataflow.type_of(output.ref).changes})"
+            by = f", partitioned by {', '.join(output.table.partition_by)}" if output.table.partition_by else ""
+            yield f"  writes table {output.name} ({dataflow.type_of(output.ref).changes}){by}"
             for name, check in output.table.checks.items():
                 yield f"    check {name}: {check.expression}{'' if check.blocking else ' (reports only)'}"
         for sink in dataflow.sinks_of(output.ref):

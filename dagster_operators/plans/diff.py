@@ -119,8 +119,9 @@ def _ends(plan: LogicalPlan) -> dict[str, dict[str, Any]]:
         tags = {f"tag {name}": value for name, value in table.tags.items()}
         columns = {f"column {name}": said for name, said in table.columns.items()}
         settings = {"stream": str(table.stream), "description": table.description, "owners": table.owners}
-        feed = {"change_feed": True} if table.change_feed else {}
-        found[f"table {table.name}"] = {**settings, **_key(table.asset_key), **feed, **columns, **checks, **tags}
+        feed: dict[str, Any] = {"change_feed": True} if table.change_feed else {}
+        by = {"partition_by": table.partition_by} if table.partition_by else {}
+        found[f"table {table.name}"] = {**settings, **_key(table.asset_key), **feed, **by, **columns, **checks, **tags}
     for sink in plan.sinks:
         settings = {"stream": str(sink.stream), "description": sink.description}
         found[f"sink {sink.name}"] = {**settings, **_key(sink.asset_key), "kind": sink.sink.kind, **sink.sink.encode()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from dagster_operators.graph.outputs import partitioned
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans.compared import ComparedPlans, listed, shown_stream
 from dagster_operators.plans.from_here_on import FromHereOn
@@ -24,6 +25,7 @@ class TableVerdicts:
         self._old, self._new = compared.old, compared.new
         self._stored = stored
         self._from_here_on = FromHereOn(compared, stored, restarted)
+        self._columns = [{table.name: table.partition_by for table in one.plan.tables} for one in (self._old, self._new)]
         self._anew = {*stored.elsewhere, *restarted} & {*compared.former, *stored.pauses.operators}
         self._going_on = {str(StreamRef(former)) for former in compared.former.values()}
 
@@ -34,6 +36,7 @@ class TableVerdicts:
         for name, stream in new.items():
             if name in old:
                 yield from self._kept(name, stream, old[name])
+                yield from self._partitions(name)
             elif (
                 self._begins_anew(stream)
                 and (name in self._stored.updating or name not in self._stored.tables)
@@ -59,6 +62,13 @@ class TableVerdicts:
         text = "what is computed before it changed: only rows that change from here on would be as the pipeline is now"
         choices: Mapping[Choice, str] = {"keep": "leave the rows there are as they were computed", "restart": "empty it"}
         yield Verdict(Level.DECISION, f"table {name}", text, choices, empties=(name,))
+
+    def _partitions(self, name: str) -> Iterator[Verdict]:
+        """A table has other partition columns when none of its files is one of before."""
+        was, now = self._columns[0][name], self._columns[1][name]
+        if was != now:
+            text = f"it was {partitioned(was)}, and would be {partitioned(now)}"
+            yield Verdict(Level.DECISION, f"table {name}", text, {"restart": "empty it"}, empties=(name,))
 
     def _put_back(self, name: str) -> Verdict:
         subject, pause = f"table {name}", self._stored.pauses.ends.get(f"table {name}")

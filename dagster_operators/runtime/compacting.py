@@ -15,7 +15,7 @@ from dagster_operators.runtime.results import table_names
 from dagster_operators.runtime.stages.staged_rows import described, read_batches, write_batches
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.lost import PUT_BACK, lost_error, sizes_of
-from dagster_operators.transactions.manifest import KEPT_FOLDER, Change, FileEntry
+from dagster_operators.transactions.manifest import KEPT_FOLDER, Change, FileEntry, by_partition
 from dagster_operators.transactions.transition import Transition, unfinished_in
 from dagster_operators.transactions.transition_epoch import as_completed
 from dagster_operators.types.data_type import Array, DataType, Struct
@@ -107,24 +107,25 @@ def compact(run: Coordinator, table: str | None = None, target_size: int = TARGE
 
 
 def groups_of(files: Iterable[FileEntry], target_size: int) -> Iterator[tuple[FileEntry, ...]]:
-    """The files that are joined with each other: small ones of neighbouring epochs, so that bounds of times stay close.
+    """The small files of a partition that are joined with each other, those of neighbouring epochs: bounds of times stay close.
 
     >>> files = [FileEntry(f"e{epoch}-g1-0a/a", size, 1) for epoch, size in ((10, 3), (2, 3), (1, 9), (11, 3), (12, 4))]
     >>> [[file.path[:3] for file in group] for group in groups_of(files, 10)]
     [['e2-', 'e10', 'e11']]
     """
-    group, size = list[FileEntry](), 0
-    for file in sorted(files, key=_age):
-        if not file.is_ours or file.size >= target_size / 2:
-            continue
-        if size + file.size > target_size:
-            if len(group) > 1:
-                yield tuple(group)
-            group, size = [], 0
-        group.append(file)
-        size += file.size
-    if len(group) > 1:
-        yield tuple(group)
+    for part in by_partition(files):
+        group, size = list[FileEntry](), 0
+        for file in sorted(part, key=_age):
+            if not file.is_ours or file.size >= target_size / 2:
+                continue
+            if size + file.size > target_size:
+                if len(group) > 1:
+                    yield tuple(group)
+                group, size = [], 0
+            group.append(file)
+            size += file.size
+        if len(group) > 1:
+            yield tuple(group)
 
 
 def _age(file: FileEntry) -> tuple[int, str]:
@@ -189,7 +190,8 @@ def _join(run: Coordinator, dataset: str, schema_json: str, group: _Group, folde
     schema = Schema.from_json(schema_json).with_nulls().to_arrow()
     rows = read_batches(run.root, dataset, [file.path for file in group], schema, _ROWS)
     write_batches(run.root, f"{dataset}/{path}", rows, schema)
-    made = described(run.root, dataset, path, run.root.files.get_file_info(run.root.path(dataset, path)).size)
+    size, by = run.root.files.get_file_info(run.root.path(dataset, path)).size, [name for name, _ in group[0].partition]
+    made = described(run.root, dataset, path, size, by)
     expected = sum(file.rows for file in group)
     if made.rows != expected:
         wrong = {f"{dataset}/{file.path}": f"or one of {len(group)} has not its rows" for file in group}

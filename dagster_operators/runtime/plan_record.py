@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.connectors.rejects import REJECTS_SCHEMA
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.outputs import Table
 from dagster_operators.graph.user_functions import contents_of
@@ -18,7 +18,9 @@ from dagster_operators.planner.plan import Plan, without_marks
 from dagster_operators.planner.stages import Output, Stage
 from dagster_operators.runtime.identities import Binding
 from dagster_operators.runtime.stages.stage_work import connector_of
+from dagster_operators.storage.partitions import TYPES
 from dagster_operators.transactions.plan import STATE_OF, DatasetRecord, PlanRecord, StageRecord
+from dagster_operators.transactions.tables import columns_of
 from dagster_operators.types.schema import with_comments
 
 _REJECTS: Final = json.dumps({"type": "struct", "fields": [
@@ -71,7 +73,8 @@ def _stage(stage: Stage, identities: Mapping[str, str]) -> StageRecord:
     before = tuple(dict.fromkeys(name for name, _ in stage.feedback.values()))
     elsewhere = [f"{name}={identities[name]}" for name in stage.nodes if name in identities]
     feeds = [f"feed of {table.name}" for table in stage.tables if table.change_feed]  # staged with the rows
-    fingerprint = " ".join([stage.fingerprint, *elsewhere, *feeds])  # rows of a stage are of the state that it had
+    parts = [f"{table.name} by {json.dumps(table.partition_by)}" for table in stage.tables if table.partition_by]
+    fingerprint = " ".join([stage.fingerprint, *elsewhere, *feeds, *parts])  # rows of a stage are of the state that it had
     return StageRecord(stage.name, fingerprint, stage.upstream, stage.loop, before)
 
 
@@ -96,7 +99,24 @@ def _table(made: Plan, dataflow: Dataflow, output: Output, table: Table, owner: 
     if output.ref.is_main and made.physical.own_table(operator):
         meaning |= {STATE_OF: owner, "state": _meaning(dataflow, operator)}
     schema = with_comments(without_marks(made.schemas[output.ref]), table.columns)
-    return DatasetRecord(schema, kind, table.description, json.dumps(meaning), change_feed=table.change_feed)
+    _check_partitions(dataflow, table, schema)
+    told, by = json.dumps(meaning), table.partition_by
+    return DatasetRecord(schema, kind, table.description, told, change_feed=table.change_feed, partition_by=by)
+
+
+def _check_partitions(dataflow: Dataflow, table: Table, schema_json: str) -> None:
+    """See that the table has its partition columns, of types that every reader reads alike, and another column beside them."""
+    kinds, where = dict(columns_of(schema_json)), {"pipeline": dataflow.name, "table": table.name}
+    for name in table.partition_by:
+        if name not in kinds:
+            raise SchemaError(f"there is no column {name!r} to partition by", **where, remedy=f"there are: {', '.join(kinds)}")
+        if kinds[name] not in TYPES:
+            raise SchemaError(
+                f"a table cannot be partitioned by {name!r}, which is {kinds[name]}", **where,
+                remedy="partition by text, a whole number, a boolean or a date: .with_columns(day='CAST(... AS DATE)')",
+            )  # fmt: skip
+    if table.partition_by and len(table.partition_by) == len(kinds):
+        raise SchemaError("a table needs a column that is no partition column", **where, remedy="leave one out of partition_by")
 
 
 def _rejects(dataflow: Dataflow, source: str) -> tuple[str, DatasetRecord]:

@@ -134,7 +134,7 @@ class Rebuilding:
     def _id(self) -> str:
         """What tells this rebuild from another one: what is computed, and from where on."""
         plan = self._shadow.plan()
-        datasets = sorted((name, record.schema_json) for name, record in self._record.datasets.items())
+        datasets = sorted((name, record.schema_json, *record.partition_by) for name, record in self._record.datasets.items())
         told = json.dumps([plan.fingerprint, self._part.tables, self._request.since, dict(self._record.sources), datasets])
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dagster_operators.errors import StorageError
@@ -120,13 +120,21 @@ class TableLog:
         with self._root.guard(self._dataset, "a table cannot be looked up"):
             return DeltaTable.is_deltatable(self._root.join(self._dataset), self._root.access.for_deltalake())
 
-    def create(self, schema_json: str, *, description: str = "", properties: Mapping[str, str] | None = None) -> None:
+    def create(
+        self,
+        schema_json: str,
+        *,
+        description: str = "",
+        properties: Mapping[str, str] | None = None,
+        partition_by: Sequence[str] = (),
+    ) -> None:
         """Create the table, empty, unless another run was first.
 
         Args:
             schema_json: Its columns, as the JSON of a Spark ``StructType``.
             description: What it is, for people.
             properties: Its properties, besides how often its log is summed up.
+            partition_by: Its partition columns.
 
         Raises:
             DeltaError: It cannot be created (OSError likewise).
@@ -141,6 +149,7 @@ class TableLog:
                 self._root.join(self._dataset),
                 Schema.from_json(schema_json),
                 mode="error",
+                partition_by=list(partition_by) or None,
                 name=self._dataset.rpartition("/")[2],
                 description=description or None,
                 configuration={**(properties or {}), "delta.checkpointInterval": str(self._interval)},
@@ -193,7 +202,7 @@ class TableLog:
 
     def _link(self, base: int, entry: LogEntry) -> Stamp | None:
         first, *others = actions_of(entry)
-        told = list(self._told(base, entry)) if entry.schema_json or entry.starts_feed else []
+        told = list(self._told(base, entry)) if entry.alters else []
         actions = [first, *told, *others]
         lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
         return self._root.create(self._file(base + 1), lines.encode())
@@ -215,7 +224,7 @@ class TableLog:
                 **{name: value for name, value in told.items() if value is not None},
                 "format": {"provider": "parquet", "options": {}},
                 "schemaString": schema_json,
-                "partitionColumns": list(known.partition_columns),
+                "partitionColumns": list(known.partition_columns if entry.partition_by is None else entry.partition_by),
                 "configuration": {**known.configuration, **properties},
             }
         }

@@ -172,7 +172,7 @@ class DeltaLog:
         return [self._listed_file(entry) for entry in listed]
 
     def _listed_file(self, entry: Mapping[str, Any]) -> DataFile:
-        partition = {name: _partition_text(value) for name, value in (entry.get("partition") or {}).items()}
+        partition = {name: partition_text(value) for name, value in (entry.get("partition") or {}).items()}
         low, high, nulls = (entry.get(name) or {} for name in ("min", "max", "null_count"))
         stats = FileStats(entry.get("num_records"), low, high, nulls, physical=False)
         file = _data_file(entry["path"], entry["size_bytes"], entry["modification_time"], partition, self.location)
@@ -232,11 +232,11 @@ def _data_file(path: str, size: int, modified: int, partition: Mapping[str, str 
     return DataFile(SourceFile(modified * 1000, name, size), tuple(sorted(partition.items())))
 
 
-def _partition_text(value: object) -> str | None:
+def partition_text(value: object) -> str | None:
     """A partition value as the log writes it.
 
     >>> from datetime import UTC
-    >>> _partition_text(True), _partition_text(datetime(2024, 1, 1, 12, tzinfo=UTC)), _partition_text(None)
+    >>> partition_text(True), partition_text(datetime(2024, 1, 1, 12, tzinfo=UTC)), partition_text(None)
     ('true', '2024-01-01 12:00:00.000000', None)
     """
     if value is None:

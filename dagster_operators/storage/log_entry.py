@@ -24,11 +24,12 @@ _UNQUOTED: Final = "/=:@!$&'()*+,;~"
 
 @dataclass(frozen=True)
 class LoggedFile:
-    """A data file as the log names it: its path within the table, its size in bytes, its statistics as JSON."""
+    """A data file as the log names it: its path within the table, its size in bytes, its statistics as JSON, its partition."""
 
     path: str
     size: int
     stats: str = ""
+    partition: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class LogEntry:
         metadata: What ``DESCRIBE HISTORY`` shows besides.
         schema_json: The columns from then on, as the JSON of a Spark ``StructType``; empty where they stay.
         starts_feed: Whether the table has a change data feed from then on.
+        partition_by: The partition columns from then on; None where they stay.
     """
 
     adds: tuple[LoggedFile, ...] = ()
@@ -54,6 +56,12 @@ class LogEntry:
     metadata: Mapping[str, str] = field(default_factory=dict)
     schema_json: str = ""
     starts_feed: bool = False
+    partition_by: tuple[str, ...] | None = None
+
+    @property
+    def alters(self) -> bool:
+        """Whether the table says something else of itself from then on."""
+        return bool(self.schema_json) or self.starts_feed or self.partition_by is not None
 
 
 def actions_of(entry: LogEntry) -> Iterator[dict[str, Any]]:
@@ -82,7 +90,7 @@ def actions_of(entry: LogEntry) -> Iterator[dict[str, Any]]:
                 "deletionTimestamp": now,
                 "dataChange": entry.data_change,
                 "extendedFileMetadata": True,
-                "partitionValues": {},
+                "partitionValues": dict(file.partition),
                 "size": file.size,
             }
         }
@@ -90,7 +98,7 @@ def actions_of(entry: LogEntry) -> Iterator[dict[str, Any]]:
         yield {
             "add": {
                 "path": quote(file.path, safe=_UNQUOTED),
-                "partitionValues": {},
+                "partitionValues": dict(file.partition),
                 "size": file.size,
                 "modificationTime": now,
                 "dataChange": entry.data_change,
@@ -99,7 +107,7 @@ def actions_of(entry: LogEntry) -> Iterator[dict[str, Any]]:
         }
     for file in entry.feed:
         path = quote(file.path, safe=_UNQUOTED)
-        yield {"cdc": {"path": path, "partitionValues": {}, "size": file.size, "dataChange": False}}
+        yield {"cdc": {"path": path, "partitionValues": dict(file.partition), "size": file.size, "dataChange": False}}
 
 
 def commit_by_deltalake(table: DeltaTable, entry: LogEntry) -> None:
@@ -110,8 +118,8 @@ def commit_by_deltalake(table: DeltaTable, entry: LogEntry) -> None:
     now, change = int(time.time() * 1000), entry.data_change
     table.create_write_transaction(
         [
-            *(AddAction(file.path, file.size, {}, now, change, file.stats) for file in entry.adds),
-            *(RemoveAction(file.path, change, now, file.size, {}) for file in entry.removes),
+            *(AddAction(file.path, file.size, dict(file.partition), now, change, file.stats) for file in entry.adds),
+            *(RemoveAction(file.path, change, now, file.size, dict(file.partition)) for file in entry.removes),
         ],
         "append",
         table.schema(),

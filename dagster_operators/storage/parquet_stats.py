@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -40,14 +41,14 @@ def read_footer(root: Root, path: str, size: int) -> FileMetaData:
     return pq.read_metadata(pa.BufferReader(end))
 
 
-def delta_stats(footer: FileMetaData) -> str:
-    """The statistics JSON of a Delta add action for a file with this footer."""
+def delta_stats(footer: FileMetaData, partition_by: Collection[str] = ()) -> str:
+    """The statistics JSON of a Delta add action for a file with this footer; the log has none of partition columns."""
     smallest: dict[str, Any] = {}
     largest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
     for index in range(min(footer.num_columns, _COLUMNS) if footer.num_row_groups else 0):
         name = footer.row_group(0).column(index).path_in_schema
-        if "." in name:  # a part of a nested column
+        if "." in name or name in partition_by:  # a part of a nested column
             continue
         found = [footer.row_group(group).column(index).statistics for group in range(footer.num_row_groups)]
         if any(stats is None or not stats.has_null_count for stats in found):

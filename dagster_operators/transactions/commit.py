@@ -224,16 +224,18 @@ def _commit_tables(
                     table=dataset,
                     remedy=how_to_repair(dataset, "ours"),
                 )
-            columns, feed = _wanted(view, dataset)
-            if (yield CommitTable(dataset, base, decision.epoch, change, view.pipeline, index, columns, feed)) is None:
+            commit = CommitTable(dataset, base, decision.epoch, change, view.pipeline, index, *_wanted(view, dataset))
+            if (yield commit) is None:
                 break
             base = base_for_commit(view, dataset, (yield ReadTables((dataset,)))[dataset])  # noqa: PLW2901 - another wrote
 
 
-def _wanted(view: LedgerView, dataset: str) -> tuple[str, bool]:
-    """The columns that the table is to have, empty where its owner reads files of any; and whether a change data feed."""
+def _wanted(view: LedgerView, dataset: str) -> tuple[str, bool, tuple[str, ...] | None]:
+    """The table's columns, empty where its owner reads files of any; whether it has a change data feed; its partition columns."""
     record = view.open_begin.plan.datasets.get(dataset) if view.open_begin else None
-    return (record.schema_json if not record.evolves else "", record.change_feed) if record else ("", False)
+    if record is None:
+        return "", False, None
+    return record.schema_json if not record.evolves else "", record.change_feed, record.partition_by
 
 
 def _completion(view: LedgerView, decision: Decision, run: RunContext, committed_at: float) -> Complete:

@@ -26,6 +26,7 @@ class TableStatus:
         applied_epoch: Its application transaction: the last epoch of this pipeline that was committed to it; 0 when none.
         columns: Name and type of each column, in Delta's spelling.
         alterable: Whether a commit of ours may bring other columns, or a change data feed.
+        partition_by: Its partition columns.
     """
 
     version: int = -1
@@ -33,6 +34,7 @@ class TableStatus:
     applied_epoch: int = 0
     columns: tuple[tuple[str, str], ...] = ()
     alterable: bool = False
+    partition_by: tuple[str, ...] = ()
 
     @property
     def exists(self) -> bool:
@@ -136,6 +138,7 @@ class CommitTable:
     """Commit a change with the application transaction if the table is exactly at ``base``. Result: None, or Conflict.
 
     With ``schema_json`` the table has these columns from then on, if that is not empty; with ``change_feed`` a change data feed.
+    With other columns in ``partition_by`` than the table has, all its files are replaced.
     """
 
     dataset: str
@@ -146,6 +149,7 @@ class CommitTable:
     index: int
     schema_json: str = ""
     change_feed: bool = False
+    partition_by: tuple[str, ...] | None = None
     name: ClassVar[str] = "commit_table"
 
 

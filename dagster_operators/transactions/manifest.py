@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,12 +38,14 @@ class FileEntry:
         size: In bytes.
         rows: How many rows it has.
         stats: Delta's statistics as JSON; empty when unknown.
+        partition: Of a table with partitions, the value of all rows in each partition column, as Delta's log writes it.
     """
 
     path: str
     size: int
     rows: int
     stats: str = ""
+    partition: tuple[tuple[str, str | None], ...] = added(2, ())
 
     @property
     def is_ours(self) -> bool:
@@ -53,6 +55,19 @@ class FileEntry:
         (True, False)
         """
         return _ATTEMPT.match(self.path) is not None
+
+
+def by_partition(files: Iterable[FileEntry]) -> list[list[FileEntry]]:
+    """The files of each partition; of a table without partitions all.
+
+    >>> files = [FileEntry(name, 9, 1, partition=(("day", name[0]),)) for name in ("a1", "b1", "a2")]
+    >>> [[file.path for file in part] for part in by_partition(files)], by_partition([])
+    ([['a1', 'a2'], ['b1']], [])
+    """
+    parts: dict[tuple[tuple[str, str | None], ...], list[FileEntry]] = {}
+    for file in files:
+        parts.setdefault(file.partition, []).append(file)
+    return list(parts.values())
 
 
 @dataclass(frozen=True)
@@ -81,7 +96,7 @@ class Change:
         """The files with the rows that the epoch brought, without those of rows that were there before.
 
         >>> Change("tables/x", (FileEntry("e2-g1-0a/changed/a", 9, 1), FileEntry("e2-g1-0a/kept/b", 9, 1))).rows_of_epoch
-        (FileEntry(path='e2-g1-0a/changed/a', size=9, rows=1, stats=''),)
+        (FileEntry(path='e2-g1-0a/changed/a', size=9, rows=1, stats='', partition=()),)
         """
         return tuple(entry for entry in self.adds if f"/{KEPT_FOLDER}/" not in entry.path)
 

@@ -45,6 +45,7 @@ class DatasetRecord:
         evolves: Whether its owner reads files of older columns too, so that the columns may change; the Delta table keeps telling
             those it was created with.
         change_feed: Whether Delta readers can ask what each version did to the rows.
+        partition_by: The columns of which each file has one value.
     """
 
     schema_json: str
@@ -53,6 +54,7 @@ class DatasetRecord:
     fingerprint: str = ""
     evolves: bool = False
     change_feed: bool = added(2, False)  # noqa: FBT003 - a field, as the others
+    partition_by: tuple[str, ...] = added(2, ())
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dagster_operators.errors import ChangedColumnsError, ChangedPipelineError, ForeignWriteError, LedgerError, RestoredTableError
+from dagster_operators.graph.outputs import partitioned
 from dagster_operators.transactions.effects import TableStatus
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.lost import how_to_repair
@@ -190,6 +191,14 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
                 "the table can have no change data feed: the storage root takes no conditional writes, or others have given the "
                 "table features that this package does not write",
                 remedy="leave change_feed=True out; PipelineSource(..., changes=True) reads what changes in the table without it",
+                **place,
+            )
+        anew = dataset in replaced or status.version == 0
+        if status.exists and status.partition_by != record.partition_by and not (status.alterable and anew):
+            instead = _anew(dataset) if status.alterable else "write to a table of another name"
+            raise ChangedPipelineError(
+                f"the table is {partitioned(status.partition_by)}, and would be {partitioned(record.partition_by)}",
+                remedy=f"change partition_by back, or {instead}",
                 **place,
             )
         fits = dataset in replaced or (record.kind != "state" and _only_adds(status.columns, wanted))

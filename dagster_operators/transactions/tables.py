@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import DamagedTableError, StorageError
 from dagster_operators.storage.delta_commit import CHANGE_FEED, GONE, PIPELINE_PROPERTY, Stamp, TableLog, is_plain
 from dagster_operators.storage.delta_log import entry_path
 from dagster_operators.storage.log_damage import damage, has_empty_entry, mend, settle
-from dagster_operators.storage.log_entry import LogEntry, LoggedFile
+from dagster_operators.storage.log_entry import LogEntry
 from dagster_operators.storage.log_history import added_since
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.effects import (
@@ -27,9 +26,9 @@ from dagster_operators.transactions.effects import (
     RestoreTable,
     TableStatus,
 )
+from dagster_operators.transactions.logged import as_read, bounds_of, logged, partition_of, unlogged
 from dagster_operators.transactions.lost import PUT_BACK, how_to_repair, lost_error
 from dagster_operators.transactions.manifest import FileEntry
-from dagster_operators.types.data_type import WHOLE_NUMBERS_IN_JSON
 from dagster_operators.types.schema import Schema, comments_of
 
 if TYPE_CHECKING:
@@ -115,7 +114,8 @@ class Tables:
             properties[CHANGE_FEED] = "true"
         try:
             schema = Schema.from_json(effect.record.schema_json).with_nulls().to_json()
-            self._log(effect.dataset).create(schema, description=description, properties=properties)
+            by = effect.record.partition_by
+            self._log(effect.dataset).create(schema, description=description, properties=properties, partition_by=by)
         except (DeltaError, OSError) as error:
             raise self._failed(effect.dataset, "a table cannot be created", error) from None
         # Another run of ours, or someone else, may have been first: the caller looks at it.
@@ -137,20 +137,22 @@ class Tables:
             known.files = self._version_at(effect.dataset, effect.base).files
         before, schema = known.files or {}, _other_columns(known.status, known.schema_json, effect.schema_json)
         entry = LogEntry(
-            tuple(LoggedFile(file.path, file.size, _stats(file)) for file in effect.change.adds),
-            tuple(LoggedFile(path, before[path].size) for path in removes),
-            tuple(LoggedFile(file.path, file.size) for file in effect.change.feed),
+            tuple(map(logged, effect.change.adds)),
+            tuple(unlogged(before[path]) for path in removes),
+            tuple(map(unlogged, effect.change.feed)),
             data_change=effect.change.data_change,
             transaction=(effect.pipeline, effect.epoch),
             metadata={"dagster_operators.epoch": str(effect.epoch)},
             schema_json=schema,
             starts_feed=effect.change_feed and not known.has_feed,
+            partition_by=self._other_partitions(effect, known.status),
         )
         stamp = self._log(effect.dataset).append(effect.base, known.stamp, entry, plain=known.plain)
         if stamp is None:
             return Conflict()
         version = effect.base + 1
-        known.status = replace(known.status, version=version, applied_epoch=effect.epoch)
+        by = known.status.partition_by if entry.partition_by is None else entry.partition_by
+        known.status = replace(known.status, version=version, applied_epoch=effect.epoch, partition_by=by)
         known.stamp = stamp
         known.has_feed = known.has_feed or entry.starts_feed
         if schema:
@@ -158,8 +160,20 @@ class Tables:
         if known.files is not None:
             gone = set(removes)
             kept = {path: file for path, file in known.files.items() if path not in gone}
-            known.files = kept | {file.path: _as_read(file, known.status) for file in effect.change.adds}
+            known.files = kept | {file.path: as_read(file, known.status) for file in effect.change.adds}
         return None
+
+    def _other_partitions(self, effect: CommitTable, status: TableStatus) -> tuple[str, ...] | None:
+        """The partition columns that the table is to have, which no file of before has; None where they stay."""
+        wanted = status.partition_by if effect.partition_by is None else effect.partition_by
+        others = wanted != status.partition_by
+        staying = {file.path for file in self.files(effect.dataset, effect.base)} - set(effect.change.removes) if others else ()
+        if staying or any(tuple(name for name, _ in file.partition) != wanted for file in effect.change.adds):
+            raise StorageError(
+                f"files would be in the table that are not by its partition columns ({', '.join(wanted) or 'none'})",
+                table=effect.dataset, remedy="please report this: the stage should have been refused",
+            )  # fmt: skip
+        return wanted if others else None
 
     def restore(self, effect: RestoreTable, content: Mapping[str, FileEntry]) -> TableStatus | Conflict:
         """Give the table at version ``effect.found`` these files again, and no others, in a commit of ours.
@@ -201,8 +215,8 @@ class Tables:
         known = self._known[effect.dataset]
         now = self._version_at(effect.dataset, effect.found).files
         entry = LogEntry(
-            tuple(LoggedFile(path, file.size, _stats(file)) for path, file in content.items() if path not in now),
-            tuple(LoggedFile(path, file.size) for path, file in now.items() if path not in content),
+            tuple(logged(file) for path, file in content.items() if path not in now),
+            tuple(unlogged(file) for path, file in now.items() if path not in content),
             transaction=(effect.pipeline, effect.epoch),
             metadata={"dagster_operators.repair": "ours"},
         )
@@ -253,8 +267,11 @@ class Tables:
                 table = self._log(dataset).at(version)
                 self._require_whole(dataset, version)
                 actions, schema_json = table.get_add_actions(flatten=True), table.schema().to_json()
+                by = table.metadata().partition_columns
             files = {
-                row["path"]: FileEntry(row["path"], row["size_bytes"], row["num_records"] or 0, _bounds(row))
+                row["path"]: FileEntry(
+                    row["path"], row["size_bytes"], row["num_records"] or 0, bounds_of(row), partition_of(row, by)
+                )
                 for row in actions.to_struct_array().to_pylist()
             }
             found = self._versions[dataset] = _Version(version, schema_json, files)
@@ -274,6 +291,7 @@ class Tables:
                 table.transaction_version(pipeline) or 0,
                 columns_of(schema_json),
                 alterable=self._root.creates and plain,
+                partition_by=tuple(table.metadata().partition_columns),
             )
         self._versions.pop(dataset, None)  # it may be another table now
         known = self._known[dataset] = _Known(status, log.stamp(status.version), schema_json, plain, has_feed)
@@ -342,34 +360,5 @@ def _other_columns(status: TableStatus, known: str, schema_json: str) -> str:
     return Schema.from_json(schema_json).with_nulls().to_json()
 
 
-def _stats(file: FileEntry) -> str:
-    return file.stats or json.dumps({"numRecords": file.rows})
-
-
 def _by_path(files: Mapping[str, FileEntry]) -> list[FileEntry]:
     return sorted(files.values(), key=lambda file: file.path)
-
-
-def _as_read(file: FileEntry, status: TableStatus) -> FileEntry:
-    """A file as it was staged, as it would be read back from the log."""
-    stats = json.loads(_stats(file))
-    whole = {name for name, kind in status.columns if kind in WHOLE_NUMBERS_IN_JSON}
-    bounds = {
-        kind: {name: value for name, value in (stats.get(f"{kind}Values") or {}).items() if name in whole and value is not None}
-        for kind in ("min", "max")
-    }
-    return FileEntry(file.path, file.size, file.rows, _to_stats(file.rows, bounds))
-
-
-def _bounds(row: Mapping[str, Any]) -> str:
-    """The statistics of a file as far as pruning uses them: the bounds of its whole-number columns."""
-    bounds: dict[str, dict[str, int]] = {"min": {}, "max": {}}
-    for name, value in row.items():
-        kind, _, column = name.partition(".")
-        if kind in bounds and type(value) is int:
-            bounds[kind][column] = value
-    return _to_stats(row["num_records"] or 0, bounds)
-
-
-def _to_stats(rows: int, bounds: Mapping[str, Mapping[str, int]]) -> str:
-    return json.dumps({"numRecords": rows, "minValues": bounds["min"], "maxValues": bounds["max"]})

@@ -56,7 +56,7 @@ class StageRun:
     def __init__(self, work: StageWork) -> None:
         self._work = work
         self._observed = Observed(work.engine)
-        self._files = StagedFiles(work.coordinator.root, work.session, self._wrote)
+        self._files = StagedFiles(work.coordinator.root, work.session, self._wrote, work.partitions)
         self._states: dict[str, StagedState] = {}
         self._current: dict[str, CurrentRows] = {}
         self._sides: dict[StreamRef, DataFrame] = {}

@@ -105,6 +105,12 @@ class StageWork:
         """What the state of a physical operator is addressed by."""
         return self._identities.get(operator, operator)
 
+    @cached_property
+    def partitions(self) -> dict[str, tuple[str, ...]]:
+        """The partition columns of the stage's tables that have some."""
+        tables = {output.dataset: output.table for output in self.stage.outputs if output.table is not None}
+        return {dataset: table.partition_by for dataset, table in tables.items() if table.partition_by}
+
     def directory(self, dataset: str) -> str:
         """The attempt's own folder in a dataset."""
         return self.attempt.directory(dataset)

@@ -6,7 +6,7 @@ listed after the write instead of being predicted, because engines name them dif
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,11 @@ from dagster_operators.runtime.stages.staged_rows import described, write_batche
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, lost_error
 from dagster_operators.transactions.manifest import FileEntry
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
     from dagster_operators.storage.root import Root
 
@@ -35,12 +36,20 @@ class StagedFiles:
         root: The storage root.
         session: The engine's session.
         wrote: Called after each query that wrote files.
+        partitions: The partition columns of datasets that have some.
     """
 
-    def __init__(self, root: Root, session: SparkSession, wrote: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        root: Root,
+        session: SparkSession,
+        wrote: Callable[[], None] = lambda: None,
+        partitions: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         self._root = root
         self._session = session
         self._wrote = wrote
+        self._partitions = partitions or {}
         self._looked_at: set[str] = set()
 
     def write(self, frame: DataFrame, dataset: str, directory: str, *, longest: int = 0) -> tuple[FileEntry, ...]:
@@ -55,7 +64,8 @@ class StagedFiles:
         Returns:
             The files that hold rows, their paths relative to the dataset.
         """
-        frame.write.mode("append").option("maxRecordsPerFile", longest).parquet(self._root.join(dataset, directory))
+        writer = apart(frame, self._partitions.get(dataset, ())).mode("append").option("maxRecordsPerFile", longest)
+        writer.parquet(self._root.join(dataset, directory))
         self._wrote()
         return self.collect(dataset, directory)
 
@@ -75,11 +85,12 @@ class StagedFiles:
         listed = self._root.sizes(f"{dataset}/{directory}")
         paths = {path.removeprefix(f"{dataset}/"): size for path, size in listed.items() if path.endswith(".parquet")}
         found = sorted(item for item in paths.items() if not _is_hidden(item[0].removeprefix(directory)))
+        by = self._partitions.get(dataset, ())
         if len(found) < _FEW:
-            entries = [described(self._root, dataset, *item) for item in found]
+            entries = [described(self._root, dataset, path, size, by) for path, size in found]
         else:
             with ThreadPoolExecutor(8) as pool:
-                entries = list(pool.map(lambda item: described(self._root, dataset, *item), found))
+                entries = list(pool.map(lambda item: described(self._root, dataset, item[0], item[1], by), found))
         self._looked_at.update(f"{dataset}/{path}" for path, _ in found)
         return tuple(entry for entry in entries if entry.rows)
 
@@ -103,6 +114,21 @@ class StagedFiles:
         if lost := lost_files(self._root, new):
             raise lost_error(lost, "rows cannot be read", RUN_AGAIN if dataset.startswith("streams/") else PUT_BACK)
         self._looked_at.update(new)
+
+
+def apart(frame: DataFrame, by: Sequence[str]) -> DataFrameWriter:
+    """A writer that leaves rows with different values in some columns in different files, and all columns in them.
+
+    The folders are named by a digest: a value may be any text of any length.
+    """
+    if not by:
+        return frame.write
+    folder = "apart"
+    while folder in (name.lower() for name in frame.columns):
+        folder += "_"
+    texts = [f"CAST({quoted(name)} AS STRING)" for name in by]
+    told = ", ".join(f"coalesce(concat(CAST(length({text}) AS STRING), ':', {text}), 'null')" for text in texts)
+    return frame.selectExpr("*", f"md5(CAST(concat_ws(',', {told}) AS BINARY)) AS {folder}").write.partitionBy(folder)
 
 
 def _is_hidden(path: str) -> bool:

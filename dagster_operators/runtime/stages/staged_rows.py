@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dagster_operators.operators.engine_schema import arrow_as_spark
 from dagster_operators.storage.parquet_stats import delta_stats, read_footer
 from dagster_operators.storage.parquet_writer import ParquetWriter
+from dagster_operators.storage.partitions import values_of
 from dagster_operators.transactions.lost import PUT_BACK, lost_error
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.types.schema import Schema
@@ -72,8 +73,9 @@ def write_batches(root: Root, path: str, batches: Iterable[pa.RecordBatch], sche
             writer.write(pa.Table.from_batches([batch], schema))
 
 
-def described(root: Root, dataset: str, path: str, size: int) -> FileEntry:
+def described(root: Root, dataset: str, path: str, size: int, partition_by: Sequence[str] = ()) -> FileEntry:
     """A file of a dataset that was written, as its log is to know it."""
     with root.guard(f"{dataset}/{path}", "a staged file cannot be read back"):
         footer = read_footer(root, f"{dataset}/{path}", size)
-    return FileEntry(path, size, footer.num_rows, delta_stats(footer))
+        partition = values_of(root, f"{dataset}/{path}", partition_by) if footer.num_rows else ()
+    return FileEntry(path, size, footer.num_rows, delta_stats(footer, partition_by), partition)

@@ -22,7 +22,7 @@ from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.stages.staged_rows import arrow_schema, read_batches
 from dagster_operators.state.compaction import choose_fold
-from dagster_operators.transactions.manifest import FEED_FOLDER, KEPT_FOLDER, FileEntry
+from dagster_operators.transactions.manifest import FEED_FOLDER, KEPT_FOLDER, FileEntry, by_partition
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
@@ -104,7 +104,7 @@ class UpdatingTable:
         replaced = [file for file in self._before if held[file.path] is not Held.NONE]
         partly = [file for file in replaced if held[file.path] is Held.SOME]
         small = [file for file in self._before if held[file.path] is Held.NONE and file.rows < ROWS_PER_FILE // 2]
-        joined = [file for run in choose_fold(runs_of(small)) for file in run.entries]
+        joined = [file for part in by_partition(small) for run in choose_fold(runs_of(part)) for file in run.entries]
         kept = self._write_at_once(list(_grouped(partly)), list(_grouped(joined)), changed, rows)
         removes = tuple(sorted(file.path for file in (*replaced, *joined)))
         return tuple(entry for entries in kept for entry in entries), removes
@@ -172,17 +172,18 @@ def with_keys(old: DataFrame, new: DataFrame, keys: ChangedKeys, how: Literal["l
 
 
 def _grouped(files: Iterable[FileEntry]) -> Iterator[_Group]:
-    """Files that are written anew together, small ones with each other."""
-    group: list[FileEntry] = []
-    rows = 0
-    for file in sorted(files, key=lambda file: (file.rows, file.path)):
-        if group and rows + file.rows > ROWS_PER_FILE:
+    """Files that are written anew together, small ones of a partition with each other."""
+    for part in by_partition(files):
+        group: list[FileEntry] = []
+        rows = 0
+        for file in sorted(part, key=lambda file: (file.rows, file.path)):
+            if group and rows + file.rows > ROWS_PER_FILE:
+                yield group
+                group, rows = [], 0
+            group.append(file)
+            rows += file.rows
+        if group:
             yield group
-            group, rows = [], 0
-        group.append(file)
-        rows += file.rows
-    if group:
-        yield group
 
 
 @cache

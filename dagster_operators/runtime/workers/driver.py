@@ -221,6 +221,7 @@ class _Programs:
             inputs=len(ports.inputs),
             ports=ports.outputs,
             places=self._places[name],
+            partitions={port: self._work.partitions.get(place[0], ()) for port, place in self._places[name].items()},
             tables=state.tables,
             state_files=state.files,
             state_directories=state.directories,

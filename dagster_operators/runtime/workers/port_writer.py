@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from dagster_operators.storage.parquet_stats import delta_stats
-from dagster_operators.storage.parquet_writer import ParquetWriter
+from dagster_operators.storage.parquet_writer import ROW_GROUP_BYTES, ParquetWriter
+from dagster_operators.storage.partitions import Values, parts_of, without_empty
 from dagster_operators.transactions.manifest import FileEntry
 
 
 class PortWriter:
-    """One file of a subtask; it is there once :meth:`close` has returned, and nobody reads it before the commit.
+    """The files of a subtask's port, one for each partition.
+
+    They are there once :meth:`close` is through, and nobody reads them before the commit.
 
     Args:
         base: The dataset's folder, as the file system has it.
@@ -22,23 +26,43 @@ class PortWriter:
         subtask: Becomes part of the file's name.
         schema: The rows' schema.
         files: The file system.
+        partition_by: The partition columns; without any there is one file.
     """
 
-    def __init__(self, base: str, directory: str, subtask: int, schema: pa.Schema, files: fs.FileSystem) -> None:
-        self._path = f"{directory}/part-{subtask:05d}-{uuid.uuid4().hex}.parquet"
-        self._full_path = f"{base}/{self._path}"
+    def __init__(
+        self,
+        base: str,
+        directory: str,
+        subtask: int,
+        schema: pa.Schema,
+        files: fs.FileSystem,
+        *,
+        partition_by: Sequence[str] = (),
+    ) -> None:
+        self._base, self._directory, self._subtask = base, directory, subtask
+        self._schema = schema
         self._files = files
-        self._writer = ParquetWriter(files, self._full_path, schema)
+        self._by = partition_by
+        self._writers: dict[Values, tuple[str, ParquetWriter]] = {}
 
     def write(self, rows: pa.Table) -> None:
         """Add rows."""
-        self._writer.write(rows)
+        for values, part in parts_of(rows, self._by):
+            self._writer(values).write(part)
 
-    def close(self) -> FileEntry | None:
-        """Finish the file; None when there was no row."""
-        self._writer.close()
-        if not self._writer.rows:
-            return None
-        size: int = self._files.get_file_info(self._full_path).size
-        footer = pq.read_metadata(self._full_path, filesystem=self._files)
-        return FileEntry(self._path, size, footer.num_rows, delta_stats(footer))
+    def _writer(self, values: Values) -> ParquetWriter:
+        if values not in self._writers:
+            path = f"{self._directory}/part-{self._subtask:05d}-{uuid.uuid4().hex}.parquet"
+            size = ROW_GROUP_BYTES // (8 if values else 1)
+            writer = ParquetWriter(self._files, f"{self._base}/{path}", self._schema, group_bytes=size)
+            self._writers[without_empty(values)] = path, writer
+        return self._writers[values][1]
+
+    def close(self) -> Iterator[FileEntry]:
+        """Finish the files; those that have rows."""
+        for values, (path, writer) in self._writers.items():
+            writer.close()
+            if writer.rows:
+                size: int = self._files.get_file_info(f"{self._base}/{path}").size
+                footer = pq.read_metadata(f"{self._base}/{path}", filesystem=self._files)
+                yield FileEntry(path, size, footer.num_rows, delta_stats(footer, self._by), values)

@@ -43,6 +43,7 @@ class ProgramTask:
         inputs: How many inputs it has.
         ports: The schema of each of its ports.
         places: For each port that somebody reads outside of the graph: the dataset, and the attempt's folder in it.
+        partitions: The partition columns of those that are tables with some.
         tables: Its state tables.
         state_files: The files of each as of the epoch before.
         state_directories: The attempt's folder in each.
@@ -60,6 +61,7 @@ class ProgramTask:
     inputs: int
     ports: Mapping[str, pa.Schema]
     places: Mapping[str, tuple[str, str]]
+    partitions: Mapping[str, tuple[str, ...]]
     tables: Mapping[str, Any]
     state_files: Mapping[str, Sequence[Any]]
     state_directories: Mapping[str, str]

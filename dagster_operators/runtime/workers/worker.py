@@ -115,7 +115,8 @@ class _Worker:
         if writer is None:
             told = next(told for told in self._task.members if told.name == program)
             dataset, directory = told.places[port]
-            writer = PortWriter(f"{self._root}/{dataset}", directory, self._number, told.ports[port], self._files)
+            base, by = f"{self._root}/{dataset}", told.partitions[port]
+            writer = PortWriter(base, directory, self._number, told.ports[port], self._files, partition_by=by)
             self._writers[program, port] = writer
         writer.write(rows)
 
@@ -124,11 +125,7 @@ class _Worker:
         reports = self._subtask.finish({target: entry.end for entry in self._task.entries for target in entry.targets})
         self._subtask.close()
         state = {told.name: self._flushed(told) for told in self._task.members if told.tables}
-        files = [
-            (program, port, encode(entry))
-            for (program, port), writer in self._writers.items()
-            if (entry := writer.close()) is not None
-        ]
+        files = [(program, port, encode(entry)) for (program, port), writer in self._writers.items() for entry in writer.close()]
         programs = {name: report.to_json() for name, report in reports.items()}
         return {"subtask": self._number, "files": files, "state": state, "programs": programs}
 

@@ -31,6 +31,7 @@ INPUTS = {
     "apply": (ROWS, RIGHT),
     "input_window_aggregate": (StreamType((*COLUMNS, "window_start", "window_end"), "window_start"),),
     "latest": (StreamType(COLUMNS, changes=Changes.RETRACT),),
+    "deduplicate_changes": (StreamType((*COLUMNS, "w"), "t", Changes.RETRACT),),
 }
 
 

@@ -20,10 +20,10 @@ from dagster_operators.testing import OperatorHarness
 from dagster_operators.time.reachability import InputOf
 from dagster_operators.time.watermark import MAX_WATERMARK
 from dagster_operators.transactions.failpoints import watch
-from tests.engines import ENGINES
+from tests.engines import ENGINES, SAIL
 from tests.examples import fresh_examples
 from tests.operators.frontier.driving import run
-from tests.operators.frontier.test_exchange_in_scope import BY_V, ROWS, counted, emitted, expected, summing, total
+from tests.operators.frontier.test_exchange_in_scope import BY_V, ROWS, counted, emitted, expected, pairs, summing, total
 from tests.operators.frontier.test_scope import BY_K, SCHEMA, count_round, scoped
 
 ZERO = datetime(1970, 1, 1)  # noqa: DTZ001 - times without a zone
@@ -277,3 +277,33 @@ def test_a_run_that_dies_in_the_third_round_goes_on_there(tmp_path, engine):
         found[row["time"]].append((row["k"], row["v"]))
     assert {time: Counter(rows) for time, rows in found.items()} == expected(ROWS)
     assert [row["rows"] for row in again.read("windows").collect()] == [sum(map(len, found.values()))]
+
+
+def both(root, *, within_subtask):
+    """All pairs of rows of two streams that have the same time and v; and the first stream as it is."""
+    pipeline = do.Pipeline("p", root=str(root), engine=SAIL, parallelism=3)
+    moments = [datetime.fromtimestamp(second, UTC) for second in range(2)]
+    rows = {time: [[{"k": k, "v": 0, time: moment} for k in range(4)] for moment in moments] for time in ("t", "at")}
+    streams = [
+        pipeline.source(
+            f"by_{time}", do.MemorySource(given, schema=f"{SCHEMA}, {time} timestamp"), event_time=time, finished=True
+        )
+        for time, given in rows.items()
+    ]
+    scope = frontier.Scope("scope", pipeline, within_subtask=within_subtask)
+    first, second = (scope.enter(stream, BY_K) for stream in streams)
+    state = {"left": frontier.StashState(), "right": frontier.StashState(input=1)}
+    scope.leave(first.binary_frontier(second, BY_V, BY_V, "pairs", pairs, schema=SCHEMA, state=state))
+    scope.leave(frontier.exchange(first, BY_V), schema=SCHEMA)
+    for name, stream in zip(("pairs", "same"), scope.build(), strict=True):
+        stream.to_table(name)
+    pipeline.run_until_caught_up()
+    return {name: Counter(tuple(row) for row in pipeline.read(name).collect()) for name in ("pairs", "same")}
+
+
+@pytest.mark.slow
+@pytest.mark.sail
+def test_several_streams_enter_and_leave(tmp_path):
+    found = both(tmp_path / "rounds", within_subtask=False)
+    assert found == both(tmp_path / "alone", within_subtask=True)
+    assert {name: rows.total() for name, rows in found.items()} == {"pairs": 32, "same": 8}

@@ -32,7 +32,10 @@ from dagster_operators.time.watermark import parse_duration, require_unit
 if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
-_OF_CHANGES = "windows are for rows that stay; group by the time: with_columns(hour=\"date_trunc('hour', at)\").key_by('hour')"
+_OF_CHANGES = (
+    "behind as_changes(), changes have the event time of a source that names one; others, group by the time: "
+    "with_columns(hour=\"date_trunc('hour', at)\").key_by('hour')"
+)
 
 
 class KeyedStream(PluggedIn):

@@ -17,6 +17,7 @@ from dagster_operators.operators.windows.session import Session
 from dagster_operators.operators.windows.session_aggregate import SessionAggregate
 from dagster_operators.operators.windows.top_per_window import TopPerWindow
 from dagster_operators.operators.windows.window_aggregate import WindowAggregate
+from dagster_operators.operators.windows.window_aggregate_changes import WindowAggregateChanges
 from dagster_operators.operators.windows.window_rows import InputWindow
 from dagster_operators.operators.windows.windows import Window
 
@@ -74,6 +75,9 @@ class WindowedStream(PluggedIn):
     ) -> Stream:
         """One row per key and window, once the window is closed: the keys, ``window_start``, ``window_end`` and the aggregates.
 
+        Of changes, in tumbling and sliding windows, it is an updating stream: the row of a window is brought up to date until the
+        watermark closes it, and then stays.
+
         Args:
             aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
             name: The operator's name; its state is addressed by it.
@@ -94,9 +98,10 @@ class WindowedStream(PluggedIn):
         require_mapping(aggregates, operator=name or "aggregate")
         size = "per " + str(self.window).removeprefix("tumbling ").removeprefix("sliding ")
         settings = {"window": self.window, "event_time": self._event_time, "renamed_from": renamed_from}
-        return self._keyed.add_aggregate(
-            _AGGREGATES[type(self.window)], name, (size,), {**(aggregates or {}), **more}, **settings
-        )
+        operator = _AGGREGATES[type(self.window)]
+        if operator is WindowAggregate and self._keyed._stream._type.retracting:  # noqa: SLF001
+            operator = WindowAggregateChanges
+        return self._keyed.add_aggregate(operator, name, (size,), {**(aggregates or {}), **more}, **settings)
 
     def top(
         self,

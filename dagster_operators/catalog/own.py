@@ -49,6 +49,7 @@ _OPERATORS = {
     "transform": ("relational.transform:Transform", "operators", "stream.transform"),
     "union": ("relational.union:Union", "operators", "stream.union"),
     "window_aggregate": ("windows.window_aggregate:WindowAggregate", "windows", "windowed_stream.aggregate"),
+    "window_aggregate_changes": ("windows.window_aggregate_changes:WindowAggregateChanges", "windows", ""),
     "window_join": ("joins.window_join:WindowJoin", "joins", "windowed_stream.join"),
     "with_columns": ("relational.projection:WithColumns", "operators", "stream.with_columns"),
 }

@@ -15,7 +15,9 @@ from dagster_operators.plans.compared import ComparedPlans
 from dagster_operators.plans.plan_streams import Streams, hands_on
 from dagster_operators.plans.verdict import Stored
 
-UPDATING = frozenset({"keyed_aggregate", "top_per_key", "deduplicate_last", "deduplicate_changes", "latest"})
+UPDATING = frozenset(
+    {"keyed_aggregate", "window_aggregate_changes", "top_per_key", "deduplicate_last", "deduplicate_changes", "latest"}
+)
 """Kinds of operators whose rows replace each other."""
 
 _FROM_EMPTY = frozenset({"latest", "to_changes"})

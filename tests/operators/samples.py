@@ -34,6 +34,7 @@ from dagster_operators.operators.windows.input_window_aggregate import InputWind
 from dagster_operators.operators.windows.session_aggregate import SessionAggregate
 from dagster_operators.operators.windows.top_per_window import TopPerWindow
 from dagster_operators.operators.windows.window_aggregate import WindowAggregate
+from dagster_operators.operators.windows.window_aggregate_changes import WindowAggregateChanges
 from dagster_operators.operators.windows.window_rows import InputWindow
 
 
@@ -101,6 +102,7 @@ SAMPLES = [
     Over(name="a", keys=("k",), order_by=("t DESC",), functions=(("n", "row_number()"), ("w", "lag(v, 2)")), frame="rows"),
     KeyedAggregate(name="a", keys=("k",), event_time=None, aggregates=PAIRS),
     WindowAggregate(name="a", **WINDOW, window=do.Sliding("1 hour", "10 minutes"), aggregates=PAIRS),
+    WindowAggregateChanges(name="a", **WINDOW, window=do.Tumbling("1 hour"), aggregates=PAIRS),
     SessionAggregate(name="a", **WINDOW, window=do.Session("1 hour"), aggregates=PAIRS),
     InputWindowAggregate(name="a", **WINDOW, window=InputWindow(), aggregates=PAIRS),
     TopPerWindow(name="a", **WINDOW, window=do.Tumbling("1 hour", offset="1 s"), n=2, by=("v",), rank="place", ties=True),

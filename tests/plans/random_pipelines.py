@@ -200,6 +200,13 @@ UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
     "changes": lambda one, _: one.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
     "last_of_changes": lambda one, _: one.to_changes("k", order_by="t").key_by("v").deduplicate(keep="last", order_by="t"),
     "placed": lambda one, _: one.key_by("k").over("t", n="row_number()", so_far="sum(v)").key_by("k").aggregate(most="max(n)"),
+    "windows_of_changes": lambda one, draw: (
+        one.as_changes("if(v > 2, 'delete', 'insert')")
+        .filter("v <= 2")
+        .key_by("k")
+        .window(fixed(draw))
+        .aggregate(n="count(*)", most="max(v)")
+    ),
     "unmatched": lambda one, _: one.join(one.select("v AS w"), on={"v": "w"}, how="anti").key_by("k").aggregate(n="count(*)"),
 }
 

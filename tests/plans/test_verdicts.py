@@ -15,8 +15,8 @@ from dagster_operators.plans.verdicts import judge
 
 SCHEMA = "k string, v long, at timestamp, at2 timestamp"
 STATEFUL = {"keyed_aggregate", "window_aggregate", "session_aggregate", "deduplicate_first", "deduplicate_last", "top_per_key"}
-STATEFUL |= {"window_join", "interval_join", "join", "apply", "deduplicate_changes", "over"}
-UPDATING = {"keyed_aggregate", "top_per_key", "deduplicate_last", "deduplicate_changes"}
+STATEFUL |= {"window_join", "interval_join", "join", "apply", "deduplicate_changes", "over", "window_aggregate_changes"}
+UPDATING = {"keyed_aggregate", "top_per_key", "deduplicate_last", "deduplicate_changes", "window_aggregate_changes"}
 
 Body = Callable[[do.Pipeline], object]
 
@@ -180,6 +180,14 @@ def placed(function="row_number()", *, changing=False, behind=True):
     return body
 
 
+def windows_of_changes(size="1 hour", aggregate="count(*)"):
+    def body(pipeline):
+        changes = source(pipeline).as_changes("if(v > 0, 'insert', 'delete')")
+        changes.key_by("k").window(do.Tumbling(size)).aggregate(n=aggregate, name="hourly").to_table("hourly")
+
+    return body
+
+
 def sunk(where, condition=None, *, name="out", place="t", dsn="env:W"):
     """Rows that go to a sink: those of a source, or one for each key."""
 
@@ -280,6 +288,8 @@ ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
     ),
     ("which row of changes is kept", kept_of_changes(), kept_of_changes("last"), {("decision", "operator kept", ())}),
     ("by what it is found", kept_of_changes(), kept_of_changes(order_by="v DESC"), {("decision", "operator kept", ())}),
+    ("windows of changes", windows_of_changes(), windows_of_changes("2 hours"), {("decision", "operator hourly", ())}),
+    ("what they aggregate", windows_of_changes(), windows_of_changes(aggregate="sum(v)"), {("decision", "operator hourly", ())}),
     ("a window function", placed(), placed("rank()"), {("decision", "operator placed", ())}),
     ("one over changes", placed(changing=True), placed("rank()", changing=True), {("decision", "operator placed", ())}),
     ("filter", upstream(lambda r: r.filter("v > 0")), upstream(lambda r: r.filter("v > 1")), {("here", "operator filter", ())}),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dagster_operators.api.windowed_stream import WindowedStream
     from dagster_operators.catalog.loading import registry
     from dagster_operators.connectors.delta_source import DeltaSource
+    from dagster_operators.connectors.file_sink import FileSink
     from dagster_operators.connectors.file_source import FileSource
     from dagster_operators.connectors.memory_source import MemorySource
     from dagster_operators.connectors.pipeline_source import PipelineSource
@@ -56,6 +57,7 @@ _HOME = {
     "Collector": "operators.arrow.operator_context",
     "DeltaSource": "connectors.delta_source",
     "EpochResult": "runtime.results",
+    "FileSink": "connectors.file_sink",
     "FileSource": "connectors.file_source",
     "GlobalState": "graph.state_tables",
     "KeyedState": "graph.state_tables",
@@ -105,6 +107,7 @@ __all__ = [
     "Collector",
     "DeltaSource",
     "EpochResult",
+    "FileSink",
     "FileSource",
     "GlobalState",
     "KeyedState",

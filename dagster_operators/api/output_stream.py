@@ -18,6 +18,7 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.to_changes import ToChanges
 
 _SINK_INPUT = InputPort("input", frozenset({ChangeKind.APPEND, ChangeKind.UPSERT}))
+_CHANGES_INPUT = InputPort("input", frozenset(ChangeKind))
 
 
 class OutputStream(BaseStream):
@@ -247,7 +248,8 @@ class OutputStream(BaseStream):
                 f"{sink!r} is no sink", pipeline=self._dataflow.name, sink=named, remedy="use PostgresSink or a Sink of your own"
             )
         try:
-            _SINK_INPUT.check("a sink", self.name, self._type.changes)
+            port = _CHANGES_INPUT if getattr(sink, "takes_changes", False) else _SINK_INPUT
+            port.check("a sink", self.name, self._type.changes)
             sink.check(self._type)
         except OperatorsError as error:
             raise error.at(pipeline=self._dataflow.name, sink=named) from None

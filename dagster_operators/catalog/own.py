@@ -90,6 +90,7 @@ _VALUES = {
     "event_input": "operators.events.wiring:EventInput",
     "event_operator": "operators.events.wiring:EventOperator",
     "event_source": "operators.events.wiring:EventSource",
+    "file_sink": "connectors.file_sink:FileSink",
     "files": "connectors.file_source:FileSource",
     "input_window": "operators.windows.window_rows:InputWindow",
     "member": "functions.captured_values:Member",

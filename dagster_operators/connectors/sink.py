@@ -148,6 +148,8 @@ class Sink(ABC):
 
     updates: bool = False
     """Whether it can take an updating stream, whose rows replace earlier ones of the same key."""
+    takes_changes: bool = False
+    """Whether it can take a retracting stream, each row of which says in the column ``_change`` what is done to it."""
 
     pipeline: str = ""
     """The pipeline's uuid, which is made with its storage root; known from ``open`` on."""

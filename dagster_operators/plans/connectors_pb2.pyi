@@ -92,14 +92,16 @@ class SnapshotSource(_message.Message):
     def __init__(self, source: _Optional[_Union[Connector, _Mapping]] = ..., key: _Optional[_Union[_values_pb2.Names, _Mapping]] = ..., max_deleted: _Optional[float] = ...) -> None: ...
 
 class Target(_message.Message):
-    __slots__ = ("postgres", "object", "other")
+    __slots__ = ("postgres", "object", "file_sink", "other")
     POSTGRES_FIELD_NUMBER: _ClassVar[int]
     OBJECT_FIELD_NUMBER: _ClassVar[int]
+    FILE_SINK_FIELD_NUMBER: _ClassVar[int]
     OTHER_FIELD_NUMBER: _ClassVar[int]
     postgres: PostgresSink
     object: _values_pb2.ObjectReference
+    file_sink: FileSink
     other: _values_pb2.Record
-    def __init__(self, postgres: _Optional[_Union[PostgresSink, _Mapping]] = ..., object: _Optional[_Union[_values_pb2.ObjectReference, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
+    def __init__(self, postgres: _Optional[_Union[PostgresSink, _Mapping]] = ..., object: _Optional[_Union[_values_pb2.ObjectReference, _Mapping]] = ..., file_sink: _Optional[_Union[FileSink, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
 
 class PipelineSource(_message.Message):
     __slots__ = ("root", "tables", "changes", "max_epochs", "pipeline", "left_out")
@@ -138,3 +140,13 @@ class PostgresSink(_message.Message):
     lock_timeout: float
     left_out: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, dsn: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., table: _Optional[str] = ..., columns: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., mode: _Optional[str] = ..., key: _Optional[_Union[_values_pb2.Names, _Mapping]] = ..., book: _Optional[str] = ..., connect_timeout: _Optional[int] = ..., lock_timeout: _Optional[float] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FileSink(_message.Message):
+    __slots__ = ("path", "format", "key")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    format: str
+    key: _values_pb2.Names
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[_Union[_values_pb2.Names, _Mapping]] = ...) -> None: ...

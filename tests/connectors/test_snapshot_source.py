@@ -16,7 +16,7 @@ import dagster_operators as do
 from dagster_operators.errors import BadInputError, OperatorsError, PipelineError
 from dagster_operators.plans.codec import from_bytes
 from dagster_operators.runtime.engine import Spark
-from tests.engines import ENGINES, SAIL
+from tests.engines import EMBEDDED, SAIL
 from tests.examples import fresh_examples
 
 if TYPE_CHECKING:
@@ -65,10 +65,21 @@ CHANGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", [pytest.param("sail", marks=pytest.mark.sail), pytest.param("spark", marks=pytest.mark.spark)])
-def test_what_changes_from_one_extract_to_the_next(tmp_path: Path, engine: str) -> None:
+@pytest.mark.spark
+def test_what_changes_on_spark_and_a_repeated_key_there(tmp_path: Path) -> None:
+    batches = [BEFORE, AFTER, [(4, "d", 4.0), (4, "e", 5.0)]]
+    pipeline = built(tmp_path, do.MemorySource(batches, schema=SCHEMA), EMBEDDED)
+    for _ in range(2):
+        pipeline.run_epoch()
+    assert (found(pipeline, "now"), found(pipeline, "log")) == (AFTER, CHANGES)
+    with pytest.raises(BadInputError, match=r"in an extract the key 4 is there more than once"):
+        pipeline.run_epoch()
+
+
+@pytest.mark.sail
+def test_what_changes_from_one_extract_to_the_next(tmp_path: Path) -> None:
     batches = [BEFORE, AFTER, AFTER, [(4, "d", 4.0)], [(4, "d", 4.0), (4, "e", 5.0)]]
-    pipeline = built(tmp_path, do.MemorySource(batches, schema=SCHEMA), ENGINES[engine])
+    pipeline = built(tmp_path, do.MemorySource(batches, schema=SCHEMA))
     tables = []
     for _ in range(3):
         pipeline.run_epoch()
@@ -77,7 +88,7 @@ def test_what_changes_from_one_extract_to_the_next(tmp_path: Path, engine: str) 
     assert found(pipeline, "log") == CHANGES
     with pytest.raises(BadInputError, match=r"an extract lacks 2 of the 3 rows there are, more than max_deleted=0.5 allows"):
         pipeline.run_epoch()
-    pipeline = built(tmp_path, do.MemorySource(batches, schema=SCHEMA), ENGINES[engine], max_deleted=1.0)
+    pipeline = built(tmp_path, do.MemorySource(batches, schema=SCHEMA), max_deleted=1.0)
     assert [verdict.level.name for verdict in pipeline.changes()] == ["FROM_HERE_ON"]
     pipeline.run_epoch()
     assert found(pipeline, "now") == [(4, "d", 4.0)]

@@ -15,6 +15,7 @@ _MADE_HERE: dict[str, tuple[str, frozenset[str]]] = {
     "check": ("dagster_operators.graph.outputs:Check", frozenset({"Check"})),
     "delta": ("dagster_operators.connectors.delta_source:DeltaSource", frozenset({"Connector", "Described"})),
     "exchange": ("dagster_operators.operators.frontier.pacts:Exchange", frozenset({"Pact"})),
+    "file_sink": ("dagster_operators.connectors.file_sink:FileSink", frozenset({"SinkTarget"})),
     "files": ("dagster_operators.connectors.file_source:FileSource", frozenset({"Connector", "Described"})),
     "memory": ("dagster_operators.connectors.memory_source:MemorySource", frozenset({"Connector", "Described"})),
     "pipeline": ("dagster_operators.operators.frontier.pacts:Pipeline", frozenset({"Pact"})),

@@ -1,0 +1,222 @@
+"""A folder of change events as a sink: each epoch is one file there, which appears in the commit.
+
+What a reader must not see yet, and what the sink knows, is in a folder of the sink's own that begins with an underscore.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal
+
+from typing_extensions import override
+
+from dagster_operators.connectors.debezium_events import check_types, events_of
+from dagster_operators.connectors.debezium_reader import DEBEZIUM, keys_of
+from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
+from dagster_operators.errors import FencedError, NotPreparedError, PipelineError, SchemaError, SinkError
+from dagster_operators.graph.operator import StreamType
+from dagster_operators.graph.slice import JSON
+from dagster_operators.graph.values import Fields, check_fields
+
+_NOTHING: Final[dict[str, Any]] = {"generation": 0, "epoch": 0, "moving": ""}
+
+
+class FileSink(Sink):
+    """Writes what changes in a stream to a folder as Debezium's change events, exactly once, one file of JSON lines an epoch.
+
+    It takes a stream of changes. Of each key an epoch gives its net effect: a row that came (``c``), was replaced (``u``, with
+    the row before) or went (``d``, with the row before). ``FileSource(path, format="debezium-json", ...)`` reads them back.
+
+    Args:
+        path: A folder of the local file system, which the sink makes. What a reader has taken may be deleted.
+        format: ``"debezium-json"``.
+        key: The columns of the stream that are the rows' key.
+
+    >>> from dagster_operators import FileSource, Pipeline, SnapshotSource
+    >>> pipeline = Pipeline("p", root="data")
+    >>> extracts = FileSource("in/*.csv", schema="id long, price double")
+    >>> items = pipeline.source("items", SnapshotSource(extracts, key="id"))
+    >>> stream = items.to_sink(FileSink("events", format="debezium-json", key="id"))
+    >>> pipeline.dataflow.sinks["items_changes"].config
+    {'sink': 'file_sink', 'path': 'events', 'format': 'debezium-json', 'key': ['id']}
+    """
+
+    kind: ClassVar[str] = "file_sink"
+    takes_changes = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: Literal["debezium-json"],  # noqa: A002 - as FileSource calls it
+        key: str | Sequence[str],
+    ) -> None:
+        self.path = os.fspath(path)
+        self.format = format
+        self.key = keys_of(key) or ()
+        given: str = format
+        if given != DEBEZIUM:
+            raise PipelineError(f"a FileSink writes {DEBEZIUM}, not {given!r}", remedy=f"write format={DEBEZIUM!r}")
+        if not self.path or "://" in self.path:
+            raise PipelineError(
+                f"{self.path!r} is no local folder", remedy="name a folder that all runs see: FileSink('events', ...)"
+            )
+        if not self.key or not all(self.key):
+            raise PipelineError("a FileSink needs a key", remedy="name the columns that tell the rows apart: key='id'")
+
+    def encode(self) -> Fields:
+        """All settings as values: what plans store."""
+        return {"path": self.path, "format": self.format, "key": self.key}
+
+    @classmethod
+    def decode(cls, fields: Fields) -> FileSink:
+        """The sink that was encoded; nothing is written yet.
+
+        Raises:
+            PlanError: A setting is unknown or missing.
+        """
+        check_fields("a sink of the kind 'file_sink'", fields, {"path": True, "format": True, "key": True})
+        return cls(fields["path"], format=fields["format"], key=fields["key"])
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Nothing: it has no secrets."""
+        return ()
+
+    def with_secrets(self, secrets: object) -> FileSink:  # noqa: ARG002 - it has none
+        """The sink itself."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"FileSink({self.path!r}, format={self.format!r}, key={self.key!r})"
+
+    @override
+    def config(self) -> dict[str, Any]:
+        return {"sink": self.kind, "path": self.path, "format": self.format, "key": list(self.key)}
+
+    @override
+    def check(self, stream: StreamType) -> None:
+        if not stream.retracting:
+            way = "write to_changes() before it" if stream.updating else "write to_changes(key, order_by=...) before it"
+            raise SchemaError("change events are made of changes, with the row before", remedy=way)
+        for name in self.key:
+            if stream.resolve(name) is None:
+                raise SchemaError(
+                    f"key= names the column {name!r}, which the stream does not have", column=name,
+                    remedy=f"use one of: {', '.join(stream.columns or ())}",
+                )  # fmt: skip
+
+    # --- the calls of the commit -----------------------------------------------------------------------------------------
+
+    @override
+    def write(self, rows: SinkRows, attempt: SinkAttempt) -> JSON:
+        """Write the events into a file that readers leave alone.
+
+        Raises:
+            SchemaError: A column has a type that no event can hold.
+            SinkError: What is called the key is none, or the folder was put back to an earlier state.
+        """
+        known = self._fenced(attempt.generation)
+        if known["epoch"] < attempt.after or known["epoch"] >= attempt.epoch:
+            further = "" if attempt.decided else "; or go on behind the gap with another name of the sink: to_sink(..., name=...)"
+            raise SinkError(
+                f"the folder has epoch {known['epoch']} as the last of this sink, and the pipeline has epoch {attempt.after}: "
+                "one of them was put back to an earlier state",
+                path=self.path,
+                remedy=f"put both back to one moment{further}",
+            )
+        check_types(rows.schema)
+        name = f"prepared-{attempt.epoch}-{attempt.attempt}"
+        with (self._own / name).open("w", encoding="utf-8") as file:
+            file.writelines(f"{event}\n" for event in events_of(rows, self.key))
+            file.flush()
+            os.fsync(file.fileno())
+        _sync(self._own)
+        return name
+
+    @override
+    def prepare(self, epoch: int, commit_data: JSON, generation: int) -> None:
+        """See that the file is there."""
+        self._fenced(generation)
+        if not (self._own / str(commit_data)).exists():
+            raise NotPreparedError("the prepared file is gone", path=self.path)
+
+    @override
+    def commit(self, epoch: int, commit_data: JSON) -> None:
+        """Give the file its name. What is being named is noted before, since a reader may have taken it away behind a crash."""
+        known, prepared = self._known(), self._own / str(commit_data)
+        if known["epoch"] >= epoch:
+            return
+        if prepared.exists():
+            self._note({**known, "moving": prepared.name})
+            prepared.rename(Path(self.path) / f"{self.name}-{self.pipeline[:8]}-{epoch:09d}.json")
+            _sync(Path(self.path))
+        elif known["moving"] != prepared.name:
+            raise NotPreparedError("the prepared file is gone and was not committed", path=self.path)
+        self._note({**known, "epoch": epoch, "moving": ""})
+
+    @override
+    def abort(self, epoch: int, generation: int) -> None:
+        """Delete what was written for the epoch."""
+        self._fenced(generation)
+        for file in self._own.glob(f"prepared-{epoch}-*"):
+            file.unlink(missing_ok=True)
+
+    @override
+    def recover(self, decided_epoch: int, generation: int) -> None:
+        """Fence earlier runs off and delete what is prepared for later epochs than the decided one."""
+        if generation <= self._known()["generation"]:
+            return
+        self._fenced(generation)
+        for file in self._own.glob("prepared-*"):
+            if int(file.name.split("-")[1]) != decided_epoch:
+                file.unlink(missing_ok=True)
+
+    # --- the folder ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _own(self) -> Path:
+        """The folder with what readers are to leave alone."""
+        folder = Path(self.path) / f"_sink-{self.pipeline}-{self.name}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def _known(self) -> dict[str, Any]:
+        """What the folder says of the sink: its newest run, its last epoch, and what was being named."""
+        file = self._own / "state.json"
+        return {**_NOTHING, **json.loads(file.read_text())} if file.exists() else dict(_NOTHING)
+
+    def _note(self, known: dict[str, Any]) -> None:
+        new = self._own / "state.new"
+        with new.open("w") as file:
+            json.dump(known, file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.rename(self._own / "state.json")
+        _sync(self._own)
+
+    def _fenced(self, generation: int) -> dict[str, Any]:
+        """What the folder says, which is told of this run.
+
+        Raises:
+            FencedError: A newer run has taken over.
+        """
+        known = self._known()
+        if generation < known["generation"]:
+            raise FencedError("a newer run of the pipeline has taken the folder over", path=self.path)
+        if generation > known["generation"]:
+            known = {**known, "generation": generation}
+            self._note(known)
+        return known
+
+
+def _sync(folder: Path) -> None:
+    """Have a folder's names on the disk."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

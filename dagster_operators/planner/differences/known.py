@@ -91,6 +91,13 @@ def _has_a_point(asked: Asked) -> bool:
     return kind is not None and kind.is_number and not kind.is_whole_number
 
 
+def _may_not_be_a_double(asked: Asked) -> bool:
+    """Whether a whole number may have more digits than a double, or is rounded to tens, which may be too large for its type."""
+    kind = asked.type(0)
+    to_tens = len(asked.texts) > 1 and asked.literal(1) is None
+    return kind is not None and kind.is_whole_number and (kind == Plain("bigint") or to_tens)
+
+
 def _is_nested(asked: Asked) -> bool:
     kind = asked.type(0)
     return kind is not None and kind.is_nested
@@ -157,6 +164,12 @@ KNOWN: Final[tuple[Difference, ...]] = (
          "Sail rounds halves away from zero, Spark to the even neighbour", "bround(CAST(x AS DOUBLE))"),
     _one("bround", lambda asked: isinstance(asked.type(0), Decimal), "bround() of a decimal",
          "Sail takes it for a double, or refuses it", "bround(CAST(x AS DOUBLE), 1)"),
+    _one("bround", _may_not_be_a_double, "bround() of whole numbers that a double may not hold, or to tens",
+         "Sail takes them for doubles, and stops at the largest number of the type where Spark fails",
+         "CAST(bround(CAST(x AS DOUBLE), -1) AS BIGINT)"),
+    _one("conv", lambda _: True, "conv()",
+         "Sail gives null for digits that are none, negative bases and numbers of more than 63 bits, and writes negative ones "
+         "with a sign", "hex(x) or bin(x)"),
     _one("cast || " + " ".join(_TEXTS), _is_floating_text, "a floating-point number as text",
          "Sail writes large and small ones otherwise: 10000000000.0 where Spark writes 1.0E10",
          "CAST(CAST(x AS DECIMAL(38, 6)) AS STRING)"),

@@ -28,6 +28,10 @@ OVERFLOWS = frozenset({"big + 1", "big * 2", "l + 1", "-(-big - 2)", "timestamp_
 INSTEAD = {
     "rint() of a number with a point": ("bround(CAST(c AS double))",),
     "bround() of a decimal": ("bround(CAST(c AS double))", "CAST(bround(CAST(c AS double), 1) AS decimal(10,1))"),
+    "bround() of whole numbers that a double may not hold, or to tens": (
+        "CAST(bround(CAST(i AS double), -1) AS bigint)", "CAST(bround(CAST(big AS double), -1) AS bigint)",
+    ),
+    "conv()": ("hex(i)", "bin(i)", "hex(n)", "bin(n)"),
     "a floating-point number as text": ("CAST(CAST(1e10D AS decimal(38,6)) AS string)",),
     "an array, map or struct as text": ("to_json(xs)", "to_json(m)", "to_json(st)"),
     "a number as bytes": ("unhex(hex(i))",),

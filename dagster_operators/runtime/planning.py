@@ -23,6 +23,7 @@ from dagster_operators.runtime.store_access import tell_engine
 from dagster_operators.storage.access import Access
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.plan import PlanRecord
+from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,8 +94,9 @@ class Planning:
             return self._plan_now()
 
     def _plan_now(self) -> Plan:
-        shape, schemas = self._shape(), self.input_schemas()
+        shape = self._shape()
         if self._plan is None or self._plan[0] != shape:
+            schemas = self.input_schemas()
             with located(pipeline=self.dataflow.name):
                 self._plan = (shape, plan(self.session, self.dataflow, schemas))
         return self._plan[1]
@@ -109,9 +111,7 @@ class Planning:
             return self._input_schemas()
 
     def _input_schemas(self) -> Mapping[str, str]:
-        pinned = self._pinned_schemas()
-        self._forget(self._were_pinned - pinned.keys())
-        self._were_pinned |= pinned.keys()
+        pinned = self._pinned_schemas(self._coordinator.view())
         for name in self._in_use() - self._schemas.keys():
             connector = self.connector(name)
             if connector is not None:
@@ -121,8 +121,14 @@ class Planning:
                     self._schemas[name] = kept or connector.infer_schema(self.session)
         return self._schemas
 
+    def _pinned_schemas(self, view: LedgerView) -> Mapping[str, str]:
+        """The schemas in the ledger; those that it no longer has, of sources that were reset, by whomever, are found anew."""
+        pinned = view.last_complete.schemas if view.last_complete else {}
+        self._forget(self._were_pinned - pinned.keys())
+        self._were_pinned |= pinned.keys()
+        return pinned
+
     def _forget(self, reset: AbstractSet[str]) -> None:
-        """Let the columns of sources be found anew that the ledger no longer has any of: they were reset, by whomever."""
         if not reset.isdisjoint(self._schemas):
             self._plan = None
         for name in reset:
@@ -135,10 +141,6 @@ class Planning:
         if self._used is None or self._used[0] != shape:
             self._used = (shape, frozenset(name for stage in cut_stages(self.dataflow) for name in stage.operators))
         return self._used[1]
-
-    def _pinned_schemas(self) -> Mapping[str, str]:
-        last = self._coordinator.last_complete()
-        return last.schemas if last else {}
 
     def take_schemas(self, schemas: Mapping[str, str]) -> None:
         """Go on with the schemas of sources and lookup tables that somebody else has found."""
@@ -170,7 +172,10 @@ class Planning:
         Raises:
             UndecidedChangeError: The pipeline changed, and it has to be decided what becomes of what is stored.
         """
-        made, view = self.plan(), self._coordinator.view()
+        view = self._coordinator.view()
+        with self._turn:
+            self._pinned_schemas(view)
+            made = self._plan_now()
         if self._kept is None or self._kept[0] is not made:
             self._kept = (made, self.comparing.keep())
         begun = view.open_begin.plan if view.open_begin else None

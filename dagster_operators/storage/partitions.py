@@ -31,6 +31,7 @@ def values_of(root: Root, path: str, by: Sequence[str]) -> Values:
         SchemaError: One is empty text, which the log cannot tell from null.
         StorageError: Rows differ.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     if not by:
@@ -38,7 +39,8 @@ def values_of(root: Root, path: str, by: Sequence[str]) -> Values:
     found: set[Values] = set()
     with root.files.open_input_file(root.path(path)) as source, pq.ParquetFile(source) as file:
         for batch in file.iter_batches(_AT_ONCE, columns=list(by)):
-            found.update(values for values, _ in parts_of(batch.select(list(by)), by))
+            distinct = pa.Table.from_batches([batch]).group_by(list(by), use_threads=False).aggregate([])
+            found.update(values for values, _ in parts_of(distinct, by))
     if len(found) != 1:
         raise StorageError("the rows of a file are of several partitions", file=path, remedy="run again, and report this")
     return without_empty(found.pop())

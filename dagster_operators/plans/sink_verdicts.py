@@ -115,7 +115,14 @@ def _place(planned: PlanSink) -> Mapping[str, Any]:
     """The settings that say where a sink writes; how it is reached, such as a password, is none of them."""
     if isinstance(planned.sink, ObjectReference):
         return {"sink": str(planned.sink.type), **public_scalars(dict(planned.sink.attributes))}
-    return dict(planned.sink.config())
+    return {name: _value(one) for name, one in planned.sink.config().items()}
+
+
+def _value(setting: Any) -> Any:
+    """What a sink says of itself as JSON, as the values that plans compare."""
+    if isinstance(setting, Mapping):
+        return tuple((name, _value(setting[name])) for name in sorted(setting))
+    return tuple(map(_value, setting)) if isinstance(setting, list | tuple) else setting
 
 
 def _asked(subject: str, problem: str) -> Verdict:

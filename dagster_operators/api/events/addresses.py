@@ -6,13 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dagster_operators.api.events.node_reader import WrittenInput, WrittenOperator
 from dagster_operators.api.events.noted import Noted
+from dagster_operators.api.queries.located import Located
 from dagster_operators.catalog.catalog import near
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.events.wiring import TIMER, EventInput, EventOperator, EventSource, timer_interval
 
 
 def connected(
-    written: Sequence[WrittenOperator], sources: Sequence[EventSource], nodes: Iterable[str], noted: Noted
+    written: Sequence[WrittenOperator],
+    sources: Sequence[EventSource],
+    nodes: Iterable[str],
+    tables: Mapping[str, Located],
+    noted: Noted,
 ) -> tuple[EventOperator, ...]:
     """The operators with the addresses of what their inputs read; what is wrong with them is noted.
 
@@ -20,13 +25,14 @@ def connected(
         written: The operators as they are written.
         sources: The nodes that are sources.
         nodes: The ids of all nodes, also of those that something is wrong with.
+        tables: The nodes that are tables, by their ids.
         noted: Collects what is wrong.
     """
     made = [EventOperator(one.node, one.id, one.alone, one.file, outputs=one.outputs) for one in written]
     known = {operator.address(output) for operator in made for output in operator.outputs}
     known |= {address for source in sources for address, _ in source.addresses()}
     lost = set(nodes) - {one.node for one in written} - {source.node for source in sources}
-    finder = _Finder(known, {one.node for one in written}, lost, noted)
+    finder = _Finder(known, {one.node for one in written}, lost, tables, noted)
     found = tuple(
         EventOperator(
             one.node,
@@ -50,10 +56,11 @@ def connected(
 class _Finder:
     """Finds the outputs that inputs read."""
 
-    def __init__(self, known: set[str], nodes: set[str], lost: set[str], noted: Noted) -> None:
+    def __init__(self, known: set[str], nodes: set[str], lost: set[str], tables: Mapping[str, Located], noted: Noted) -> None:
         self._known = known
         self._nodes = nodes
         self._lost = lost
+        self._tables = tables
         self._noted = noted
 
     def inputs(self, operator: WrittenOperator) -> tuple[EventInput, ...]:
@@ -74,7 +81,9 @@ class _Finder:
         for address in (source, f"{operator.node}/{source}", self._without_operator(source)):
             if address in self._known:
                 return address
-        if node not in self._lost:
+        if node in self._tables:
+            self._tell_of_table(operator, one, node)
+        elif node not in self._lost:
             self._tell(operator, one, node, rest)
         return None
 
@@ -83,8 +92,17 @@ class _Finder:
         node, _, rest = source.partition("/")
         return f"{node}/{rest.partition('/')[2]}"
 
+    def _tell_of_table(self, operator: WrittenOperator, one: WrittenInput, node: str) -> None:
+        """Tell of an input that reads a table, which sends no messages."""
+        own = self._tables[node].data["table"]
+        reads = own.data.get("input") if isinstance(own.data, dict) else None
+        known = reads is not None and isinstance(reads.data, str) and reads.data in self._known
+        what = f"the input `{_target(operator, one)}` reads {one.source.data!r}"
+        remedy = f"read what the table reads: {reads.data}" if reads and known else "read an output of an operator: node/output"
+        self._noted.wrong(one.source, f"{what}, and the node `{node}` is a table, which sends no messages", remedy)
+
     def _tell(self, operator: WrittenOperator, one: WrittenInput, node: str, rest: str) -> None:
-        target = f"{operator.node}/{one.id}" if operator.alone else f"{operator.node}/{operator.id}/{one.id}"
+        target = _target(operator, one)
         source = one.source.data
         within = sorted(one for one in self._known if one.startswith(f"{operator.node}/{node}/"))
         names = {address.partition("/")[0] for address in self._known} | self._nodes
@@ -100,6 +118,11 @@ class _Finder:
             own = within or sorted(address for address in self._known if address.startswith(f"{node}/"))
             remedy = near(source, own) or f"there are: {', '.join(own) or 'none'}"
         self._noted.wrong(one.source, problem, remedy)
+
+
+def _target(operator: WrittenOperator, one: WrittenInput) -> str:
+    """What errors call an input."""
+    return f"{operator.path}/{one.id}"
 
 
 def _check_circles(operators: Mapping[str, EventOperator], written: Mapping[str, WrittenOperator], noted: Noted) -> None:

@@ -63,6 +63,9 @@ class _Check:
             self._check_input(operator, one, read[one.id])
         if by is None:
             return
+        read_sources = {source.node: source for one in operator.inputs if (source := self._sources.get(one.source))}
+        for source in read_sources.values():
+            self._check_source(operator, source, by)
         what = f"the operator '{operator.path}'"
         if operator.language != "python" and operator.state != "none":
             problem = f"{what} is partitioned by {by.text!r}, and has no state that could be kept for each key"
@@ -78,9 +81,7 @@ class _Check:
             self._noted.wrong(by, f"{what} is partitioned by {by.text!r}, and reads no source", "let it read one")
 
     def _check_input(self, operator: EventOperator, one: EventInput, at: Located) -> None:
-        by, source = self._found[operator.path], self._sources.get(one.source)
-        if source is not None:
-            self._check_source(operator, source, by, at)
+        by = self._found[operator.path]
         sender = self._senders.get(one.source)
         other = by if sender is None else self._found[sender]
         if other != by:
@@ -89,11 +90,11 @@ class _Check:
             same = f"give it partition_by: {other}, too" if other else f"give '{sender}' partition_by: {by}, too"
             self._noted.wrong(at, problem, same)
 
-    def _check_source(self, operator: EventOperator, source: EventSource, by: str, at: Located) -> None:
-        columns = self._columns(source.node)
+    def _check_source(self, operator: EventOperator, source: EventSource, given: Located) -> None:
+        columns, by = self._columns(source.node), given.text
         if by and by == source.time:
             problem = f"the operator '{operator.path}' is partitioned by {by!r}, which is the time of the source {source.node!r}"
-            self._noted.wrong(at, problem, "use another column")
+            self._noted.wrong(given, problem, "use another column")
         elif by and columns is not None and by not in columns:
             problem = f"the operator '{operator.path}' is partitioned by {by!r}, which the source {source.node!r} does not have"
-            self._noted.wrong(at, problem, near(by, columns) or f"there are: {', '.join(columns)}")
+            self._noted.wrong(given, problem, near(by, columns) or f"there are: {', '.join(columns)}")

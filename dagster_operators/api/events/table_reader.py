@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 _KEYS: Final = ("input", "columns", "where", "key")
+_COLUMN: Final = re.compile(r"\w+|`[^`]+`")
+"""What names a column by itself, so that a list may have it."""
 
 
 @dataclass
@@ -138,11 +141,20 @@ class TableReader:
         if given is None:
             return ()
         if isinstance(given.data, tuple):
-            return tuple((one.text, one.text) for one in given.data)
+            return self._listed(what, given.data)
         if not isinstance(given.data, dict):
             self._noted.wrong(given, f"{what}: its columns are {given.text!r}", "write columns: {name: expression}")
             return None
         return tuple((name, expression.text) for name, expression in given.data.items())
+
+    def _listed(self, what: str, given: Sequence[Located]) -> tuple[tuple[str, str], ...] | None:
+        """Columns that keep their names; None if what is listed has none."""
+        for one in given:
+            if isinstance(one.data, dict | tuple) or not _COLUMN.fullmatch(one.text):
+                problem = f"{what}: the column {one.text or one.plain()!r} is no name, so the table's has none"
+                self._noted.wrong(one, problem, 'write pairs name: expression, as columns: {time: time, mean: "value[0]"}')
+                return None
+        return tuple((one.text, one.text) for one in given)
 
     def _try(self, table: WrittenTable, kind: str, *, is_partitioned: bool) -> None:
         """Make the table of no messages, to see what is wrong with it."""
@@ -150,6 +162,10 @@ class TableReader:
         schema = f"time timestamp, seq bigint, value array<{kind}>, metadata string{further}"
         rows = PipelineGraph("looking", "nowhere").source("messages", MemorySource([], schema=schema), event_time="time")
         for key, step in table.steps().items():
+            if key == "key" and rows.event_time is None:
+                problem = f"the table {table.node!r} has a key and no column with the time, which tells the last row of a key"
+                self._noted.wrong(table.at.data[key], problem, "add time: time to columns")
+                return
             try:
                 rows = step(rows)
             except OperatorsError as error:

@@ -90,10 +90,11 @@ def test_check_and_graph_know_tables(tmp_path):
         ("key: sensor}", "key: sensr}", (10, 117), "sensr"),
         ("columns: {time: time, sensor", "columns: {sensor", (10, 105), "time"),
         ("where:", "were:", (10, 88), "'were'"),
+        ('columns: {time: time, sensor: key, celsius: "value[0]"}', 'columns: [time, "value[0]"]', (10, 47), "is no name"),
         ("all-of-it", "means", (11, 9), "there is another node with the id 'means'"),
         ("all-of-it", "mean--mean", (12, 12), "would be the table 'mean__mean'"),
     ],
-    ids=["input", "where", "key", "time", "unknown", "id", "name"],
+    ids=["input", "where", "key", "time", "unknown", "list", "id", "name"],
 )
 def test_what_is_wrong_with_a_table_is_told_with_its_place(tmp_path, old, new, place, problem):
     with pytest.raises(QueryError) as caught:
@@ -102,6 +103,27 @@ def test_what_is_wrong_with_a_table_is_told_with_its_place(tmp_path, old, new, p
     assert problem in error.problem
     assert (error.where["line"], error.where["character"]) == place
     assert error.remedy
+
+
+@pytest.mark.parametrize("reads", ["means/celsius", "means", "means/nope", "{source: means/mean, queue_size: 1}"])
+def test_an_input_that_reads_a_table_is_told_what_the_table_reads(tmp_path, reads):
+    behind = f"  - {{id: behind, operator: {{python: mean.py, inputs: {{value: {reads}}}}}}}\n"
+    with pytest.raises(QueryError) as caught:
+        pipeline(tmp_path, text=DATAFLOW + behind)
+    (error,) = caught.value.errors
+    assert "the input `behind/value` reads 'means" in error.problem
+    assert "`means` is a table" in error.problem
+    assert (error.where["line"], error.where["character"]) == (13, 71 if "source" in reads else 62)
+    assert error.remedy == "read what the table reads: mean/mean"
+
+
+def test_a_key_without_the_time_and_a_list_of_expressions_are_told_what_to_write(tmp_path):
+    columns = 'columns: {time: time, sensor: key, celsius: "value[0]"}'
+    with pytest.raises(QueryError, match="To do: add time: time to columns"):
+        pipeline(tmp_path, text=DATAFLOW.replace("{time: time, sensor", "{sensor"))
+    with pytest.raises(QueryError, match="write pairs name: expression"):
+        pipeline(tmp_path, text=DATAFLOW.replace(columns, 'columns: [time, key, "value[0] AS celsius"]'))
+    pipeline(tmp_path, text=DATAFLOW.replace(columns, "columns: [time, key, value]").replace("key: sensor}", "key: key}"))
 
 
 def test_an_output_without_a_type_is_no_table(tmp_path):

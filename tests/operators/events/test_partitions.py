@@ -169,13 +169,19 @@ def told_of(tmp_path, text):
 @pytest.mark.parametrize(
     ("old", "new", "character", "problem"),
     [
-        ("partition_by: k", "partition_by: q", 44, "which the source 'rows' does not have"),
-        ("partition_by: k", "partition_by: t", 44, "which is the time of the source"),
+        ("partition_by: k", "partition_by: q", 112, "which the source 'rows' does not have"),
+        (
+            "v: rows/v}, outputs: [log], output_types: {log: string}, partition_by: k",
+            "v: rows/v, w: rows/v}, outputs: [log], output_types: {log: string}, partition_by: q",
+            123,
+            "does not have",
+        ),
+        ("partition_by: k", "partition_by: t", 112, "which is the time of the source"),
         ("partition_by: k", "partition_by: [k]", 112, "partition_by is no column"),
         ("output_types: {log: string}, ", "", 83, "its output 'log' has no type"),
         ("v: rows/v}, outputs: [log], output", "v: dora/timer/secs/1}, outputs: [log], output", 123, "and reads no source"),
     ],
-    ids=["column", "time", "list", "type", "source"],
+    ids=["column", "column of two inputs", "time", "list", "type", "source"],
 )
 def test_what_is_wrong_with_a_partition_is_told_with_its_place(tmp_path, old, new, character, problem):
     ((line, place, told, remedy),) = told_of(tmp_path, PARTITIONED.replace(old, new))

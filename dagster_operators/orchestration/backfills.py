@@ -13,16 +13,19 @@ _RANGE: Final = ("dagster/asset_partition_range_start", "dagster/asset_partition
 
 
 def backfilled(tags: Mapping[str, str]) -> str:
-    """The partition, or the first and last, that a run of a backfill is for; empty for all other runs.
+    """The partition, or the first and last, that a run is to compute anew; empty for all other runs.
+
+    A range is always one: schedules and sensors ask for single partitions, a range is launched by hand.
 
     >>> backfilled({"dagster/backfill": "kqpz", "dagster/partition": "2024-01-01"})
     '2024-01-01'
     >>> backfilled({"dagster/partition": "2024-01-01"})  # a schedule's, say
     ''
+    >>> backfilled({"dagster/asset_partition_range_start": "2024-01-01", "dagster/asset_partition_range_end": "2024-01-03"})
+    '2024-01-01 to 2024-01-03'
     """
-    if _BACKFILL not in tags:
-        return ""
-    return tags.get(_PARTITION, "") or " to ".join(tags[name] for name in _RANGE if name in tags)
+    partition = tags.get(_PARTITION, "") if _BACKFILL in tags else ""
+    return partition or " to ".join(tags[name] for name in _RANGE if name in tags)
 
 
 def refuse_backfill(pipeline: str, tables: Collection[str], tags: Mapping[str, str]) -> None:

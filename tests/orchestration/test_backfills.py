@@ -23,14 +23,18 @@ def test_a_backfill_of_a_day_is_refused_and_the_rebuild_job_is_named(folder: Pat
     )
     by_day = dg.Definitions.merge(defs, dg.Definitions(jobs=[job])).resolve_job_def("by_day")
     demo.drop(folder, 4, [("c", 1)])
-    result = by_day.execute_in_process(
-        instance=instance, partition_key="2024-01-02", tags={"dagster/backfill": "kqpz"}, raise_on_error=False
-    )
-    assert not result.success
-    (failure, *_) = [event.step_failure_data for event in result.all_events if event.is_step_failure]
-    told = str(failure.user_failure_data.description if failure.user_failure_data else failure.error)
-    assert "a backfill of 2024-01-02 would leave the tables as they are" in told
-    assert "run the job demo_rebuild" in told
+    days_of = {"dagster/asset_partition_range_start": "2024-01-02", "dagster/asset_partition_range_end": "2024-01-03"}
+    for day, tags, named in (
+        ("2024-01-02", {"dagster/backfill": "kqpz"}, "2024-01-02"),
+        (None, days_of, "2024-01-02 to 2024-01-03"),  # a range that is launched as a single run has no backfill
+    ):
+        result = by_day.execute_in_process(instance=instance, partition_key=day, tags=tags, raise_on_error=False)
+        assert not result.success
+        assert not result.get_asset_materialization_events()
+        (failure, *_) = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+        told = str(failure.user_failure_data.description if failure.user_failure_data else failure.error)
+        assert f"a backfill of {named} would leave the tables as they are" in told
+        assert "run the job demo_rebuild" in told
     assert len(demo.pipeline(folder).history()) == epochs
     config = {"ops": {"rebuild": {"config": {"tables": ["totals"]}}}}
     assert dg.execute_job(demo.reconstructable(folder, "demo_rebuild"), instance, run_config=config).success

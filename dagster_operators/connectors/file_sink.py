@@ -64,6 +64,11 @@ class FileSink(Sink):
             raise PipelineError(
                 f"{self.path!r} is no local folder", remedy="name a folder that all runs see: FileSink('events', ...)"
             )
+        if wildcards := "".join(sorted({*self.path} & {*"*?"})):
+            raise PipelineError(
+                f"{self.path!r} is no folder that a sink can make: it has the wildcards of a pattern, {wildcards}",
+                remedy="name the folder alone, as FileSink('events', ...); the sink names the files in it",
+            )
         if not self.key or not all(self.key):
             raise PipelineError("a FileSink needs a key", remedy="name the columns that tell the rows apart: key='id'")
 

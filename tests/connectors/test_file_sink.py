@@ -212,6 +212,9 @@ def test_a_folder_or_a_root_that_was_put_back_is_refused(tmp_path: Path) -> None
 def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="no local folder"):
         do.FileSink("s3://bucket/events", format="debezium-json", key="id")
+    for pattern in ("events/*.json", "events/2026-0?"):
+        with pytest.raises(PipelineError, match="the sink names the files in it"):
+            do.FileSink(pattern, format="debezium-json", key="id")
     with pytest.raises(PipelineError, match="writes debezium-json, not 'csv'"):
         do.FileSink("events", format="csv", key="id")  # type: ignore[arg-type]
     with pytest.raises(PipelineError, match="needs a key"):

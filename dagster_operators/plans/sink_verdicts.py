@@ -9,16 +9,20 @@ from dagster_operators.connectors.source_operator import public_scalars
 from dagster_operators.functions.references import ObjectReference
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.values import canonical, shown
+from dagster_operators.operators.relational.over import Over
 from dagster_operators.plans.compared import ComparedPlans, listed, shown_stream
 from dagster_operators.plans.from_here_on import UPDATING, FromHereOn
 from dagster_operators.plans.logical_plan import PlanSink
 from dagster_operators.plans.pauses import Pause
-from dagster_operators.plans.shape import PlanShape
+from dagster_operators.plans.plan_streams import Streams
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
+
+_REPLACING = UPDATING | {Over.kind}
+"""Kinds of operators whose rows replace each other or are taken back."""
 
 
 class SinkVerdicts:
-    """Judges the sinks of a plan. Those behind updating streams are asked about wherever they would come to be a mix.
+    """Judges the sinks of a plan. Those behind updating streams and changes are asked about wherever they would come to be a mix.
 
     Args:
         compared: The plan, and that of the last epoch.
@@ -31,6 +35,7 @@ class SinkVerdicts:
         self._old, self._new = compared.old, compared.new
         self._stored = stored
         self._from_here_on = FromHereOn(compared, stored, restarted)
+        self._streams = Streams(compared.new)
 
     def verdicts(self) -> Iterator[Verdict]:
         """What is to be told of each sink that changed, came or went."""
@@ -77,7 +82,8 @@ class SinkVerdicts:
         return Verdict(Level.KEPT, subject, f"it goes on behind epoch {pause.epoch}: nothing came since then")
 
     def _added(self, sink: PlanSink) -> Verdict:
-        subject, behind = f"sink {sink.name}", self._from_here_on.replaced(sink.stream)
+        subject = f"sink {sink.name}"
+        behind = self._from_here_on.taken_back(sink.stream) or self._from_here_on.replaced(sink.stream)
         if not behind:
             return Verdict(Level.FROM_HERE_ON, subject, "it is new, and is given the rows from here on")
         return _asked(
@@ -95,13 +101,10 @@ class SinkVerdicts:
         return sorted(shown_stream(anchor, {}) for anchor in self._old.anchors(stream)), self._old.path(stream)
 
     def _updating(self, stream: StreamRef) -> list[str]:
-        """The operators whose rows replace each other on a stream; none of a stream that is only appended to."""
-        return _updating(self._new, stream)
-
-
-def _updating(shape: PlanShape, stream: StreamRef) -> list[str]:
-    anchors = [anchor for anchor in shape.anchors(stream) if anchor.is_main]
-    return [anchor.operator for anchor in anchors if shape.nodes[anchor.operator].operator.kind in UPDATING]
+        """What gives the rows of a stream that replace each other or are taken back; nothing of one that is only appended to."""
+        changes = self._streams.changes(stream)
+        anchors = [anchor.operator for anchor in self._new.anchors(stream) if anchor.is_main]
+        return [name for name in anchors if changes or self._new.nodes[name].operator.kind in _REPLACING]
 
 
 def _settings(before: PlanSink, after: PlanSink) -> str:

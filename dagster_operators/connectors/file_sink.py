@@ -5,9 +5,12 @@ What a reader must not see yet, and what the sink knows, is in a folder of the s
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
@@ -16,12 +19,14 @@ from typing_extensions import override
 from dagster_operators.connectors.debezium_events import check_types, events_of
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, keys_of
 from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
-from dagster_operators.errors import FencedError, NotPreparedError, PipelineError, SchemaError, SinkError
+from dagster_operators.errors import FencedError, NotPreparedError, PipelineError, SchemaError, SinkError, SinkUnavailableError
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.slice import JSON
 from dagster_operators.graph.values import Fields, check_fields
 
 _NOTHING: Final[dict[str, Any]] = {"generation": 0, "epoch": 0, "moving": ""}
+_PATIENCE: Final = 60.0
+"""Seconds to wait for another process that is at the folder; it renames a file and writes a line."""
 
 
 class FileSink(Sink):
@@ -57,6 +62,7 @@ class FileSink(Sink):
         self.path = os.fspath(path)
         self.format = format
         self.key = keys_of(key) or ()
+        self._generation = 0  # the newest that this process was called under
         given: str = format
         if given != DEBEZIUM:
             raise PipelineError(f"a FileSink writes {DEBEZIUM}, not {given!r}", remedy=f"write format={DEBEZIUM!r}")
@@ -121,10 +127,12 @@ class FileSink(Sink):
         """Write the events into a file that readers leave alone.
 
         Raises:
+            FencedError: A newer run has taken over.
             SchemaError: A column has a type that no event can hold.
             SinkError: What is called the key is none, or the folder was put back to an earlier state.
         """
-        known = self._fenced(attempt.generation)
+        with self._alone():
+            known = self._fenced(attempt.generation)
         if known["epoch"] < attempt.after or known["epoch"] >= attempt.epoch:
             further = "" if attempt.decided else "; or go on behind the gap with another name of the sink: to_sink(..., name=...)"
             raise SinkError(
@@ -135,50 +143,65 @@ class FileSink(Sink):
             )
         check_types(rows.schema)
         name = f"prepared-{attempt.epoch}-{attempt.attempt}"
-        with (self._own / name).open("w", encoding="utf-8") as file:
+        new = self._own / f"{name}.{attempt.generation}"
+        with new.open("w", encoding="utf-8") as file:
             file.writelines(f"{event}\n" for event in events_of(rows, self.key))
             file.flush()
             os.fsync(file.fileno())
-        _sync(self._own)
+        with self._alone():
+            self._fenced(attempt.generation)
+            new.rename(self._own / name)
+            _sync(self._own)
         return name
 
     @override
     def prepare(self, epoch: int, commit_data: JSON, generation: int) -> None:
         """See that the file is there."""
-        self._fenced(generation)
+        with self._alone():
+            self._fenced(generation)
         if not (self._own / str(commit_data)).exists():
             raise NotPreparedError("the prepared file is gone", path=self.path)
 
     @override
     def commit(self, epoch: int, commit_data: JSON) -> None:
-        """Give the file its name. What is being named is noted before, since a reader may have taken it away behind a crash."""
-        known, prepared = self._known(), self._own / str(commit_data)
-        if known["epoch"] >= epoch:
-            return
-        if prepared.exists():
-            self._note({**known, "moving": prepared.name})
-            prepared.rename(Path(self.path) / f"{self.name}-{self.pipeline[:8]}-{epoch:09d}.json")
-            _sync(Path(self.path))
-        elif known["moving"] != prepared.name:
-            raise NotPreparedError("the prepared file is gone and was not committed", path=self.path)
-        self._note({**known, "epoch": epoch, "moving": ""})
+        """Give the file its name. What is being named is noted before, since a reader may have taken it away behind a crash.
+
+        Raises:
+            FencedError: A newer run has taken over, and the epoch is its to commit.
+            NotPreparedError: The file is neither there nor was it named.
+        """
+        with self._alone():
+            known, prepared = self._known(), self._own / str(commit_data)
+            if known["epoch"] >= epoch:
+                return
+            if self._generation:
+                known = self._fenced(self._generation)
+            if prepared.exists():
+                self._note({**known, "moving": prepared.name})
+                prepared.rename(Path(self.path) / f"{self.name}-{self.pipeline[:8]}-{epoch:09d}.json")
+                _sync(Path(self.path))
+            elif known["moving"] != prepared.name:
+                raise NotPreparedError("the prepared file is gone and was not committed", path=self.path)
+            self._note({**known, "epoch": epoch, "moving": ""})
 
     @override
     def abort(self, epoch: int, generation: int) -> None:
         """Delete what was written for the epoch."""
-        self._fenced(generation)
-        for file in self._own.glob(f"prepared-{epoch}-*"):
-            file.unlink(missing_ok=True)
+        with self._alone():
+            self._fenced(generation)
+            for file in self._own.glob(f"prepared-{epoch}-*"):
+                file.unlink(missing_ok=True)
 
     @override
     def recover(self, decided_epoch: int, generation: int) -> None:
         """Fence earlier runs off and delete what is prepared for later epochs than the decided one."""
-        if generation <= self._known()["generation"]:
-            return
-        self._fenced(generation)
-        for file in self._own.glob("prepared-*"):
-            if int(file.name.split("-")[1]) != decided_epoch:
-                file.unlink(missing_ok=True)
+        with self._alone():
+            if generation <= self._known()["generation"]:
+                return
+            self._fenced(generation)
+            for file in self._own.glob("prepared-*"):
+                if int(file.name.split("-")[1]) != decided_epoch:
+                    file.unlink(missing_ok=True)
 
     # --- the folder ------------------------------------------------------------------------------------------------------
 
@@ -188,6 +211,28 @@ class FileSink(Sink):
         folder = Path(self.path) / f"_sink-{self.pipeline}-{self.name}"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other process reads or writes what the folder says: a run that was taken over would put back what it had read.
+
+        Raises:
+            SinkUnavailableError: Another process does not let go of it.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        with (self._own / "lock").open("w") as file:  # closing it, or dying, lets go
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise SinkUnavailableError(
+                            f"another process has held {file.name} for {_PATIENCE:.0f} seconds", path=self.path,
+                            remedy="end the earlier run of the pipeline, which hangs, and run again",
+                        ) from None  # fmt: skip
+                time.sleep(0.01)
+            yield
 
     def _known(self) -> dict[str, Any]:
         """What the folder says of the sink: its newest run, its last epoch, and what was being named."""
@@ -204,7 +249,7 @@ class FileSink(Sink):
         _sync(self._own)
 
     def _fenced(self, generation: int) -> dict[str, Any]:
-        """What the folder says, which is told of this run.
+        """What the folder says, which is told of this run; to be called alone.
 
         Raises:
             FencedError: A newer run has taken over.
@@ -212,6 +257,7 @@ class FileSink(Sink):
         known = self._known()
         if generation < known["generation"]:
             raise FencedError("a newer run of the pipeline has taken the folder over", path=self.path)
+        self._generation = max(self._generation, generation)
         if generation > known["generation"]:
             known = {**known, "generation": generation}
             self._note(known)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dagster_operators as do
+from dagster_operators.connectors import file_sink
 from dagster_operators.connectors.debezium_events import events_of
 from dagster_operators.connectors.sink import SinkAttempt, SinkRows
-from dagster_operators.errors import FencedError, NotPreparedError, PipelineError, SchemaError, SinkError
+from dagster_operators.errors import FencedError, NotPreparedError, PipelineError, SchemaError, SinkError, SinkUnavailableError
 from dagster_operators.plans.codec import from_bytes
 from tests.engines import EMBEDDED, SAIL
 from tests.examples import fresh_examples
@@ -192,6 +195,66 @@ def test_a_commit_that_died_half_way_is_carried_out_and_not_repeated(tmp_path: P
     sink_in(tmp_path).commit(1, data)
     assert list(tmp_path.glob("*.json")) == []
     assert sink_in(tmp_path).write(rows, SinkAttempt(2, "g1-b", 1, after=1)) == "prepared-2-g1-b"
+
+
+def test_a_run_that_was_taken_over_puts_nothing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new, rows = sink_in(tmp_path), sink_in(tmp_path), changes((1, "a", "insert"))
+    data = old.write(rows, SinkAttempt(1, "g1-a", 1))
+    note, stalled, finished = do.FileSink._note, threading.Event(), threading.Event()
+
+    def stalling(self: do.FileSink, known: dict[str, Any]) -> None:
+        if self is old and known["epoch"] == 1:
+            stalled.set()
+            finished.wait(0.3)
+        note(self, known)
+
+    def take_over() -> None:
+        stalled.wait()
+        new.recover(1, 2)
+        new.commit(1, data)
+        new.commit(2, new.write(rows, SinkAttempt(2, "g2-a", 2, after=1)))
+        finished.set()
+
+    monkeypatch.setattr(do.FileSink, "_note", stalling)
+    with ThreadPoolExecutor() as pool:
+        taken = pool.submit(take_over)
+        old.commit(1, data)
+        taken.result()
+    assert new._known() == {"generation": 2, "epoch": 2, "moving": ""}
+    old.commit(1, data)
+    third = new.write(rows, SinkAttempt(3, "g2-b", 2, after=2))
+    for call in (
+        lambda: old.commit(3, third),
+        lambda: old.abort(3, 1),
+        lambda: old.write(rows, SinkAttempt(3, "g1-b", 1, after=2)),
+    ):
+        with pytest.raises(FencedError):
+            call()
+    new.prepare(3, third, 2)
+    sink_in(tmp_path).commit(3, third)
+    assert new._known() == {"generation": 2, "epoch": 3, "moving": ""}
+
+
+def test_a_run_that_is_taken_over_while_it_writes_leaves_what_the_new_one_wrote(tmp_path: Path) -> None:
+    old, new, rows = sink_in(tmp_path), sink_in(tmp_path), changes((1, "a", "insert"))
+
+    def overtaken() -> list[pa.RecordBatch]:
+        new.recover(0, 2)
+        new.write(rows, SinkAttempt(1, "a", 2))
+        return changes((1, "old", "insert")).batches()  # type: ignore[return-value]
+
+    with pytest.raises(FencedError):
+        old.write(SinkRows(rows.schema, overtaken, 1), SinkAttempt(1, "a", 1))
+    new.commit(1, "prepared-1-a")
+    (file,) = tmp_path.glob("*.json")
+    assert json.loads(file.read_text())["after"] == {"id": 1, "v": "a"}
+
+
+def test_a_process_that_holds_the_folder_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_sink, "_PATIENCE", 0.0)
+    with sink_in(tmp_path)._alone(), pytest.raises(SinkUnavailableError, match="end the earlier run"):
+        sink_in(tmp_path).recover(0, 1)
+    sink_in(tmp_path).recover(0, 1)
 
 
 def test_a_folder_or_a_root_that_was_put_back_is_refused(tmp_path: Path) -> None:

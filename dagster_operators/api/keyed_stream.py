@@ -11,7 +11,7 @@ from dagster_operators.api.interval import interval_joined
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.errors import PipelineError, SchemaError
-from dagster_operators.graph.changes import ChangeKind, Changes
+from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.expressions import require_mapping, require_texts
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
@@ -19,7 +19,7 @@ from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
 from dagster_operators.operators.joins.join_columns import How
 from dagster_operators.operators.relational.deduplicate import DeduplicateFirst, DeduplicateLast
 from dagster_operators.operators.relational.deduplicate_changes import DeduplicateChanges
-from dagster_operators.operators.relational.over import Over
+from dagster_operators.operators.relational.over import Over, require_functions
 from dagster_operators.operators.relational.projection import as_pairs
 from dagster_operators.operators.relational.ranking import order_texts
 from dagster_operators.operators.relational.top_per_key import TopPerKey
@@ -31,11 +31,6 @@ from dagster_operators.time.watermark import parse_duration, require_unit
 
 if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
-
-_OF_CHANGES = (
-    "behind as_changes(), changes have the event time of a source that names one; others, group by the time: "
-    "with_columns(hour=\"date_trunc('hour', at)\").key_by('hour')"
-)
 
 
 class KeyedStream(PluggedIn):
@@ -92,9 +87,7 @@ class KeyedStream(PluggedIn):
                 "a window needs an event time, and the stream has none",
                 pipeline=pipeline,
                 operator=self._stream.name,
-                remedy=self._stream._type.timeless_remedy  # noqa: SLF001
-                if self._stream._type.changes == Changes.APPEND  # noqa: SLF001
-                else _OF_CHANGES,
+                remedy=self._stream._type.timeless_remedy,  # noqa: SLF001
             )
         if window is None:
             others = tuple(key for key in self.keys if key not in (WINDOW_START, WINDOW_END))
@@ -254,7 +247,7 @@ class KeyedStream(PluggedIn):
         >>> prices.key_by("item").over("day", place="row_number()", before="lag(price)", so_far="sum(price)").columns
         ('item', 'day', 'price', 'place', 'before', 'so_far')
         """
-        require_mapping(functions, operator=name or "over")
+        require_functions(functions, operator=name or "over")
         wanted, stream = {**(functions or {}), **more}, self._stream
         require_texts("window function", wanted.values(), pipeline=stream._dataflow.name, operator=name or "over")  # noqa: SLF001
         settings: dict[str, Any] = {"order_by": order_texts(order_by), "functions": as_pairs(wanted), "frame": frame}

@@ -121,8 +121,8 @@ class PipelineGraph:
             connector.config()  # a source that is no single one says so
         if connector.row_keys is not None and event_time is not None:
             raise PipelineError(
-                "change events have no event time: what they take back came before", pipeline=self.name, source=name,
-                remedy="leave event_time= out; in place of windows, which are for rows that stay, group by the time: "
+                "change events and extracts have no event time: what they take back came before", pipeline=self.name, source=name,
+                remedy="leave event_time= out; in place of windows group by the time: "
                 f"with_columns(hour=\"date_trunc('hour', {event_time})\").key_by('hour').aggregate(...)",
             )  # fmt: skip
         late = self._duration("lateness", name, lateness, event_time)
@@ -139,10 +139,11 @@ class PipelineGraph:
         if keys is None:
             return stream
         former = None if renamed_from is None else f"{renamed_from}_changes"
-        return stream.through(
-            ToChanges, name=f"{name}_changes", keys=keys, unknown=connector.on_unknown, max_deleted=connector.most_deleted,
-            renamed_from=former,
-        )  # fmt: skip
+        with located(source=name):
+            return stream.through(
+                ToChanges, name=f"{name}_changes", keys=keys, unknown=connector.on_unknown, max_deleted=connector.most_deleted,
+                renamed_from=former,
+            )  # fmt: skip
 
     def _duration(self, setting: str, source: str, given: str | timedelta | int, event_time: str | None) -> int:
         where = {"pipeline": self.name, "source": source}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
 from dagster_operators.connectors.rejects import split_rejects
@@ -24,6 +24,8 @@ _UNREACHABLE = re.compile(r"Permission denied|AccessDenied|Connection|timed? ?ou
 F = TypeVar("F")
 _COLUMN = re.compile(r"column (.+?) is no ")
 _SHOWN = 500
+SET_ASIDE: Final = 'correct the file, or set such records aside with corrupt="reject"'
+"""What to do about a record that cannot be parsed."""
 
 
 def explain_read_failure(
@@ -70,7 +72,7 @@ def _explained(text: str, path: str, file: F, rejects: Callable[[F], DataFrame] 
         file=path,
         column=column[1] if column else None,
         record=reject["record"][:_SHOWN],
-        remedy='correct the file, or set such records aside with corrupt="reject"',
+        remedy=SET_ASIDE,
     )
 
 

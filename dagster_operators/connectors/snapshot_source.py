@@ -14,6 +14,7 @@ from dagster_operators.connectors.debezium_reader import DEBEZIUM, keys_of
 from dagster_operators.connectors.delta_source import DeltaSource
 from dagster_operators.connectors.file_source import FileSource
 from dagster_operators.connectors.memory_source import MemorySource
+from dagster_operators.connectors.read_failure import SET_ASIDE
 from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
@@ -205,7 +206,10 @@ class SnapshotSource(Connector):
                 remedy="put an extract without repeated rows in its place, or name all columns that tell rows apart: "
                 "key=('id', 'line'), say",
             )  # fmt: skip
-        return self.source.explain_failure(session, error, items, schema_json)
+        told = self.source.explain_failure(session, error, items, schema_json)
+        if told is None or told.remedy != SET_ASIDE:
+            return told
+        return type(told)(told.problem, **told.where, remedy="correct the file: without the record, its row would be deleted")
 
     def largest_event_time(self, items: JSON, column: str) -> int | Unknown | None:
         """That of the extract."""

@@ -30,6 +30,15 @@ Lineage = Mapping[str, frozenset[tuple[int, str]]]
 RETIME: Final = "put do.frontier.retime(stream, ..., times=datetime) before it, which gives the rows event times"
 """What to do where rows with times of another kind are to have event times."""
 
+_OF_CHANGES: Final = (
+    "behind as_changes(), changes have the event time of a source that names one; others, group by the time: "
+    "with_columns(hour=\"date_trunc('hour', at)\").key_by('hour')"
+)
+_OF_WINDOWS: Final = (
+    "rows of windows that change have none: group by the windows, key_by('window_start', 'window_end').aggregate(...), or by "
+    "larger ones: with_columns(day=\"date_trunc('day', window_start)\").key_by('day').aggregate(...)"
+)
+
 
 @dataclass(frozen=True)
 class StreamType:
@@ -73,6 +82,8 @@ class StreamType:
     @property
     def timeless_remedy(self) -> str:
         """What to do about a stream that has no event time where one is needed."""
+        if self.changes.kind is not ChangeKind.APPEND:
+            return _OF_WINDOWS if {"window_start", "window_end"} <= set(self.columns or ()) else _OF_CHANGES
         return RETIME if self.times is not None else "give the source event_time=..., and hand that column on unchanged"
 
     def resolve(self, column: str) -> str | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.errors import OperatorsError, SchemaError
+from dagster_operators.errors import OperatorsError, SchemaError, located
 from dagster_operators.graph.changes import CHANGE, DELETED
 from dagster_operators.graph.dataflow import Dataflow, Node
 from dagster_operators.graph.expressions import without_comments
@@ -39,6 +40,8 @@ def analyse(dataflow: Dataflow, node: PhysicalNode, inputs: Sequence[DataFrame])
     except Exception as error:
         if not _is_about_the_query(error):
             raise
+        with located(pipeline=dataflow.name, operator=node.logical):
+            _check_input(dataflow, node, inputs)
         logical = dataflow.nodes[node.logical].operator
         raise SchemaError(
             f"{logical.label} {json.dumps(logical.config(), default=str)} does not fit its input: {_reason(error)}",
@@ -51,6 +54,19 @@ def analyse(dataflow: Dataflow, node: PhysicalNode, inputs: Sequence[DataFrame])
         _check_declared(dataflow, dataflow.nodes[node.logical], {MAIN: analysis.output, **analysis.sides})
         _check_time(dataflow, dataflow.nodes[node.logical], analysis.output)
     return analysis
+
+
+def _check_input(dataflow: Dataflow, node: PhysicalNode, inputs: Sequence[DataFrame]) -> None:
+    """See that an operator uses columns that there are, now that they are known; while it was built they may not have been."""
+    logical = dataflow.nodes[node.logical]
+    types = dataflow.input_types(logical)
+    if len(types) != len(inputs) or [edge.stream for edge in node.inputs] != list(logical.inputs):
+        return
+    known = []
+    for kind, frame in zip(types, inputs, strict=True):
+        names = tuple(name for name in frame.columns if name not in (*kind.marks, DELETED))
+        known.append(replace(kind, columns=names))
+    logical.operator.output(known)
 
 
 def check_feedback(dataflow: Dataflow, variable: str, declared: DataFrame, rows: DataFrame) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
@@ -20,7 +20,7 @@ from dagster_operators.operators.loops.edges import LoopVariable
 from dagster_operators.operators.physical import Analysed
 from dagster_operators.planner.analysis import analyse, analyse_checks, check_feedback
 from dagster_operators.planner.differences.checked_pipelines import with_checked_numbers
-from dagster_operators.planner.differences.in_pipelines import refuse_in_pipeline
+from dagster_operators.planner.differences.in_pipelines import refuse_in_operators, refuse_in_pipeline
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
 from dagster_operators.planner.rules.rule_set import optimised
@@ -147,7 +147,12 @@ def _analyse_all(
         # Made anew: a frame whose schema was asked for hands that on through PySpark Connect's filter, and nothing is analysed.
         before = [empty(session, found.schemas[edge.stream]) for edge in node.inputs]
         given = [empty(session, inputs[node.name])] if node.name in inputs else _declared(session, dataflow, node.logical)
-        analysis = analyse(dataflow, node, [*before, *given])
+        try:
+            analysis = analyse(dataflow, node, [*before, *given])
+        except SchemaError as error:
+            if "column" not in error.where:  # what is known to be no function of Sail's is told instead of Sail's own text
+                refuse_in_operators(session, dataflow, found.schemas, inputs)
+            raise
         analysed = analysis.as_data()
         found.add(node, empty(session, analysed.output), analysed, analysis.sides)
     for variable, stream in physical.feedback.items():

@@ -177,6 +177,17 @@ def test_a_repeated_key_is_told_with_its_file(tmp_path: Path) -> None:
     assert found(pipeline, "now") == BEFORE
 
 
+@pytest.mark.sail
+def test_a_corrupt_record_is_to_be_corrected_since_it_cannot_be_set_aside(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("id,v\n1,x\n")
+    pipeline = built(tmp_path, do.FileSource(str(tmp_path / "in" / "*.csv"), schema="id long, v int"), key="id")
+    with pytest.raises(BadInputError, match="cannot be parsed") as refused:
+        pipeline.run_epoch()
+    assert refused.value.where["record"] == "1,x"
+    assert refused.value.remedy == "correct the file: without the record, its row would be deleted"
+
+
 def rows_of(rows: Rows) -> pa.Table:
     kinds = pa.schema([("id", pa.int64()), ("name", pa.string()), ("price", pa.float64())])
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=kinds)
@@ -225,10 +236,10 @@ def test_what_gives_no_extracts_is_refused(source: Any, settings: dict[str, Any]
 
 
 def test_a_key_that_is_not_there_and_an_event_time_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(OperatorsError, match="missing"):
+    with pytest.raises(OperatorsError, match=r"the source's key='missing' is no column of it.*source 'items'.*use one of: id"):
         built(tmp_path, do.FileSource("in", schema=SCHEMA), key="missing")
     pipeline = do.Pipeline("p", root=str(tmp_path))
-    with pytest.raises(PipelineError, match="no event time"):
+    with pytest.raises(PipelineError, match=r"extracts have no event time.*group by the time"):
         pipeline.source("items", do.SnapshotSource(do.FileSource("in", schema="id long, t timestamp"), "id"), event_time="t")
 
 

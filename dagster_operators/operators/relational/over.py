@@ -12,6 +12,7 @@ from typing_extensions import override
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.changes import ChangeKind, Changes
 from dagster_operators.graph.exchange import by_keys
+from dagster_operators.graph.expressions import require_mapping
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort, check_taken_back
 from dagster_operators.graph.row_expressions import columns_of_row
@@ -21,6 +22,23 @@ from dagster_operators.operators.relational.window_functions import FRAMES, Wind
 
 if TYPE_CHECKING:
     from dagster_operators.operators.relational.over_changes import OverChanges
+
+
+def require_functions(given: object, **where: Any) -> None:
+    """Make sure that window functions are given with their columns.
+
+    Raises:
+        PipelineError: They are not.
+
+    >>> require_functions({"n": "count(*)"})
+    """
+    if isinstance(given, str):
+        raise PipelineError(
+            f"{given!r} is neither in the order nor has a name", **where,
+            remedy="put the order into a list or one text, over(['day', 'price DESC'], ...) or over('day, price DESC', ...), "
+            "and give functions names: over('day', n='row_number()')",
+        )  # fmt: skip
+    require_mapping(given, **where)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,7 +129,7 @@ class ToChanges(LogicalOperator):
     def _check_keyed(self, stream: StreamType) -> None:
         if not self.keys:
             raise SchemaError("the changes of what key?", operator=self.name, remedy="name the key columns: to_changes('id')")
-        self.require(stream, self.keys, "to_changes")
+        self._require_keys(stream)
         if self.max_deleted is None and self.order is None and stream.columns is not None and PLACE not in stream.columns:
             raise SchemaError(
                 "which row of a key is the last one? Rows have no order of their own", operator=self.name,
@@ -137,6 +137,19 @@ class ToChanges(LogicalOperator):
             )  # fmt: skip
         for text in self.sql():
             self.require(stream, columns_of_row(text), "to_changes")
+
+    def _require_keys(self, stream: StreamType) -> None:
+        """See that the key columns are there; the key of change events and extracts is a setting of their source."""
+        if self.max_deleted is None and PLACE not in (stream.columns or ()):
+            self.require(stream, self.keys, "to_changes")
+            return
+        for name in self.keys:
+            if stream.resolve(name) is None:
+                there = [column for column in stream.columns or () if column not in ENTRY]
+                raise SchemaError(
+                    f"the source's key={name!r} is no column of it", operator=self.name, column=name,
+                    remedy=f"use one of: {', '.join(there)}",
+                )  # fmt: skip
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

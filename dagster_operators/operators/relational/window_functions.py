@@ -111,9 +111,18 @@ class WindowFunction:
             return f"first_value({arguments[0]}) {in_rows}", None
         kind = "bigint" if arguments[0] == "*" else _type_of(arguments[0], rows)
         if name in ("lag", "lead"):
-            default = [f"CAST({arguments[2]} AS {kind})"] if len(arguments) > 2 else []  # noqa: PLR2004 - value, offset, default
+            default = [self._default(arguments[2], kind, rows)] if len(arguments) > 2 else []  # noqa: PLR2004 - value, offset, default
             return f"{name}({', '.join([*arguments[:2], *default])}) {total}", None
         return self._up_to(kind, order, in_rows, frame)
+
+    def _default(self, default: str, kind: str, rows: DataFrame) -> str:
+        """What stands for a row that is not there."""
+        if (given := _type_of(default, rows)) != "void" and not _may_be(given, kind):
+            raise SchemaError(
+                f"the default of {self.call.function}() is a literal of the type of its value, {kind}, and {default} is {given}",
+                expression=self.text, remedy=f"write CAST(... AS {kind}) of a literal that fits",
+            )  # fmt: skip
+        return f"CAST({default} AS {kind})"
 
     def _up_to(self, kind: str, order: Order, in_rows: str, frame: str) -> tuple[str, str | None]:
         if frame == "rows":
@@ -165,6 +174,21 @@ def _type_of(expression: str, rows: DataFrame) -> str:
     return str(schema_of(rows.selectExpr(f"{expression} AS value")).fields[0].type)
 
 
+def _may_be(given: str, kind: str) -> bool:
+    """Whether a literal of a type is one of another: a number of a number, but none with a point or a larger type of a whole one.
+
+    >>> _may_be("int", "double"), _may_be("decimal(2,1)", "int"), _may_be("string", "int"), _may_be("date", "timestamp")
+    (True, False, False, True)
+    """
+    if given == kind or (given == "int" and kind in _WHOLE):
+        return True
+    if kind in _WHOLE:
+        return given in _WHOLE and kind == "bigint"
+    if kind in _FLOATING or kind.startswith("decimal("):
+        return given in _WHOLE | _FLOATING or given.startswith("decimal(")
+    return not {given, kind} & {*_WHOLE, *_FLOATING, "string"} and not given.startswith("decimal(")
+
+
 def window_function(text: str) -> WindowFunction:
     """One call of a window function, read.
 
@@ -179,7 +203,14 @@ def window_function(text: str) -> WindowFunction:
     """
     columns_of(text)  # refuses what is no expression
     body, alias = parse_alias(text)
-    template = find_calls(body, frozenset(_ARGUMENTS))
+    try:
+        template = find_calls(body, frozenset(_ARGUMENTS))
+    except SchemaError as error:
+        raise SchemaError(
+            "a window function stands alone in over(): without OVER or another such clause, and without one within it",
+            expression=text,
+            remedy="leave the clause out: key_by(...) and the order say it; compute with columns in with_columns(...)",
+        ) from error
     if alias is not None or len(template.calls) != 1 or any(piece.strip() for piece in template.pieces):
         raise SchemaError(
             "this is not one call of a window function", expression=text,
@@ -199,6 +230,11 @@ def _check(text: str, call: Call) -> None:
     if call.distinct or call.ignore_nulls or (call.condition is not None and call.function not in _RUNNING):
         clause = "DISTINCT" if call.distinct else "IGNORE NULLS" if call.ignore_nulls else "FILTER"
         raise SchemaError(f"{call.function}() takes no {clause} over the rows of a key", expression=text, remedy="leave it out")
+    if given > 2 and columns_of_row(call.arguments[2]):  # noqa: PLR2004 - value, offset, default
+        raise SchemaError(
+            f"the default of {call.function}() is one literal, not {call.arguments[2]!r}", expression=text,
+            remedy="leave it out, and write coalesce(...) of both columns in with_columns(...) behind it",
+        )  # fmt: skip
     number = call.arguments[0] if call.function == "ntile" else call.arguments[1] if given > 1 else "1"
     if not number.isdecimal() or (call.function == "ntile" and int(number) == 0):
         raise SchemaError(f"{call.function}() counts by a whole number, not {number!r}", expression=text, remedy="write 1, say")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import located
@@ -35,19 +35,31 @@ def refuse_in_pipeline(
     """
     if reads_like_spark(session):
         return
-    accepted = accepted_differences(session)
+    refuse_in_operators(session, dataflow, schemas, tables)
+    for table in dataflow.tables.values():
+        if table.checks:
+            with located(pipeline=dataflow.name, table=table.name):
+                _look(session, (check.expression for check in table.checks.values()), schemas[table.stream])
 
-    def look(expressions: tuple[str, ...], schema: str) -> None:
-        rows = empty(session, schema)
-        for expression in expressions:
-            refuse_differences(expression, rows, accepted)
 
+def refuse_in_operators(
+    session: SparkSession, dataflow: Dataflow, schemas: Mapping[StreamRef, str], tables: Mapping[str, str]
+) -> None:
+    """Refuse what operators would compute otherwise, of those that read streams whose schemas are known.
+
+    Raises:
+        SchemaError: As above.
+    """
+    if reads_like_spark(session):
+        return
     for node in dataflow:
         schema = read_rows(node, schemas, tables) if node.operator.sql() else None
         if schema is not None:
             with located(pipeline=dataflow.name, operator=node.name):
-                look(node.operator.sql(), schema)
-    for table in dataflow.tables.values():
-        if table.checks:
-            with located(pipeline=dataflow.name, table=table.name):
-                look(tuple(check.expression for check in table.checks.values()), schemas[table.stream])
+                _look(session, node.operator.sql(), schema)
+
+
+def _look(session: SparkSession, expressions: Iterable[str], schema: str) -> None:
+    rows, accepted = empty(session, schema), accepted_differences(session)
+    for expression in expressions:
+        refuse_differences(expression, rows, accepted)

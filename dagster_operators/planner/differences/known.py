@@ -169,7 +169,7 @@ KNOWN: Final[tuple[Difference, ...]] = (
          "CAST(bround(CAST(x AS DOUBLE), -1) AS BIGINT)"),
     _one("conv", lambda _: True, "conv()",
          "Sail gives null for digits that are none, negative bases and numbers of more than 63 bits, and writes negative ones "
-         "with a sign", "hex(x) or bin(x)"),
+         "with a sign", "hex(x) or bin(x) of a whole number, int(x, 16) of digits in a function of your own (do.udf)"),
     _one("cast || " + " ".join(_TEXTS), _is_floating_text, "a floating-point number as text",
          "Sail writes large and small ones otherwise: 10000000000.0 where Spark writes 1.0E10",
          "CAST(CAST(x AS DECIMAL(38, 6)) AS STRING)"),

@@ -99,3 +99,14 @@ def test_what_does_not_fit_is_refused_with_a_way_out() -> None:
     with pytest.raises(PipelineError, match=r"order_by= is for changes.*top\(1, by=...\)"):
         stays.key_by("k").deduplicate(order_by="v")
     assert stays.key_by("k").top(1, by="v").columns == ("k", "rank", "v")
+
+
+@pytest.mark.sail
+def test_a_column_that_a_source_without_a_schema_does_not_have_is_named_when_planned(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"k": "a", "v": 1, "op": "insert"}')
+    pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=SAIL)
+    rows = pipeline.source("rows", do.FileSource(str(tmp_path / "in" / "*.json"))).as_changes("op")
+    rows.key_by("k").deduplicate(order_by="w DESC").to_table("t")
+    with pytest.raises(SchemaError, match=r"order_by='w DESC.*' uses column 'w'.*operator 'deduplicate'.*use one of: k, v"):
+        pipeline.run_epoch()

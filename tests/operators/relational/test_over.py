@@ -143,6 +143,8 @@ def test_names_and_types_of_streams() -> None:
         ("dense_rank(v)", r"dense_rank\(\) takes 0 arguments"),
         ("row_number(v)", r"row_number\(\) takes 0 arguments"),
         ("sum(*)", r"sum\(\) takes 1 arguments"),
+        ("lag(v, 1, n)", r"the default of lag\(\) is one literal, not 'n'"),
+        ("sum(lag(v))", "stands alone in over"),
         ("lag(v, -1)", "counts by a whole number"),
         ("ntile(0)", "counts by a whole number"),
         ("count(DISTINCT v)", "takes no DISTINCT"),
@@ -166,6 +168,20 @@ def test_what_does_not_fit_is_refused() -> None:
         rows().key_by("k").over("n", V="count(*)")
     with pytest.raises(SchemaError, match="uses column 'w'"):
         rows().key_by("k").over("w", x="count(*)")
+    with pytest.raises(PipelineError, match=r"'v DESC' is neither in the order nor has a name.*put the order into a list"):
+        rows().key_by("k").over("n", "v DESC", x="count(*)")  # type: ignore[arg-type]
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize("default", ["'x'", "1.5", "9999999999"])
+def test_a_default_of_another_type_is_refused_when_planned(tmp_path: Path, default: str) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    source = pipeline.source("rows", do.MemorySource([[("a", 1)]], schema="k string, n int"))
+    source.key_by("k").over("n", x=f"lag(n, 1, {default})").to_table("t")
+    with pytest.raises(SchemaError, match=r"the default of lag\(\) is a literal of the type of its value, int") as refused:
+        pipeline.run_epoch()
+    assert refused.value.where["operator"] == "over"
+    assert refused.value.where["expression"] == f"lag(n, 1, {default})"
 
 
 @pytest.mark.sail

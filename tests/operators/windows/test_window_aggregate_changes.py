@@ -140,9 +140,15 @@ def test_names_and_types_of_streams() -> None:
 
 
 def test_what_does_not_fit_is_refused_with_a_way_out() -> None:
-    with pytest.raises(SchemaError, match=r"takes append streams.*aggregate and top without a window take changes"):
+    with pytest.raises(SchemaError, match=r"takes append streams.*in tumbling and sliding windows, and top without a window"):
         rows().key_by("k").window(do.Session("1 hour")).aggregate(n="count(*)")
     with pytest.raises(SchemaError, match="takes append streams"):
         rows().key_by("k").window(do.Tumbling("1 hour")).top(1, by="v")
     with pytest.raises(SchemaError, match="group by the time"):
         rows().drop("at").key_by("k").window(do.Tumbling("1 hour"))
+    hourly = rows().key_by("k").window(do.Tumbling("1 hour")).aggregate(n="count(*)")
+    with pytest.raises(SchemaError, match=r"key_by\('window_start', 'window_end'\).*date_trunc\('day', window_start\)"):
+        hourly.window()
+    assert hourly.key_by("window_start", "window_end").aggregate(most="max(n)")._type.updating
+    daily = hourly.with_columns(day="date_trunc('day', window_start)").key_by("day").aggregate(n="sum(n)")
+    assert daily.columns == ("day", "n")

@@ -34,10 +34,11 @@ def pipeline(folder: Path, build: Callable[[do.Stream], do.Stream], checks: dict
         (lambda rows: rows.filter("NOT array_contains(xs, 2)"), "filter"),
         (lambda rows: rows.select("CAST(size(xs) AS timestamp_ntz) AS y"), "select"),
         (lambda rows: rows.key_by("k").aggregate(y="sum(rint(x))"), "aggregate_k"),
+        (lambda rows: rows.select("conv(CAST(x AS bigint), 10, 2) AS y"), "select"),
         (lambda rows: rows.key_by("k").top(1, by="weekday(current_date())"), "top_per_key"),
         (lambda rows: rows.lookup(OTHERS, on={"k": "q"}, columns=["rint(z) AS y"]), "lookup"),
     ],
-    ids=["select", "lambda", "filter", "zone", "aggregate", "order", "lookup"],
+    ids=["select", "lambda", "filter", "zone", "aggregate", "not taken by Sail", "order", "lookup"],
 )  # fmt: skip
 def test_every_expression_is_looked_at(build: Callable[[do.Stream], do.Stream], operator: str, tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="is something else on Sail than on Spark") as told:

@@ -265,6 +265,7 @@ def test_any_change_is_right_or_refused(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # two minutes of processor time, which a busy machine gives in ten
 @settings(max_examples=80, deadline=None, suppress_health_check=_CHECKS)
 @given(st.data())
 def test_any_of_many_changes_is_right_or_refused(data: st.DataObject) -> None:

@@ -21,6 +21,9 @@ _TELLING: Final = frozenset(
 )
 """Kinds of operators whose columns are known without code of the user's."""
 
+_BEGINNING: Final = frozenset({"to_changes", "as_changes", "over"})
+"""Kinds of operators that give changes of rows that stay."""
+
 
 def hands_on(shape: PlanShape, name: str) -> bool:
     """Whether an operator takes rows back by giving again what it made of them."""
@@ -28,9 +31,11 @@ def hands_on(shape: PlanShape, name: str) -> bool:
     return operator.linear or operator.kind in EDGES or isinstance(operator, Source | LoopVariable)
 
 
-def _unmatched(operator: LogicalOperator) -> bool:
-    """Whether rows come out for want of a partner, so that they are taken back when one comes."""
-    return isinstance(operator, Join) and operator.how not in ONLY_PAIRS
+def _begins(operator: LogicalOperator) -> bool:
+    """Whether an operator gives changes whatever it reads; an outer join takes back what came for want of a partner."""
+    if isinstance(operator, LoopVariable):
+        return operator.retracting
+    return operator.kind in _BEGINNING or (isinstance(operator, Join) and operator.how not in ONLY_PAIRS)
 
 
 class Streams:
@@ -51,12 +56,8 @@ class Streams:
     def _changing(self) -> frozenset[str]:
         found = set[str]()
         for name, node in self._shape.nodes.items():
-            if isinstance(node.operator, LoopVariable):
-                begins = node.operator.retracting
-            else:
-                begins = node.operator.kind in ("to_changes", "as_changes") or _unmatched(node.operator)
             passes = node.operator.kind == Join.kind or hands_on(self._shape, name)
-            if begins or (passes and any(one.is_main and one.operator in found for one in node.inputs)):
+            if _begins(node.operator) or (passes and any(one.is_main and one.operator in found for one in node.inputs)):
                 found.add(name)
         return frozenset(found)
 

@@ -8,6 +8,8 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import PipelineError, UndecidedChangeError
+from dagster_operators.plans.verdict import Level, Stored
+from dagster_operators.plans.verdicts import judge
 from tests.engines import SAIL
 
 if TYPE_CHECKING:
@@ -66,3 +68,23 @@ def test_an_aggregate_over_changes_does_not_go_on_with_the_state_of_one_over_row
     totals(changes=False).run_epoch()
     with pytest.raises(UndecidedChangeError, match="it would keep its state in other state tables"):
         totals(changes=True).run_epoch()
+
+
+EDITS = [
+    (lambda rows: rows.with_columns(x="total"), lambda rows: rows.with_columns(x="total * 2")),
+    (lambda rows: rows.filter("total > 0"), lambda rows: rows.filter("total > 12")),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), EDITS, ids=["expression", "filter"])
+def test_what_is_done_to_rows_of_windows_before_a_table_does_not_change_unasked(before: Any, after: Any) -> None:
+    def plan(made: Any) -> Any:
+        pipeline = do.Pipeline("p", root="unused")
+        rows = pipeline.source("rows", do.MemorySource([], schema="k string, v long, at long"))
+        made(rows.key_by("k").over("at", total="sum(v)", name="sums")).to_table("log")
+        return pipeline.logical_plan()
+
+    stored = Stored(stateful=["sums"], tables=["log"], positions=["rows"])
+    assert not [one for one in judge(plan(before), plan(before), stored) if one.level is Level.DECISION]
+    (asked,) = [one for one in judge(plan(before), plan(after), stored) if one.level is Level.DECISION]
+    assert (asked.subject, asked.choices) == ("table log", {})

@@ -19,6 +19,7 @@ from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.graph.values import Fields, check_fields
+from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
 
@@ -191,8 +192,9 @@ class SnapshotSource(Connector):
         keys = [name for name in rows.columns if name.lower() in {key.lower() for key in self.row_keys}]
         if not keys:
             return rows
-        kind = Schema.from_json(schema_json).types[keys[0]].sql
-        by = ", ".join(map(quoted, keys))
+        kinds = {name: kind.sql for name, kind in Schema.from_json(schema_json).types.items()}
+        kind = kinds[keys[0]]
+        by = ", ".join(one_zero_one_nan(quoted(key), kinds[key].lower()) for key in keys)
         told = ", ', ', ".join(f"coalesce(CAST({quoted(key)} AS STRING), 'null')" for key in keys)
         failed = f"CAST(raise_error(concat('extract: the key ', {told}, ' is there more than once')) AS {kind})"
         checked = f"CASE WHEN count(1) OVER (PARTITION BY {by}) > 1 THEN {failed} ELSE {quoted(keys[0])} END AS {quoted(keys[0])}"

@@ -77,6 +77,15 @@ def test_what_changes_on_spark_and_a_repeated_key_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.sail
+def test_a_zero_with_another_sign_is_the_same_key(tmp_path: Path) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    extract = do.MemorySource([[("a", 0.0), ("a", -0.0)]], schema="k string, d double")
+    pipeline.source("items", do.SnapshotSource(extract, ("k", "d"))).to_table("log")
+    with pytest.raises(BadInputError, match="is there more than once"):
+        pipeline.run_epoch()
+
+
+@pytest.mark.sail
 def test_what_changes_from_one_extract_to_the_next(tmp_path: Path) -> None:
     batches = [BEFORE, AFTER, AFTER, [(4, "d", 4.0)], [(4, "d", 4.0), (4, "e", 5.0)]]
     pipeline = built(tmp_path, do.MemorySource(batches, schema=SCHEMA))

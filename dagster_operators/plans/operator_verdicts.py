@@ -19,6 +19,7 @@ from dagster_operators.plans.from_here_on import UPDATING, FromHereOn
 from dagster_operators.plans.matching import Matching, named_as_before
 from dagster_operators.plans.pauses import Pause
 from dagster_operators.plans.plan_streams import Streams
+from dagster_operators.plans.shape import PlanShape
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 
 _RESTART: Mapping[Choice, str] = {"restart": "begin without state"}
@@ -40,7 +41,7 @@ class OperatorVerdicts:
         self._from_here_on = FromHereOn(compared, stored, anew)
         self._old, self._new = compared.old, compared.new
         self._stored = stored
-        self._streams = Streams(compared.new)
+        self._streams, self._before = Streams(compared.new), Streams(compared.old)
 
     def verdicts(self) -> Iterator[Verdict]:
         """What is to be told of each operator with state, unless it is its own settings."""
@@ -80,7 +81,10 @@ class OperatorVerdicts:
         renamed = name if len(instead) == 1 else ""
         emptied = self._updating(ends)
         drop = f"its state is deleted, and {listed(emptied)} emptied" if emptied else "its state is deleted"
-        return Verdict(Level.DECISION, subject, text, {"drop": drop}, renamed, emptied, name)
+        logs = self._logs(ends, self._before) if _takes_back(name, self._old, self._before) else []
+        if logs:
+            text += f"; nothing would take back what {listed(logs)} had of it"
+        return Verdict(Level.DECISION, subject, text, {} if logs else {"drop": drop}, renamed, emptied, name)
 
     def _kept(self, name: str, former: str) -> Iterator[Verdict]:
         subject = f"operator {name}"
@@ -143,13 +147,23 @@ class OperatorVerdicts:
         One that rows are taken back from cannot begin anew before others that go on: what those have of it would never go.
         """
         going_on = self._going_on_behind(name) if "restart" in choices and self._taking_back else []
-        if going_on and not self._taking_back.isdisjoint({name, *going_on}):
+        if not self._taking_back.isdisjoint({name, *going_on}):
+            going_on += self._logs(self._new.ends[name], self._streams)
+        else:
+            going_on = []
+        if going_on:
             text += f"; without its state it would not take back what {listed(going_on)} had of it"
             choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
         elif "restart" in choices and (before := self._from_here_on.never_had(name)):
             text += f"; without its state it would take back rows of {listed(before)} that it never had"
             choices = {choice: meaning for choice, meaning in choices.items() if choice != "restart"}
         return Verdict(Level.DECISION, f"operator {name}", text, choices, empties=empties, was=was)
+
+    def _logs(self, ends: Collection[str], streams: Streams) -> list[str]:
+        """Those of some ends that are tables of changes, which keep what they had."""
+        there = [end for end in ends if end.removeprefix("table ") in self._stored.tables and end.startswith("table ")]
+        shape = self._old if streams is self._before else self._new
+        return sorted(end for end in there if streams.changes(shape.streams_of_ends[end]))
 
     def _going_on_behind(self, name: str) -> list[str]:
         """The operators behind one that go on with their state."""
@@ -159,11 +173,7 @@ class OperatorVerdicts:
     @cached_property
     def _taking_back(self) -> frozenset[str]:
         """The operators that take rows back that they put out, by what their state has of them."""
-        return frozenset(name for name in self._new.nodes if self._takes_back(name))
-
-    def _takes_back(self, name: str) -> bool:
-        kind = self._new.nodes[name].operator.kind
-        return kind in (ToChanges.kind, Over.kind) or (kind == Join.kind and self._streams.changes(StreamRef(name)))
+        return frozenset(name for name in self._new.nodes if _takes_back(name, self._new, self._streams))
 
     def _mixed(self, name: str, former: str) -> str:
         """Whether it computes what another operator computed, and leads where this one led."""
@@ -230,3 +240,9 @@ class OperatorVerdicts:
     def _was_updating(self, name: str) -> bool:
         """Whether the rows that an operator puts out replace each other."""
         return self._new.nodes[name].operator.kind in UPDATING
+
+
+def _takes_back(name: str, shape: PlanShape, streams: Streams) -> bool:
+    """Whether an operator takes rows back that it put out, by what its state has of them."""
+    kind = shape.nodes[name].operator.kind
+    return kind in (ToChanges.kind, Over.kind) or (kind == Join.kind and streams.changes(StreamRef(name)))

@@ -36,7 +36,7 @@ class TableVerdicts:
         for name, stream in new.items():
             if name in old:
                 yield from self._kept(name, stream, old[name])
-                yield from self._partitions(name)
+                yield from self._partitions(name, stream)
             elif (
                 self._begins_anew(stream)
                 and (name in self._stored.updating or name not in self._stored.tables)
@@ -63,12 +63,20 @@ class TableVerdicts:
         choices: Mapping[Choice, str] = {"keep": "leave the rows there are as they were computed", "restart": "empty it"}
         yield Verdict(Level.DECISION, f"table {name}", text, choices, empties=(name,))
 
-    def _partitions(self, name: str) -> Iterator[Verdict]:
-        """A table has other partition columns when none of its files is one of before."""
+    def _partitions(self, name: str, stream: StreamRef) -> Iterator[Verdict]:
+        """A table has other partition columns when none of its files is one of before.
+
+        Emptied, it is right only if nothing before it goes on that would tell it no more than what changes.
+        """
         was, now = self._columns[0][name], self._columns[1][name]
         if was != now:
             text = f"it was {partitioned(was)}, and would be {partitioned(now)}"
-            yield Verdict(Level.DECISION, f"table {name}", text, {"restart": "empty it"}, empties=(name,))
+            behind = sorted({*self._from_here_on.taken_back(stream), *self._from_here_on.replaced(stream)})
+            kept = [one for one in behind if self._stored.in_tables.get(self._compared.former[one]) != name]
+            if kept:
+                text += f"; emptied, it would have only rows that change from here on, of {listed(kept)}"
+            choices: Mapping[Choice, str] = {} if kept else {"restart": "empty it"}
+            yield Verdict(Level.DECISION, f"table {name}", text, choices, empties=(name,))
 
     def _put_back(self, name: str) -> Verdict:
         subject, pause = f"table {name}", self._stored.pauses.ends.get(f"table {name}")

@@ -28,12 +28,14 @@ class History:
         pieces: Per source, with the epoch: those that lead to where it stands.
         watermarks: Of the sources at the end of the last epoch.
         earlier: The same at the end of each epoch, of the sources that have the same event time now.
+        newest: Per source the last epoch that read something of it, whether it is among the pieces or not.
     """
 
     epoch: int
     pieces: Mapping[str, Sequence[tuple[int, SourceSlice]]] = field(default_factory=dict)
     watermarks: Mapping[str, int] = field(default_factory=dict)
     earlier: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    newest: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -52,10 +54,14 @@ class History:
         if last is None:
             return cls(0)
         offsets, watermarks = carried(last.offsets, origins), carried(last.watermarks, origins)
-        pieces = {
-            name: _leading_to(offsets.get(name), run.slices(origin), since, run.pipeline, name)
+        read = {
+            name: _leading_to(offsets.get(name), run.slices(origin), run.pipeline, name)
             for name in sources
             if (origin := origins.get(name, name))
+        }
+        pieces = {name: [(epoch, part) for epoch, part in found if epoch >= since] for name, found in read.items()}
+        newest = {
+            name: max(epochs) for name, found in read.items() if (epochs := [n for n, part in found if part.items is not None])
         }
         known = {
             complete.epoch: {
@@ -65,7 +71,7 @@ class History:
             }
             for complete in run.history()
         }
-        return cls(last.epoch, pieces, {name: mark for name, mark in watermarks.items() if name in sources}, known)
+        return cls(last.epoch, pieces, {name: mark for name, mark in watermarks.items() if name in sources}, known, newest)
 
     def after(self, source: str, position: JSON | None) -> list[tuple[int, SourceSlice]] | None:
         """What is left to be read of a source behind a position; None if the source was never there."""
@@ -77,7 +83,7 @@ class History:
 
 
 def _leading_to(
-    position: JSON | None, slices: Iterable[tuple[int, SourceSlice]], since: int, pipeline: str, source: str
+    position: JSON | None, slices: Iterable[tuple[int, SourceSlice]], pipeline: str, source: str
 ) -> list[tuple[int, SourceSlice]]:
     """The slices with rows that a source has read on the way to a position."""
     found = [(epoch, part) for epoch, part in slices if part.items is not None or part.start != part.end]
@@ -89,7 +95,7 @@ def _leading_to(
             pipeline=pipeline, source=source,
             remedy=f'put it behind one of its epochs, and rebuild then: pipeline.reset({source!r}, ..., tables="keep")',
         )  # fmt: skip
-    return [(epoch, part) for epoch, part in found if epoch >= since]
+    return found
 
 
 class HistoryChoosing:
@@ -121,7 +127,10 @@ class HistoryChoosing:
         for name in self.sources:
             connector = self._planning.connector(name)
             pieces = [(epoch, part.items) for epoch, part in self.history.pieces.get(name, ()) if part.items is not None]
-            if connector is None or not pieces:
+            if connector is None:
+                continue
+            if not pieces:
+                self._check_left(connector, name)
                 continue
             if connector.forgets:
                 raise PipelineError(
@@ -133,6 +142,15 @@ class HistoryChoosing:
                     connector.verify_again(items, schemas[name])
             except SourceError:
                 _tell_epoch(connector, name, pieces, schemas[name])
+
+    def _check_left(self, connector: Connector, name: str) -> None:
+        """An extract is a whole table: without any, a rebuild would empty the tables."""
+        newest = self.history.newest.get(name)
+        if newest is not None and connector.most_deleted is not None:
+            raise PipelineError(
+                "since= leaves no extract of the source to rebuild from", source=name,
+                remedy=f"leave it the newest one, which epoch {newest} read: since={newest}",
+            )  # fmt: skip
 
     def tell(self, error: BadInputError) -> None:
         """Say what to leave out if what an epoch read does not have the columns of now; what was read is not to be changed.
@@ -239,14 +257,27 @@ def _joined_all(connector: Connector, pieces: Sequence[JSON]) -> Iterator[JSON]:
 
 
 def _tell_epoch(connector: Connector, name: str, pieces: Sequence[tuple[int, JSON]], schema: str) -> None:
-    """Raise the error of the first epoch of which something is gone."""
+    """Raise the error of the last epoch of which something is gone, with a remedy for all of them."""
+    gone: list[int] = []
+    last: SourceError | None = None
     for epoch, items in pieces:
         try:
             with located(source=name, epoch=epoch):
                 connector.verify_again(items, schema)
         except SourceError as error:
-            error.remedy = f"put back what epoch {epoch} read; or leave out what came before: since={epoch + 1}"
-            raise
+            gone.append(epoch)
+            last = error
+    if last is None:
+        return
+    told = f"epoch {gone[0]}" if len(gone) == 1 else f"{len(gone)} epochs from {gone[0]} to {gone[-1]}"
+    if connector.most_deleted is not None and gone[-1] == pieces[-1][0]:
+        last.remedy = (
+            f"put back the newest extract, which epoch {gone[-1]} read, and rebuild with since={gone[-1]}; "
+            "or run an epoch with a new extract and the pipeline as it was, and rebuild with since= that epoch"
+        )
+    else:
+        last.remedy = f"put back what {told} read; or leave out what came before: since={gone[-1] + 1}"
+    raise last
 
 
 def _has_time(planning: Planning, name: str) -> bool:

@@ -72,11 +72,13 @@ class EventProgram:
         """Put out what is left, and save what is kept."""
         self._out = out
         told: list[dict[str, Any]] = []
+        kept: dict[Any, Saved] = {}
         for key, run in self._runs.items():
             with located(**self._ctx.where):
                 saved = run.finish()
-            self._put(key, saved)
+            kept[key] = saved
             told += [{KEY: key, **row} for row in run.summary(self._ctx.epoch)]
+        self._put(kept)
         out.collect(pa.Table.from_pylist(told, self._ctx.ports[MAIN]), MAIN)
 
     def close(self) -> None:
@@ -119,20 +121,25 @@ class EventProgram:
             found[row.get(self._own.partition_by)][path] = state, data
         return dict(found)
 
-    def _put(self, key: Any, saved: Saved) -> None:
-        """Store what changed, and forget operators that are gone: whoever puts one back has it begin anew."""
-        before, table = self._saved.get(key, {}), self._ctx.state[SAVED]
-        changed = {path: kept for path, kept in saved.items() if kept != before.get(path)}
+    def _put(self, kept: Mapping[Any, Saved]) -> None:
+        """Store what changed, of all keys at once, and forget operators that are gone: one put back begins anew."""
+        table = self._ctx.state[SAVED]
+        changed: list[tuple[Any, str, str, bytes]] = []
+        gone: list[tuple[Any, str]] = []
+        for key, saved in kept.items():
+            before = self._saved.get(key, {})
+            changed += [(key, path, *one) for path, one in saved.items() if one != before.get(path)]
+            gone += [(key, path) for path in sorted(before.keys() - saved.keys())]
         if changed:
-            states, data = zip(*changed.values(), strict=True)
-            table.put(self._rows(key, list(changed), list(states), pa.array(data, pa.binary())))
-        if gone := sorted(before.keys() - saved.keys()):
-            table.delete(self._rows(key, gone))
+            keys, paths, states, data = zip(*changed, strict=True)
+            table.put(self._rows(keys, paths, states, pa.array(data, pa.binary())))
+        if gone:
+            table.delete(self._rows(*zip(*gone, strict=True)))
 
-    def _rows(self, key: Any, *columns: Any) -> pa.Table:
+    def _rows(self, keys: Sequence[Any], *columns: Any) -> pa.Table:
         rows = dict(zip(self._own.saved_columns, columns, strict=False))
         if self._own.partition_by:
-            rows[self._own.partition_by] = pa.array([key] * len(columns[0]), self._key_type())
+            rows[self._own.partition_by] = pa.array(keys, self._key_type())
         return pa.table(rows)
 
     def _key_type(self) -> pa.DataType:

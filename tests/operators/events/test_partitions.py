@@ -11,6 +11,7 @@ import pytest
 import dagster_operators as do
 from dagster_operators.errors import OperatorFailedError, QueryError, SchemaError, UndecidedChangeError
 from dagster_operators.operators.events.event_operators import EventOperators
+from dagster_operators.operators.events.event_program import EventProgram
 from dagster_operators.operators.events.wiring import EventInput, EventOperator, EventSource
 from dagster_operators.testing import OperatorHarness
 from dagster_operators.time.watermark import MAX_WATERMARK
@@ -222,3 +223,18 @@ def test_partition_by_that_is_added_later_is_asked_about(tmp_path):
     changed.run_until_caught_up()
     rows = changed.read("log__log").collect()
     assert (len(rows), {row.key for row in rows}) == (80, {None, *KEYS})
+
+
+def test_what_is_saved_of_all_keys_is_put_at_once(monkeypatch):
+    rows, counts = EventProgram._rows, []
+
+    def counting(self, keys, *columns):
+        made = rows(self, keys, *columns)
+        counts.append(len(made))
+        return made
+
+    monkeypatch.setattr(EventProgram, "_rows", counting)
+    driver = harness(logging(("v", "rows/v")), 1)
+    driver.process([{"t": 0, "k": f"k{number}", "v": 1} for number in range(3)])
+    driver.end_epoch(0)
+    assert len(counts) == 1

@@ -70,7 +70,7 @@ def s3_server() -> Iterator[S3Server]:
         try:
             yield S3Server(int(process.stdout.readline()))
         finally:
-            process.terminate()
+            process.kill()  # where SIGINT is ignored, Dagster makes SIGTERM ignored too, and children take that over
 
 
 class _Faults:

@@ -307,7 +307,7 @@ def test_other_columns_are_not_accepted(tmp_path: Path) -> None:
     check(tmp_path, 3)
 
 
-@pytest.mark.parametrize(("table", "keep"), zip(TABLES, ("ours", "theirs", "ours"), strict=True))
+@pytest.mark.parametrize(("table", "keep"), [*zip(TABLES, ("ours", "theirs", "ours"), strict=True)])
 def test_a_table_that_only_lacks_a_file_is_not_called_fine(tmp_path: Path, table: str, keep: str) -> None:
     """Nobody wrote to it; the way out that is told works."""
     epochs(tmp_path, 3)

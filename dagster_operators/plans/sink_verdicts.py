@@ -15,6 +15,7 @@ from dagster_operators.plans.from_here_on import UPDATING, FromHereOn
 from dagster_operators.plans.logical_plan import PlanSink
 from dagster_operators.plans.pauses import Pause
 from dagster_operators.plans.plan_streams import Streams
+from dagster_operators.plans.unknown import UnknownSink
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 
 _REPLACING = UPDATING | {Over.kind}
@@ -109,6 +110,9 @@ class SinkVerdicts:
 
 def _settings(before: PlanSink, after: PlanSink) -> str:
     """What differs in where two sinks write, and how."""
+    if unknown := [one.sink for one in (before, after) if isinstance(one.sink, UnknownSink)]:
+        changed = f"it was {before.sink.kind}, and is {after.sink.kind}, with other settings; {unknown[0].kind} is not known here"
+        return "" if before.sink == after.sink else changed
     old, new = _place(before), _place(after)
     names = [name for name in {**old, **new} if canonical(old.get(name)) != canonical(new.get(name))]
     return "; ".join(f"{name} was {shown(old.get(name))}, and is {shown(new.get(name))}" for name in names)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.operator_source import OperatorSource
-from dagster_operators.errors import PipelineError, PlanError
+from dagster_operators.errors import PipelineError, PlanError, UndecidedChangeError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.restricted import reach_of
 from dagster_operators.operators.relational.source import Source
@@ -18,9 +18,10 @@ from dagster_operators.runtime.homes import elsewhere
 from dagster_operators.runtime.identities import Binding, Ledgered, bind, source_origins
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.past_plans import PastPlans
-from dagster_operators.runtime.rebuildable import in_the_way, rebuildable, tables_shown_by
+from dagster_operators.runtime.rebuildable import tables_shown_by
 from dagster_operators.runtime.stored_changes import ASKED, REBUILD
 from dagster_operators.runtime.undecided import undecided
+from dagster_operators.runtime.ways_out import WaysOut, ways_out, without_dead_ends
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.records import Complete, Decide
 from dagster_operators.transactions.view import LedgerView
@@ -95,11 +96,7 @@ class Comparing:
         found = self.compare(view)
         settled = [verdict for verdict in found.undecided if rebuilt and self._is_settled(verdict, found, rebuilt)]
         if left := [verdict for verdict in found.undecided if verdict not in settled]:
-            found = replace(found, undecided=tuple(left))
-            offers = self._offers(found)
-            self._ask(found, logical, offers)
-            where = self._dataflow.name, self._coordinator.root.uri
-            raise undecided(*where, found.epoch, found.undecided, offers, sinks=self._sinks(found))
+            raise self._refused(found, left, logical)
         ledgered = self._ledgered(view, last, found.before)
         anew = {one.subject.partition(" ")[2] for one in settled if one.subject.startswith("operator ")}
         anew |= found.elsewhere.keys() & self._leading_to(rebuilt)
@@ -138,15 +135,13 @@ class Comparing:
         shown = tables_shown_by(verdict, found.before, found.after) if found.after else set()
         return bool(shown) and shown <= set(rebuilt)
 
-    def _offers(self, found: Comparison) -> dict[str, list[str]]:
-        """By the change, the tables that may be computed anew instead of deciding."""
-        after = found.after
-        return {one.subject: rebuildable(one, found.before, after) for one in found.undecided} if after else {}
-
-    def _sinks(self, found: Comparison) -> dict[str, list[str]]:
-        """By the change, the sinks for which nothing may be computed anew."""
-        after = found.after
-        return {one.subject: in_the_way(one, found.before, after) for one in found.undecided} if after else {}
+    def _refused(self, found: Comparison, left: Sequence[Verdict], logical: str) -> UndecidedChangeError:
+        """The error about what nobody decided, which is kept for those who decide without the program."""
+        decided = [one for one in found.verdicts if one.decided]
+        ways = ways_out([*found.undecided, *decided], found.before, found.after) if found.after else WaysOut()
+        self._ask(replace(found, verdicts=tuple(without_dead_ends(found.verdicts, ways))), logical, ways.rebuilt)
+        where = self._dataflow.name, self._coordinator.root.uri
+        return undecided(*where, found.epoch, without_dead_ends(left, ways), ways)
 
     def _leading_to(self, tables: Collection[str]) -> frozenset[str]:
         """The operators that lead to some of the program's tables."""
@@ -300,7 +295,7 @@ class Comparing:
         connectors = [node.operator.connector for node in self._dataflow if isinstance(node.operator, Source)]
         return frozenset(one.former_fingerprint() for one in connectors if isinstance(one, OperatorSource))
 
-    def _ask(self, found: Comparison, logical: str, offers: Mapping[str, list[str]]) -> None:
-        questions = [{**one.to_json(), REBUILD: offers.get(one.subject, [])} for one in found.verdicts]
+    def _ask(self, found: Comparison, logical: str, offers: Mapping[str, Sequence[str]]) -> None:
+        questions = [{**one.to_json(), REBUILD: list(offers.get(one.subject, ()))} for one in found.verdicts]
         asked = {"plan": logical, "epoch": found.epoch, "questions": questions, "elsewhere": dict(found.elsewhere)}
         self._coordinator.root.write(ASKED, json.dumps(asked).encode())

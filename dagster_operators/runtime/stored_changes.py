@@ -14,7 +14,7 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.identities import Ledgered
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.past_plans import PastPlans
-from dagster_operators.runtime.rebuildable import rebuildable
+from dagster_operators.runtime.ways_out import ways_out, without_dead_ends
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.records import Complete, Decide
 from dagster_operators.transactions.view import LedgerView
@@ -103,7 +103,7 @@ class StoredChanges:
         """
         from dagster_operators.plans.diff import diff
         from dagster_operators.plans.matching import match, named_as_before
-        from dagster_operators.plans.verdict import Verdict
+        from dagster_operators.plans.verdict import Level, Verdict
 
         view, last, before = self._last(self._coordinator.view())
         asked = {} if plan else self._asked(last)
@@ -111,7 +111,8 @@ class StoredChanges:
         changes = diff(before, named_as_before(after, match(before, after)))
         if plan:
             verdicts = self._judged(view, last, before, plan)
-            offers = {one.subject: rebuildable(one, before, plan) for one in verdicts}
+            ways = ways_out([one for one in verdicts if one.decided or one.level is Level.DECISION], before, plan)
+            verdicts, offers = without_dead_ends(verdicts, ways), ways.rebuilt
         else:
             verdicts = [Verdict.from_json(told).answered(view.decided) for told in asked["questions"]]
             offers = {told["subject"]: told.get(REBUILD, []) for told in asked["questions"]}

@@ -12,6 +12,7 @@ from dagster_operators.graph.reach import Reach
 if TYPE_CHECKING:
     from dagster_operators.plans.logical_plan import LogicalPlan
     from dagster_operators.plans.verdict import Verdict
+    from dagster_operators.runtime.ways_out import WaysOut
 
 
 def undecided(
@@ -19,9 +20,7 @@ def undecided(
     root: str,
     epoch: int,
     verdicts: Sequence[Verdict],
-    rebuilt: Mapping[str, Sequence[str]],
-    *,
-    sinks: Mapping[str, Sequence[str]],
+    ways: WaysOut,
 ) -> UndecidedChangeError:
     """The error about changes that somebody has to decide about.
 
@@ -30,17 +29,18 @@ def undecided(
         root: Its storage root.
         epoch: The last completed epoch.
         verdicts: The changes.
-        rebuilt: By what they are about, the tables that may be computed anew instead; none where that is no way on.
-        sinks: By what they are about, the sinks for which they may not.
+        ways: What may be done about them beside deciding.
     """
     lines = [f"the pipeline is not what it was in epoch {epoch}, and somebody has to decide what becomes of what is stored:"]
     for verdict in verdicts:
         lines.append(f"- {verdict.subject}: {verdict.problem}")
-        lines += _in_python(verdict, rebuilt.get(verdict.subject, ()))
-        if not verdict.choices and (outside := sinks.get(verdict.subject)):
+        lines += _in_python(verdict, ways.rebuilt.get(verdict.subject, ()))
+        if others := ways.waits_for.get(verdict.subject):
+            lines += _one_by_one(verdict, others)
+        if not verdict.choices and (outside := ways.sinks.get(verdict.subject)):
             told = f"{', '.join(outside)} cannot give back what it took of it"
             lines.append(f"    {told}: take the sink out of the program, rebuild the tables, and put a new sink there")
-    commands = dict.fromkeys(command for verdict in verdicts for command in _commands(root, verdict, rebuilt))
+    commands = dict.fromkeys(command for verdict in verdicts for command in _commands(root, verdict, ways.rebuilt))
     first = verdicts[0].subject.split(" ", 1)
     return UndecidedChangeError(
         "\n".join(lines), pipeline=pipeline, **{first[0]: first[1]}, epoch=epoch,
@@ -62,6 +62,15 @@ def _in_python(verdict: Verdict, rebuilt: Sequence[str]) -> Iterator[str]:
     if rebuilt:
         named = repr(rebuilt[0]) if len(rebuilt) == 1 else list(rebuilt)
         yield f"    pipeline.rebuild({named}): compute it anew, with the state behind it, from all that its sources gave"
+
+
+def _one_by_one(verdict: Verdict, others: Sequence[str]) -> Iterator[str]:
+    """What is told of tables that cannot be computed anew before an epoch that does not begin."""
+    if verdict.renamed_from:
+        yield "    if it is another one, give what it writes to a table of another name"
+    elif not verdict.choices:
+        first = ", ".join(others)
+        yield f"    take this one back, run an epoch with what is decided about {first}, make it again and rebuild"
 
 
 def _commands(root: str, verdict: Verdict, rebuilt: Mapping[str, Sequence[str]]) -> Iterator[str]:

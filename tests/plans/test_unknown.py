@@ -102,6 +102,21 @@ def test_a_newer_version_of_an_operator_or_sink_is_shown_too(plans):
     assert from_bytes(to_bytes(found), to_run=False) == found
 
 
+def test_a_sink_of_a_kind_that_is_not_known_is_judged_by_what_the_plan_has_of_it(plans):
+    def given(kind, name="out"):
+        def newer(message):
+            message.sinks.add(name=name, stream=message.nodes[1].inputs[0]).target.other.kind = kind
+
+        return from_bytes(changed(plans[3], newer), to_run=False)
+
+    stored = Stored(["first"], tables=["few"], positions=["rows"])
+    assert judge(given("theirs"), given("theirs"), stored) == []
+    told = judge(given("theirs"), given("another"), stored)
+    assert [(one.subject, one.level) for one in told] == [("sink out", Level.FROM_HERE_ON)]
+    assert "it was theirs, and is another, with other settings; theirs is not known here" in told[0].problem
+    assert [one.level for one in judge(given("theirs"), given("theirs", "new"), stored)] == [Level.KEPT]
+
+
 def test_what_left_the_program_with_its_package_is_judged_like_any_other(plans):
     after = do.Pipeline("p", root="unused")
     after.source("rows", do.FileSource("in", schema="k string, v long")).filter("v > 1").to_table("few")

@@ -149,7 +149,9 @@ class DataflowFile:
         for one in written:
             one.env = tuple({**dict(everywhere), **dict(one.env)}.items())
         self.operators = connected(written, [*sources, *source_reader.wrong], nodes, dict(tables), self._noted)
-        self._partitions = partitions(written, self.operators, sources, source_reader.columns.get, self._noted)
+        self._partitions = partitions(
+            written, self.operators, sources, source_reader.columns.get, types=source_reader.types, noted=self._noted
+        )
         self.tables = TableReader(self._noted, reader).tables(tables, self.operators, self._partitions)
         if not sources and not self._noted.errors:
             sources = [self._clock()]

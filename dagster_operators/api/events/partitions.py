@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from dagster_operators.api.events.node_reader import WrittenOperator
 from dagster_operators.api.events.noted import Noted
 from dagster_operators.api.queries.located import Located
 from dagster_operators.catalog.catalog import near
+from dagster_operators.operators.events.event_batch import KEY_REMEDY, can_be_key
 from dagster_operators.operators.events.wiring import TIMER, EventInput, EventOperator, EventSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Partitions = Mapping[str, str]
 """The column that each operator is partitioned by, by the operator's path; empty text where it is not."""
@@ -19,6 +24,8 @@ def partitions(
     operators: Sequence[EventOperator],
     sources: Sequence[EventSource],
     columns: Callable[[str], Sequence[str] | None],
+    *,
+    types: Mapping[str, pa.Schema],
     noted: Noted,
 ) -> Partitions:
     """By what the operators are partitioned; what is wrong with that is noted.
@@ -28,11 +35,12 @@ def partitions(
         operators: The same with the addresses of what their inputs read.
         sources: The nodes that are sources.
         columns: The columns of a source, by its node; None if they are not known.
+        types: Their types, by the node of a source that declares them.
         noted: Collects what is wrong.
     """
     found = {one.path: one.partition_by.text if one.partition_by else "" for one in written}
     if any(found.values()):
-        check = _Check(found, operators, sources, columns, noted)
+        check = _Check(found, operators, sources, columns, types=types, noted=noted)
         for one, operator in zip(written, operators, strict=True):
             check.one(one, operator)
     return found
@@ -47,12 +55,16 @@ class _Check:
         operators: Sequence[EventOperator],
         sources: Sequence[EventSource],
         columns: Callable[[str], Sequence[str] | None],
+        *,
+        types: Mapping[str, pa.Schema],
         noted: Noted,
     ) -> None:
         self._found = found
         self._senders = {one.address(output): one.path for one in operators for output in one.outputs}
         self._sources = {address: source for source in sources for address, _ in source.addresses()}
         self._columns = columns
+        self._types = types
+        self._kinds: dict[str, tuple[pa.DataType, str]] = {}
         self._noted = noted
 
     def one(self, written: WrittenOperator, operator: EventOperator) -> None:
@@ -98,3 +110,17 @@ class _Check:
         elif by and columns is not None and by not in columns:
             problem = f"the operator '{operator.path}' is partitioned by {by!r}, which the source {source.node!r} does not have"
             self._noted.wrong(given, problem, near(by, columns) or f"there are: {', '.join(columns)}")
+        elif by and source.node in self._types and by in self._types[source.node].names:
+            self._check_type(operator, source, given)
+
+    def _check_type(self, operator: EventOperator, source: EventSource, given: Located) -> None:
+        """See that the column can be a key, and is of the same type in all sources."""
+        by = given.text
+        kind = self._types[source.node].field(by).type
+        other, first = self._kinds.setdefault(by, (kind, source.node))
+        what = f"the operator '{operator.path}' is partitioned by {by!r}, which"
+        if not can_be_key(kind):
+            self._noted.wrong(given, f"{what} is of the type {kind} in the source {source.node!r}", KEY_REMEDY)
+        elif kind != other:
+            problem = f"{what} is of the type {kind} in the source {source.node!r}, and {other} in {first!r}"
+            self._noted.wrong(given, problem, "give it one type in the schemas of all sources")

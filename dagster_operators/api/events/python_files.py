@@ -66,9 +66,11 @@ class PythonFiles:
         names = (given.name, f"lib{given.name}.so", f"{given.name}.so", f"lib{given.name}.dylib", f"lib{given.name}.dll")
         path = next((given.with_name(one) for one in names if given.with_name(one).is_file()), None)
         if path is None:
-            raise PipelineError(
-                f"there is no library {name!r}", remedy=f"build it: {names[1]} is looked for beside {names[0]}, too"
-            )
+            prefixed = names[2] if given.name.startswith("lib") else names[1]
+            of_file = given.name.endswith((".so", ".dylib", ".dll"))
+            beside = f"{prefixed} is looked for beside {given.name}, too"
+            where = "its path is as seen from the dataflow's file" if of_file else beside
+            raise PipelineError(f"there is no library {name!r}", remedy=f"build it, or correct its name: {where}")
         data = path.read_bytes()
         for function in NEEDED:
             if function.encode() not in data:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.api.events.node_reader import NodeReader
 from dagster_operators.api.events.noted import Noted
@@ -14,9 +15,14 @@ from dagster_operators.api.queries.arguments import ArgumentReader
 from dagster_operators.api.queries.located import Located
 from dagster_operators.api.queries.sources import DeclaredSource, Sources
 from dagster_operators.catalog.catalog import near
+from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.operators.events.wiring import ROW, EventSource, table_of
 from dagster_operators.time.watermark import parse_duration
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SETTINGS: Final = ("event_time", "lateness", "finished", "asset_key")
 """What a source has beside where its rows come from."""
@@ -33,6 +39,7 @@ class SourceReader:
     Attributes:
         declared: The sources by the ids of their nodes.
         columns: Their columns, as far as they are known.
+        types: The types of their columns, of sources that declare a schema.
         wrong: The outputs of sources that something else is wrong with, so that inputs that read others are told, too.
     """
 
@@ -42,6 +49,7 @@ class SourceReader:
         self._given = given
         self.declared: dict[str, DeclaredSource] = {}
         self.columns: dict[str, tuple[str, ...] | None] = {}
+        self.types: dict[str, pa.Schema] = {}
         self.wrong: list[EventSource] = []
 
     def source(self, name: str, node: Located) -> list[EventSource]:
@@ -102,7 +110,7 @@ class SourceReader:
             parse_duration(declared.lateness)
         except ValueError as error:
             self._noted.wrong(_setting(written, "lateness"), f"the source {name!r}: the lateness: {error}", "")
-        columns = self.columns[name] = self._columns(replace(declared, lateness="0 seconds"), written)
+        columns = self.columns[name] = self._columns(name, replace(declared, lateness="0 seconds"), written)
         outputs = node.data.get("outputs")
         if columns is not None and outputs is not None and isinstance(outputs.data, dict):
             for output, column in outputs.data.items():
@@ -112,15 +120,21 @@ class SourceReader:
                     self._noted.wrong(column, problem, remedy)
         return len(self._noted.errors) == before
 
-    def _columns(self, declared: DeclaredSource, written: Located) -> tuple[str, ...] | None:
+    def _columns(self, name: str, declared: DeclaredSource, written: Located) -> tuple[str, ...] | None:
         """The columns of a source, if it says so; what a pipeline does not take is noted."""
         try:
-            return declared.in_pipeline(PipelineGraph("looking", "nowhere")).columns
+            columns = declared.in_pipeline(PipelineGraph("looking", "nowhere")).columns
         except OperatorsError as error:
             place = _blamed(error, declared, written).place
             where = {key: value for key, value in error.where.items() if key not in ("pipeline", "position")}
             self._noted.note(type(error)(error.problem, remedy=error.remedy, **{**where, **place}))
             return None
+        connector = declared.connector
+        schema = connector.declared_schema if isinstance(connector, Connector) else connector.output_schema()
+        if schema is not None:
+            with suppress(OperatorsError):  # a type that only the engine knows
+                self.types[name] = Schema.of(schema).to_arrow()
+        return columns
 
 
 def _blamed(error: OperatorsError, declared: DeclaredSource, written: Located) -> Located:

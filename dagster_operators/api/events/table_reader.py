@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from dagster_operators.api.events.conditions import no_condition
 from dagster_operators.api.events.node_reader import NodeReader
 from dagster_operators.api.events.noted import Noted
 from dagster_operators.api.pipeline_graph import PipelineGraph
@@ -16,6 +17,7 @@ from dagster_operators.connectors.memory_source import MemorySource
 from dagster_operators.errors import OperatorsError
 from dagster_operators.operators.events.event_operators import KEY
 from dagster_operators.operators.events.wiring import EventOperator, table_of
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
@@ -110,12 +112,11 @@ class TableReader:
             return None
         self._noted.unknown_keys(what, own, _KEYS)
         address = self._input(what, own, senders)
-        columns, where, key = self._columns(what, own), own.data.get("where"), own.data.get("key")
+        columns, where, key = self._columns(what, own), self._where(what, own), own.data.get("key")
         keys = () if key is None else key.data if isinstance(key.data, tuple) else (key,)
-        if address is None or columns is None:
+        if address is None or columns is None or where is None:
             return None
-        condition = "" if where is None else where.text
-        return WrittenTable(name, address, columns, condition, tuple(one.text for one in keys), own)
+        return WrittenTable(name, address, columns, where, tuple(one.text for one in keys), own)
 
     def _input(self, what: str, own: Located, senders: Mapping[str, EventOperator]) -> str | None:
         """The address of the output that a table reads."""
@@ -134,6 +135,14 @@ class TableReader:
             self._noted.wrong(given, problem, f"declare it at the operator: output_types: {{{output}: float64}}")
             return None
         return given.data
+
+    def _where(self, what: str, own: Located) -> str | None:
+        """The condition; None if what is written is none."""
+        given = own.data.get("where")
+        if given is not None and isinstance(given.data, dict | tuple):
+            self._noted.wrong(given, f"{what}: its condition is {given.plain()!r}", "write where: value[0] > 5")
+            return None
+        return "" if given is None else given.text
 
     def _columns(self, what: str, own: Located) -> tuple[tuple[str, str], ...] | None:
         """The columns of a table, and what they are; None if they are written wrongly."""
@@ -161,6 +170,10 @@ class TableReader:
         further = f", {KEY} string" if is_partitioned else ""
         schema = f"time timestamp, seq bigint, value array<{kind}>, metadata string{further}"
         rows = PipelineGraph("looking", "nowhere").source("messages", MemorySource([], schema=schema), event_time="time")
+        problem = "" if not table.where else no_condition(table.where, Schema.of(schema).to_arrow())
+        if problem:
+            self._noted.wrong(table.at.data["where"], f"the table {table.node!r}: {problem}", "compare it: value[0] > 5")
+            return
         for key, step in table.steps().items():
             if key == "key" and rows.event_time is None:
                 problem = f"the table {table.node!r} has a key and no column with the time, which tells the last row of a key"

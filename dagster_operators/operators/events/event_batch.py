@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from dagster_operators.operators.worker_program import WorkerProgram
 
 _KEYS: Final = (pa.types.is_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_date)
-"""What a key may be: what has one spelling for each value."""
+KEY_REMEDY: Final = "use a column of text, whole numbers, truth values or dates"
+
+
+def can_be_key(kind: pa.DataType) -> bool:
+    """Whether operators can be partitioned by a column of a type: its values have one spelling each.
+
+    >>> can_be_key(pa.string()), can_be_key(pa.float64())
+    (True, False)
+    """
+    return any(is_one(kind) for is_one in _KEYS)
 
 
 @dataclass(frozen=True)
@@ -100,9 +109,9 @@ class EventBatch(BatchOperator):
                 operator=self.logical.name, column=by, remedy="give it one type in the schemas of all sources",
             )  # fmt: skip
         for kind in found:
-            if not any(is_one(kind) for is_one in _KEYS):
+            if not can_be_key(kind):
                 raise SchemaError(
                     f"operators cannot be partitioned by {by!r}, which is of the type {kind}",
-                    operator=self.logical.name, column=by, remedy="use a column of text, whole numbers, truth values or dates",
+                    operator=self.logical.name, column=by, remedy=KEY_REMEDY,
                 )  # fmt: skip
         return [pa.field(KEY, kind) for kind in found]

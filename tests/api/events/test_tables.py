@@ -87,6 +87,10 @@ def test_check_and_graph_know_tables(tmp_path):
     [
         ("input: mean/mean, col", "input: mean/men, col", (10, 20), "there is no output 'mean/men' of an operator"),
         ("value[1] < 50", "worth[1] < 50", (10, 95), "worth"),
+        ("value[1] < 50", "(value[1])", (10, 95), "is no condition, but a double"),
+        ("value[1] < 50", "value", (10, 95), "is no condition, but a list"),
+        ("value[1] < 50", "1 + 1", (10, 95), "the result of arithmetic"),
+        ('"value[1] < 50"', "[value]", (10, 95), "its condition is ['value']"),
         ("key: sensor}", "key: sensr}", (10, 117), "sensr"),
         ("columns: {time: time, sensor", "columns: {sensor", (10, 105), "time"),
         ("where:", "were:", (10, 88), "'were'"),
@@ -94,7 +98,7 @@ def test_check_and_graph_know_tables(tmp_path):
         ("all-of-it", "means", (11, 9), "there is another node with the id 'means'"),
         ("all-of-it", "mean--mean", (12, 12), "would be the table 'mean__mean'"),
     ],
-    ids=["input", "where", "key", "time", "unknown", "list", "id", "name"],
+    ids=["input", "where", "type", "list type", "sum", "no text", "key", "time", "unknown", "list", "id", "name"],
 )
 def test_what_is_wrong_with_a_table_is_told_with_its_place(tmp_path, old, new, place, problem):
     with pytest.raises(QueryError) as caught:

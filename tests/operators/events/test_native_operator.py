@@ -279,3 +279,20 @@ def test_a_library_that_is_not_there_is_told_with_its_place(tmp_path):
     (tmp_path / "dataflow.yml").write_text(DATAFLOW)
     with pytest.raises(QueryError, match=r"dataflow.yml:8:23: the operator 'native': there is no library 'counter'"):
         dataflow(tmp_path, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("counter", "libcounter.so is looked for beside counter, too"),
+        ("libcounter", "libcounter.so is looked for beside libcounter, too"),
+        ("libcounter.so", "its path is as seen from the dataflow's file"),
+    ],
+    ids=["of dora", "with lib", "file"],
+)
+def test_what_a_library_is_looked_for_as_is_told(tmp_path, name, remedy):
+    (tmp_path / "dataflow.yml").write_text(DATAFLOW.replace("shared-library: counter", f"shared-library: {name}"))
+    with pytest.raises(QueryError) as caught:
+        dataflow(tmp_path, [])
+    (error,) = caught.value.errors
+    assert (error.problem, remedy in error.remedy) == (f"the operator 'native': there is no library {name!r}", True)

@@ -191,6 +191,36 @@ def test_what_is_wrong_with_a_partition_is_told_with_its_place(tmp_path, old, ne
     assert remedy
 
 
+TYPED = """
+nodes:
+  - id: rows
+    source: {memory: {batches: [], schema: "t timestamp, k KIND, v long"}, event_time: t}
+    outputs: {v: v}
+  - id: more
+    source: {memory: {batches: [], schema: "t timestamp, k OTHER, v long"}, event_time: t}
+    outputs: {v: v}
+  - id: log
+    operator:
+      {python: log.py, inputs: {v: rows/v, w: more/v}, outputs: [log], output_types: {log: string}, partition_by: k}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "problem", "remedy"),
+    [
+        ("double", "double", "by 'k', which is of the type double in the source 'rows'", "whole numbers"),
+        ("string", "long", "by 'k', which is of the type int64 in the source 'more', and string in 'rows'", "give it one type"),
+    ],
+    ids=["double", "two types"],
+)
+def test_the_type_of_a_partition_is_told_when_the_file_is_read(tmp_path, kind, other, problem, remedy):
+    told = told_of(tmp_path, TYPED.replace("KIND", kind).replace("OTHER", other))
+    assert [(line, place) for line, place, _, _ in told] == [(11, 115)] * len(told)
+    assert problem in told[0][2]
+    assert remedy in told[0][3]
+    pipeline(tmp_path, TYPED.replace("KIND", "string").replace("OTHER", "string"))
+
+
 def test_operators_that_read_each_other_are_partitioned_alike(tmp_path):
     ((line, _, problem, remedy),) = told_of(tmp_path, PARTITIONED + BEHIND)
     assert (line, problem) == (9, "the operator 'behind' is not partitioned, and reads 'log/log', which is partitioned by 'k'")

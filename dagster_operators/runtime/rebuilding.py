@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.transactions.effects import StageAttempt
     from dagster_operators.transactions.owner import Owner
+    from dagster_operators.transactions.plan import PlanRecord
     from dagster_operators.transactions.view import LedgerView
 
 
@@ -132,11 +133,7 @@ class Rebuilding:
 
     @property
     def _id(self) -> str:
-        """What tells this rebuild from another one: what is computed, and from where on."""
-        plan = self._shadow.plan()
-        datasets = sorted((name, record.schema_json, *record.partition_by) for name, record in self._record.datasets.items())
-        told = json.dumps([plan.fingerprint, self._part.tables, self._request.since, dict(self._record.sources), datasets])
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        return id_of(self._shadow.plan().fingerprint, self._part.tables, self._request.since, self._record)
 
     def _over(self) -> Complete | None:
         """The epoch that took over what is in the folder, should a run have died then, and nobody put the pipeline back since."""
@@ -255,6 +252,20 @@ class Rebuilding:
         for name in set(before) & self._record.datasets.keys() - set(taken.values()):
             yield Change(name, (), tuple(entry.path for entry in self._run.files(name, view.versions[name])))
         reach("rebuild:taken", stage=attempt.stage)
+
+
+def id_of(fingerprint: str, tables: Collection[str], since: int, record: PlanRecord) -> str:
+    """What tells a rebuild from another one, so that it does not go on with what that one computed.
+
+    Args:
+        fingerprint: Of the plan that computes.
+        tables: The tables that are computed anew.
+        since: The first epoch of which something is read.
+        record: The record of that part of the pipeline.
+    """
+    datasets = sorted((name, dataset.schema_json, *dataset.partition_by) for name, dataset in record.datasets.items())
+    told = json.dumps([fingerprint, tuple(tables), since, dict(record.sources), datasets])
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def part_of(epochs: Epochs, tables: Collection[str] | None, operators: Collection[str]) -> Part:

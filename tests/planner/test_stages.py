@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from dagster_operators import ArrowOperator, MemorySource, Pipeline, Stream, Tumbling
+from dagster_operators import ArrowOperator, Check, FileSink, MemorySource, Pipeline, Stream, Tumbling
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.planner.stages import cut_stages
@@ -151,3 +153,34 @@ def test_a_stage_has_another_fingerprint_when_it_computes_something_else() -> No
         rows.filter(condition).to_table("clean")
         prints.add(cut_stages(pipeline.dataflow)[0].fingerprint)
     assert len(prints) == 2
+
+
+WRITTEN: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "another table": {"table": "other"},
+    "checked": {"checks": {"some": Check("k > ''", blocking=False)}},
+    "checked otherwise": {"checks": {"some": Check("k > 'a'", blocking=False)}},
+    "checked strictly": {"checks": {"some": Check("k > ''")}},
+}
+
+
+def test_what_a_stage_writes_and_checks_is_in_its_fingerprint() -> None:
+    """Else a stage that died goes on with rows that nobody checked, or that are of another table."""
+    prints = []
+    for written in WRITTEN.values():
+        pipeline, rows = flow()
+        rows.select("k").to_table(**{"table": "clean", **written})
+        prints.append(cut_stages(pipeline.dataflow)[0].fingerprint)
+    assert len(set(prints)) == len(prints)
+
+
+def test_the_sinks_of_a_stage_are_in_its_fingerprint() -> None:
+    prints = []
+    for folders in ((), ("a",), ("b",), ("a", "b")):
+        pipeline, rows = flow()
+        changes = rows.key_by("k").aggregate(n="count(*)").to_changes()
+        changes.to_table("log")
+        for number, folder in enumerate(folders):
+            changes.to_sink(FileSink(folder, format="debezium-json", key="k"), name=f"events{number}")
+        prints += [stage.fingerprint for stage in cut_stages(pipeline.dataflow) if stage.name == "log"]
+    assert len(set(prints)) == 4

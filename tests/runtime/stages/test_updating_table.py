@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
 from dagster_operators import MemorySource, Pipeline
 from dagster_operators.runtime.stages import updating_table
+from dagster_operators.runtime.stages.changed_keys import Held
+from dagster_operators.runtime.stages.updating_table import UpdatingTable
+from dagster_operators.transactions.manifest import FileEntry
 from tests.engines import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from dagster_operators.transactions.manifest import FileEntry
 
 SCHEMA = "k long, v long"
 Epochs = list[list[dict[str, int]]]
@@ -118,3 +120,57 @@ def test_rows_that_a_filter_takes_back(tmp_path: Path) -> None:
         pipeline.run_epoch()
         found.append(sorted((row.k, row.n) for row in pipeline.read("odd").collect()))
     assert found == [[(1, 1), (2, 1), (3, 1)], [(1, 1), (3, 1)], [(1, 1), (2, 3)], [(2, 3)]]
+
+
+def file_of(day: str | None, name: str, rows: int) -> FileEntry:
+    return FileEntry(f"e1-g1-{name}/changed/part-0.parquet", rows * 10, rows, partition=() if day is None else (("day", day),))
+
+
+class Noted(UpdatingTable):
+    """Says which files it would write anew together, and without which keys, instead of writing them."""
+
+    def __init__(self, files: list[FileEntry]) -> None:
+        self._before = tuple(files)
+        self.kept: list[list[str]] = []
+        self.joined: list[list[str]] = []
+
+    def _write_at_once(self, partly: Any, joined: Any, changed: Any, rows: Any) -> list[tuple[FileEntry, ...]]:
+        del changed, rows
+        for groups, noted in ((partly, self.kept), (joined, self.joined)):
+            noted.extend([[file.path[6] for file in group] for group in groups])
+        return []
+
+
+def without(files: list[FileEntry], **held: Held) -> tuple[Noted, str]:
+    table = Noted(files)
+    _, removed = table.without({file.path: held.get(file.path[6], Held.NONE) for file in files}, Mock(), Mock())
+    return table, "".join(sorted(path[6] for path in removed))
+
+
+def test_files_of_two_partitions_are_never_written_anew_together() -> None:
+    files = [
+        file_of("mon", "a", 9),
+        file_of("tue", "b", 2),
+        file_of("mon", "c", 3),
+        file_of("tue", "d", 1),
+        file_of("tue", "x", 4),
+    ]
+    table, removed = without(files, a=Held.SOME, b=Held.SOME, c=Held.SOME, d=Held.SOME, x=Held.ALL)
+    assert table.kept == [["c", "a"], ["d", "b"]]
+    assert (table.joined, removed) == ([], "abcdx")
+
+
+def test_small_files_are_joined_when_a_partition_has_many_not_the_table() -> None:
+    few = [file_of(day, name, 10) for day, name in zip("mmmmtttt", "abcdefgh", strict=True)]
+    assert without(few, a=Held.ALL)[0].joined == []
+    many = [file_of("mon", name, 10) for name in "abcdefgh"] + [file_of("tue", name, 10) for name in "ijk"]
+    table, removed = without(many, i=Held.SOME)
+    assert (table.kept, table.joined, removed) == ([["i"]], [[*"abcdefgh"]], "abcdefghi")
+    both = [file_of("mon" if name < "i" else "tue", name, 10) for name in "abcdefghijklmnop"]
+    assert without(both)[0].joined == [[*"abcdefgh"], [*"ijklmnop"]]
+
+
+def test_files_are_written_anew_together_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(updating_table, "ROWS_PER_FILE", 10)
+    files = [file_of(None, name, rows) for name, rows in (("a", 6), ("b", 4), ("c", 7), ("d", 10), ("e", 11))]
+    assert without(files, **dict.fromkeys("abcde", Held.SOME))[0].kept == [["b", "a"], ["c"], ["d"], ["e"]]

@@ -4,7 +4,12 @@
 every logical operator.
 """
 
-from dagster_operators.testing.harness import OperatorHarness, Snapshot
+from typing import Final
+
+from dagster_operators.testing.harness import HarnessSnapshot, OperatorHarness
 from dagster_operators.testing.operator_kit import check_operator
 
-__all__ = ["OperatorHarness", "Snapshot", "check_operator"]
+Snapshot: Final = HarnessSnapshot
+"""The name that it had, which that of a pipeline has too."""
+
+__all__ = ["HarnessSnapshot", "OperatorHarness", "Snapshot", "check_operator"]

@@ -43,7 +43,7 @@ Moment: TypeAlias = "int | str | datetime"
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class HarnessSnapshot:
     """An operator between two epochs: what a pipeline keeps of it.
 
     Attributes:
@@ -123,7 +123,7 @@ class OperatorHarness:
         self.commit_data: dict[int, Any] = {}
         self.metrics: dict[str, float] = {}
         self.epoch, self.held = 1, MIN_WATERMARK
-        self._resume(Snapshot(0, MIN_WATERMARK, MIN_WATERMARK, []))
+        self._resume(HarnessSnapshot(0, MIN_WATERMARK, MIN_WATERMARK, []))
 
     def __enter__(self) -> Self:
         return self
@@ -247,12 +247,12 @@ class OperatorHarness:
 
     # --- between epochs ----------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> HarnessSnapshot:
         """What a pipeline would keep after the last epoch; rows of the running one must not have been given yet."""
         states = [store.export() for store in self._stores]
-        return Snapshot(self.epoch - 1, self.watermark, self.held, states, tuple(self._watermarks), self._held_at)
+        return HarnessSnapshot(self.epoch - 1, self.watermark, self.held, states, tuple(self._watermarks), self._held_at)
 
-    def restore(self, snapshot: Snapshot, *, parallelism: int | None = None) -> None:
+    def restore(self, snapshot: HarnessSnapshot, *, parallelism: int | None = None) -> None:
         """Go on from a snapshot, with another number of subtasks if one is given."""
         if parallelism is not None:
             self.parallelism = parallelism if self._driven.keys[0] else 1
@@ -262,13 +262,13 @@ class OperatorHarness:
         """Go on with another number of subtasks."""
         self.restore(self.snapshot(), parallelism=parallelism)
 
-    def _resume(self, snapshot: Snapshot) -> None:
+    def _resume(self, snapshot: HarnessSnapshot) -> None:
         self._watermarks = list(snapshot.watermarks) or [snapshot.watermark] * len(self.inputs)
         self.held, self._held_at = snapshot.held, dict(snapshot.held_at)
         self._stores = [self._store(number, snapshot) for number in range(self.parallelism)]
         self._begin(snapshot.epoch + 1)
 
-    def _store(self, number: int, snapshot: Snapshot) -> StateStore:
+    def _store(self, number: int, snapshot: HarnessSnapshot) -> StateStore:
         store = StateStore(
             self._tables,
             operator=self._driven.name,

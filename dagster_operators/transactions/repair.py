@@ -118,7 +118,7 @@ def _forget_epochs(view: LedgerView, run: RunContext) -> Steps[None]:
 
 
 def is_wrong(view: LedgerView, dataset: str, status: TableStatus) -> bool:
-    """Whether a table is not as the ledger says; one that is another pipeline's is none of ours."""
+    """Whether a table is not as the ledger says; one of another pipeline is left alone."""
     if status.exists and status.pipeline != view.pipeline:
         return False
     return (status.exists or dataset in view.versions) and not _is_as_expected(view, dataset, status)

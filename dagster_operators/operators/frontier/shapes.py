@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from dagster_operators.operators.frontier.operator_info import OperatorInfo
 
 
-class Run:
-    """Calls the logic once.
+class Logic:
+    """A function of the user's that is called with what its shape gives it.
 
     Attributes:
         logic: The user's function.
@@ -34,7 +34,7 @@ class Run:
 Initial: TypeAlias = "list[Capability | None]"
 """The initial capability of each output; None once it was dropped."""
 
-Start: TypeAlias = "Callable[[Definition, Initial, OperatorInfo, Sequence[InputHandle], Sequence[OutputHandle]], Run]"
+Start: TypeAlias = "Callable[[Definition, Initial, OperatorInfo, Sequence[InputHandle], Sequence[OutputHandle]], Logic]"
 """Calls the user's constructor; takes the capabilities out of the list, so that nothing else holds them."""
 
 
@@ -63,7 +63,7 @@ def _plain(
     info: OperatorInfo,
     inputs: Sequence[InputHandle],
     outputs: Sequence[OutputHandle],
-) -> Run:
+) -> Logic:
     """``constructor(capability, info)`` gives ``logic(input, ..., output)``."""
     return _checked(definition.constructor(capabilities.pop(), info), lambda logic: logic(*inputs, *outputs))
 
@@ -74,7 +74,7 @@ def _of_any_ports(
     info: OperatorInfo,
     inputs: Sequence[InputHandle],
     outputs: Sequence[OutputHandle],
-) -> Run:
+) -> Logic:
     """``constructor(capabilities, info)`` gives ``logic(inputs, outputs)``."""
     given = list(capabilities)
     capabilities.clear()
@@ -89,7 +89,7 @@ def _with_notificator(
     info: OperatorInfo,
     inputs: Sequence[InputHandle],
     outputs: Sequence[OutputHandle],
-) -> Run:
+) -> Logic:
     """The function given is the logic itself: ``logic(input, ..., output, notificator)``."""
     from dagster_operators.operators.frontier.definition import NOTIFICATIONS
 
@@ -102,7 +102,7 @@ def _with_notificator(
     def call(logic: Any) -> object:
         return logic(*inputs, *outputs, Notificator(requests, [each.frontier for each in inputs], info))
 
-    return Run(definition.constructor, call)
+    return Logic(definition.constructor, call)
 
 
 def _without_output(
@@ -111,7 +111,7 @@ def _without_output(
     info: OperatorInfo,
     inputs: Sequence[InputHandle],
     outputs: Sequence[OutputHandle],  # noqa: ARG001 - nothing is put out
-) -> Run:
+) -> Logic:
     """``constructor(info)`` gives ``logic(input)``."""
     for capability in capabilities:
         if capability is not None:
@@ -125,7 +125,7 @@ def _of_inputs_alone(
     info: OperatorInfo,
     inputs: Sequence[InputHandle],
     outputs: Sequence[OutputHandle],  # noqa: ARG001 - nothing is put out
-) -> Run:
+) -> Logic:
     """``constructor([], info)`` gives ``logic(inputs, [])``."""
     for capability in capabilities:
         if capability is not None:
@@ -133,11 +133,11 @@ def _of_inputs_alone(
     return _checked(definition.constructor([], info), lambda logic: logic(inputs, []))
 
 
-def _checked(logic: Any, call: Callable[[Any], object]) -> Run:
+def _checked(logic: Any, call: Callable[[Any], object]) -> Logic:
     """Calls the logic, once it is known that the constructor gave one."""
     if not callable(logic):
         raise TypeError(f"the constructor returned {logic!r}; it is to return the logic, a function")
-    return Run(logic, call)
+    return Logic(logic, call)
 
 
 SHAPES: Final[Mapping[str, Shape]] = {

@@ -10,21 +10,28 @@ from dagster_operators.errors import PipelineError
 _BACKFILL: Final = "dagster/backfill"
 _PARTITION: Final = "dagster/partition"
 _RANGE: Final = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+_ASKED_BY: Final = (
+    "dagster/schedule_name",
+    "dagster/sensor_name",
+    "dagster/auto_materialize",
+    "dagster/from_automation_condition",
+)
 
 
 def backfilled(tags: Mapping[str, str]) -> str:
     """The partition, or the first and last, that a run is to compute anew; empty for all other runs.
 
-    A range is always one: schedules and sensors ask for single partitions, a range is launched by hand.
+    A range is always one, and so is a partition that was chosen by hand: of schedules and sensors it is only the time.
 
     >>> backfilled({"dagster/backfill": "kqpz", "dagster/partition": "2024-01-01"})
     '2024-01-01'
-    >>> backfilled({"dagster/partition": "2024-01-01"})  # a schedule's, say
+    >>> backfilled({"dagster/partition": "2024-01-01", "dagster/schedule_name": "daily"})
     ''
     >>> backfilled({"dagster/asset_partition_range_start": "2024-01-01", "dagster/asset_partition_range_end": "2024-01-03"})
     '2024-01-01 to 2024-01-03'
     """
-    partition = tags.get(_PARTITION, "") if _BACKFILL in tags else ""
+    asked = _BACKFILL not in tags and any(name in tags for name in _ASKED_BY)
+    partition = "" if asked else tags.get(_PARTITION, "")
     return partition or " to ".join(tags[name] for name in _RANGE if name in tags)
 
 
@@ -41,5 +48,5 @@ def refuse_backfill(pipeline: str, tables: Collection[str], tags: Mapping[str, s
             "and rows of one time depend on state that rows of other times have made",
             pipeline=pipeline,
             remedy=f"run the job {pipeline}_rebuild, which computes whole tables anew: in its configuration, tables: [{named}], "
-            "and since: the first epoch, or time of an epoch, that it is to read",
+            "and since: the first epoch, or time of an epoch, that it is to read; what is new is read without a partition",
         )

@@ -26,6 +26,7 @@ def test_a_backfill_of_a_day_is_refused_and_the_rebuild_job_is_named(folder: Pat
     days_of = {"dagster/asset_partition_range_start": "2024-01-02", "dagster/asset_partition_range_end": "2024-01-03"}
     for day, tags, named in (
         ("2024-01-02", {"dagster/backfill": "kqpz"}, "2024-01-02"),
+        ("2024-01-02", {}, "2024-01-02"),  # chosen by hand, which Dagster would show as materialised
         (None, days_of, "2024-01-02 to 2024-01-03"),  # a range that is launched as a single run has no backfill
     ):
         result = by_day.execute_in_process(instance=instance, partition_key=day, tags=tags, raise_on_error=False)
@@ -38,5 +39,7 @@ def test_a_backfill_of_a_day_is_refused_and_the_rebuild_job_is_named(folder: Pat
     assert len(demo.pipeline(folder).history()) == epochs
     config = {"ops": {"rebuild": {"config": {"tables": ["totals"]}}}}
     assert dg.execute_job(demo.reconstructable(folder, "demo_rebuild"), instance, run_config=config).success
-    assert by_day.execute_in_process(instance=instance, partition_key="2024-01-02").success  # no backfill: an epoch
+    assert by_day.execute_in_process(instance=instance).success  # what is new, as it says
     assert len(demo.pipeline(folder).history()) == epochs + 2
+    scheduled = {"dagster/schedule_name": "daily"}  # of which the partition is only the time
+    assert by_day.execute_in_process(instance=instance, partition_key="2024-01-02", tags=scheduled).success

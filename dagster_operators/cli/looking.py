@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dagster_operators.cli.at_root import answer, at_root, plain
-from dagster_operators.operators.events.message_rows import from_ipc
+from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.wiring import table_of
 from dagster_operators.time.watermark import format_timestamp
 
@@ -97,7 +97,7 @@ def messages_of(rows: pa.Table, names: Sequence[str] | None, limit: int | None) 
     """The first messages of an output in their order, with their values, from the rows of its table.
 
     >>> import pyarrow as pa
-    >>> from dagster_operators.operators.events.message_rows import ipc
+    >>> from dagster_operators.operators.events.message_bytes import ipc
     >>> rows = pa.table({"seq": [2, 1], "value": [ipc(pa.array([3])), ipc(pa.array([1, 2]))]})
     >>> messages_of(rows, None, None).to_pylist()
     [{'seq': 1, 'value': [1, 2]}, {'seq': 2, 'value': [3]}]

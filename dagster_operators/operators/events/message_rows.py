@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from dagster_operators.errors import OperatorFailedError, SchemaError
 from dagster_operators.operators.batch_operator import ORIGIN, SEQUENCE
 from dagster_operators.operators.events.message import Message, size_of
+from dagster_operators.operators.events.message_bytes import ipc_column
 from dagster_operators.operators.events.wiring import ROW, EventSource
 from dagster_operators.types.schema import Schema
 
@@ -26,7 +27,7 @@ KEY: Final = "key"
 
 _ROWS: Final = 10_000
 _BYTES: Final = 32 * 2**20
-_FORMAT: Final = pa.ipc.IpcWriteOptions()
+_BYTE: Final = pa.uint8()
 
 
 def output_schema(declared: str | None) -> pa.Schema:
@@ -58,9 +59,9 @@ class SourceMessages:
     def of(self, rows: pa.RecordBatch) -> Iterator[tuple[int, list[tuple[str, Message]]]]:
         """For each row its time, and its messages with the addresses of their outputs."""
         times = rows.column(self._time).cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
-        outputs = [(address, self._values(rows, column)) for address, column in self._source.addresses()]
+        outputs = [(address, _value_of(self._values(rows, column))) for address, column in self._source.addresses()]
         for number, time in enumerate(times):
-            yield time or 0, [(address, Message(time or 0, _value(values, number))) for address, values in outputs]
+            yield time or 0, [(address, Message(time or 0, value(number))) for address, value in outputs]
 
     def _values(self, rows: pa.RecordBatch, column: str) -> pa.Array:
         if column != ROW:
@@ -70,14 +71,17 @@ class SourceMessages:
         return pa.StructArray.from_arrays([rows.column(name) for name in names], names=own)
 
 
-def _value(values: pa.Array, number: int) -> pa.Array:
-    """The value of the message that is one row: of a column of lists the list, of binary data the bytes, else an array of one."""
+def _value_of(values: pa.Array) -> Callable[[int], pa.Array]:
+    """The value of the message that a row is: of a column of lists the list, of binary data the bytes, else an array of one."""
     if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
-        return values[number].values if values[number].is_valid else values.values.slice(0, 0)
+        return lambda number: values[number].values if values[number].is_valid else values.values.slice(0, 0)
     if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
-        data = values[number].as_buffer() or pa.py_buffer(b"")
-        return pa.Array.from_buffers(pa.uint8(), data.size, [None, data])
-    return values.slice(number, 1)
+        return lambda number: _of_bytes(values[number].as_buffer() or pa.py_buffer(b""))
+    return lambda number: values.slice(number, 1)
+
+
+def _of_bytes(data: pa.Buffer) -> pa.Array:
+    return pa.Array.from_buffers(_BYTE, data.size, [None, data])
 
 
 class OutputRows:
@@ -148,40 +152,10 @@ class OutputRows:
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
 
 
-def ipc(value: pa.Array) -> bytes:
-    """A message's value in Arrow's IPC format.
-
-    >>> from_ipc(ipc(pa.array([1, 2]))).to_pylist()
-    [1, 2]
-    """
-    return bytes(ipc_column([value])[0].as_py())
-
-
-def ipc_column(values: Sequence[pa.Array]) -> pa.Array:
-    """The values of messages in Arrow's IPC format, each as one binary value, written behind each other without another copy.
-
-    >>> [from_ipc(data).to_pylist() for data in ipc_column([pa.array([1, 2]), pa.array(["a"])]).to_pylist()]
-    [[1, 2], ['a']]
-    """
-    sink, ends = pa.BufferOutputStream(), [0]
-    for value in values:
-        batch = pa.record_batch([value], names=["value"])
-        with pa.ipc.new_stream(sink, batch.schema, options=_FORMAT) as writer:
-            writer.write_batch(batch)
-        ends.append(sink.tell())
-    offsets = pa.array(ends, pa.int32()).buffers()[1]
-    return pa.Array.from_buffers(pa.binary(), len(values), [None, offsets, sink.getvalue()])
-
-
 def _joined(values: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
     """Values one behind the other, as a type; they are of one type already, but for those without values."""
     own = next((value.type for value in values if not pa.types.is_null(value.type)), pa.null())
     return pa.concat_arrays([value if value.type == own else value.cast(own) for value in values]).cast(kind)
-
-
-def from_ipc(data: bytes) -> pa.Array:
-    """The value that ``ipc`` wrote."""
-    return pa.ipc.open_stream(pa.py_buffer(data)).read_next_batch().column(0)
 
 
 def _json(metadata: Any) -> str:

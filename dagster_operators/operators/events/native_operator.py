@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from dagster_operators.errors import OperatorFailedError, located
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.message import Message, size_of
+from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.message_file import Numbered, packed_messages, unpacked_messages
-from dagster_operators.operators.events.message_rows import from_ipc
 from dagster_operators.operators.events.native_process import NativeProcess
 from dagster_operators.operators.events.saved_attributes import load, save
 from dagster_operators.operators.events.wiring import EventOperator

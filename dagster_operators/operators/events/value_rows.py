@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dagster_operators.operators.events.message_rows import from_ipc
+from dagster_operators.operators.events.message_bytes import from_ipc
 
 _WIDER: Final[dict[Any, Any]] = {
     pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
 from dagster_operators.errors import PipelineError
@@ -95,7 +96,7 @@ class EventOperator(_Settings):
     language: str = "python"
     time_limit: int = 600_000_000
 
-    @property
+    @cached_property
     def path(self) -> str:
         """What errors and state call it.
 

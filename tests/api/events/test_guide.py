@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dagster_operators as do
-from dagster_operators.operators.events.message_rows import from_ipc
+from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.testing import OperatorHarness
 from dagster_operators.time.watermark import MAX_WATERMARK
 

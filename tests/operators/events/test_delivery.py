@@ -18,7 +18,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.api.stored_pipeline import StoredPipeline
-from dagster_operators.operators.events.message_rows import from_ipc
+from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.wiring import table_of
 from tests.crash.killed import REPOSITORY
 from tests.engines import SAIL

@@ -17,7 +17,7 @@ from dagster_operators.errors import EndlessLoopError, OperatorFailedError, Sche
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.event_loop import EventLoop
 from dagster_operators.operators.events.message import Message
-from dagster_operators.operators.events.message_rows import from_ipc
+from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.python_operator import PythonOperator
 from dagster_operators.operators.events.source_modules import SourceModules
 from dagster_operators.operators.events.wiring import EventInput, EventOperator, EventSource

@@ -20,7 +20,7 @@ from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.event_program import EventProgram
 from dagster_operators.operators.events.event_run import EventRun
 from dagster_operators.operators.events.message import Message, input_event, other_event
-from dagster_operators.operators.events.message_rows import ipc
+from dagster_operators.operators.events.message_bytes import ipc
 from dagster_operators.operators.events.native_operator import NativeOperator
 from dagster_operators.operators.events.native_process import packed
 from dagster_operators.operators.events.saved_attributes import save

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
 
 from dagster_operators.graph.outputs import partitioned
 from dagster_operators.graph.ports import StreamRef
@@ -46,18 +47,17 @@ class TableVerdicts:
             elif name in self._stored.tables:
                 yield self._put_back(name)
             else:
-                yield self._added(name, stream, sorted(old.keys() - new.keys()))
+                yield self._added(name, stream, old)
         for name in old.keys() - new.keys():
             yield Verdict(Level.FROM_HERE_ON, f"table {name}", "it is no longer written; what is in it stays")
 
     def _kept(self, name: str, stream: StreamRef, earlier: StreamRef) -> Iterator[Verdict]:
         if name not in self._stored.updating or self._begins_anew(stream):
             return
-        made = sorted(shown_stream(anchor, self._compared.former) for anchor in self._new.anchors(stream))
-        then = sorted(shown_stream(anchor, {}) for anchor in self._old.anchors(earlier))
-        if made == then and self._new.path(stream) == self._old.path(earlier):
+        made, then = self._made(stream), self._made_before(earlier)
+        if made == then:
             return
-        if made != then and not self._going_on.issuperset(then):
+        if made[0] != then[0] and not self._going_on.issuperset(then[0]):
             return  # the operator that it came from is gone, which is told of that
         text = "what is computed before it changed: only rows that change from here on would be as the pipeline is now"
         choices: Mapping[Choice, str] = {"keep": "leave the rows there are as they were computed", "restart": "empty it"}
@@ -91,15 +91,33 @@ class TableVerdicts:
             choices = {"restart": "empty it"}
         return Verdict(Level.DECISION, subject, text, choices, empties=(name,))
 
-    def _added(self, name: str, stream: StreamRef, gone: list[str]) -> Verdict:
-        subject = f"table {name}"
+    def _added(self, name: str, stream: StreamRef, old: Mapping[str, StreamRef]) -> Verdict:
+        subject, now = f"table {name}", {table.name for table in self._new.plan.tables}
         behind = self._from_here_on.taken_back(stream) or self._from_here_on.replaced(stream)
-        if not behind:
-            return Verdict(Level.FROM_HERE_ON, subject, "it is new, and has the rows from here on", fillable=True)
-        text = f"it is new, behind {listed(behind)}, which has state: it would have only rows that change from here on"
-        if gone:
-            text += f"; {listed(gone)} is no longer written"
-        return Verdict(Level.DECISION, subject, text, {"keep": "let it have the rows that change from here on"}, fillable=True)
+        if behind:
+            text = f"it is new, behind {listed(behind)}, which has state: it would have only rows that change from here on"
+            if gone := sorted(old.keys() - now):
+                text += f"; {listed(gone)} is no longer written"
+            choices: Mapping[Choice, str] = {"keep": "let it have the rows that change from here on"}
+            return Verdict(Level.DECISION, subject, text, choices, fillable=True)
+        if before := self._gone.get(self._made(stream)):
+            text = f"it is new, and has what {before!r} had, which is no longer written: it would have only the rows from here on"
+            return Verdict(Level.DECISION, subject, text, {"keep": "let it have the rows from here on"}, fillable=True)
+        return Verdict(Level.FROM_HERE_ON, subject, "it is new, and has the rows from here on", fillable=True)
+
+    @cached_property
+    def _gone(self) -> Mapping[tuple[tuple[str, ...], str], str]:
+        """The tables that are no longer written, by what was computed for them."""
+        now = {table.name for table in self._new.plan.tables}
+        tables = [table for table in self._old.plan.tables if table.name not in now and table.name in self._stored.tables]
+        return {self._made_before(table.stream): table.name for table in tables}
+
+    def _made(self, stream: StreamRef) -> tuple[tuple[str, ...], str]:
+        anchors = self._new.anchors(stream)
+        return tuple(sorted(shown_stream(anchor, self._compared.former) for anchor in anchors)), self._new.path(stream)
+
+    def _made_before(self, stream: StreamRef) -> tuple[tuple[str, ...], str]:
+        return tuple(sorted(shown_stream(anchor, {}) for anchor in self._old.anchors(stream))), self._old.path(stream)
 
     def _begins_anew(self, stream: StreamRef) -> bool:
         """Whether rows come from an operator that was there and begins without state, which empties its updating tables."""

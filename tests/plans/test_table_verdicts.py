@@ -1,0 +1,83 @@
+"""What follows for the tables of a pipeline that are renamed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dagster_operators as do
+from dagster_operators.errors import UndecidedChangeError
+from dagster_operators.plans.verdict import Level, Stored, Verdict
+from dagster_operators.plans.verdicts import judge
+from tests.engines import SAIL
+
+ROWS: list[Any] = [[{"k": "a", "v": 1}], [{"k": "a", "v": 2}], [{"k": "b", "v": 3}]]
+
+
+def pipeline(root: Path, count: int, *tables: str, where: str = "v > 0", **settings: Any) -> do.Pipeline:
+    made = do.Pipeline("p", root=str(root), engine=SAIL)
+    rows = made.source("rows", do.MemorySource(ROWS[:count], schema="k string, v long"))
+    for table in tables:
+        rows.filter("v > -1" if table == "raw" else where).to_table(table, **settings)
+    return made
+
+
+def judged(now: do.Pipeline) -> dict[str, Verdict]:
+    before = pipeline(Path("unused"), 0, "raw", "old").logical_plan()
+    found = judge(before, now.logical_plan(), Stored(tables=["raw", "old"], positions=["rows"]))
+    return {one.subject: one for one in found}
+
+
+def test_a_table_that_has_what_another_one_had_is_asked_about() -> None:
+    told = judged(pipeline(Path("unused"), 0, "raw", "new"))
+    assert "it is new, and has what 'old' had" in told["table new"].problem
+    assert (list(told["table new"].choices), told["table new"].fillable) == (["keep"], True)
+    assert told["table old"].level is Level.FROM_HERE_ON
+
+
+@pytest.mark.parametrize(
+    "now",
+    [{"tables": ("raw", "old", "new")}, {"tables": ("new",), "where": "v > 1"}],
+    ids=["beside it", "with other rows"],
+)
+def test_any_other_new_table_has_the_rows_from_here_on(now: dict[str, Any]) -> None:
+    told = judged(pipeline(Path("unused"), 0, *now.pop("tables"), **now))
+    assert told["table new"].level is Level.FROM_HERE_ON
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize("way", ["keep", "backfill", "rebuild"])
+def test_each_way_on_works(tmp_path: Path, way: str) -> None:
+    pipeline(tmp_path, 2, "old").run_until_caught_up()
+    renamed = pipeline(tmp_path, 3, "new", backfill=way == "backfill")
+    if way != "backfill":
+        with pytest.raises(UndecidedChangeError, match="backfill=True"):
+            renamed.run_epoch()
+    if way == "keep":
+        renamed.decide("table new", "keep")
+    if way == "rebuild":
+        renamed.rebuild("new")
+    renamed.run_until_caught_up()
+    assert sorted(row.v for row in renamed.read("new").collect()) == ([3] if way == "keep" else [1, 2, 3])
+    assert sorted(row.v for row in renamed.read("old").collect()) == [1, 2]
+    assert renamed.drop("old") == ["tables/old"]
+    assert not (tmp_path / "tables/old").exists()
+
+
+@pytest.mark.sail
+def test_who_reads_the_table_goes_on_with_the_new_one(tmp_path: Path) -> None:
+    def reader(table: str) -> do.Pipeline:
+        made = do.Pipeline("reader", root=str(tmp_path / "reader"), engine=SAIL)
+        made.source("read", do.PipelineSource(str(tmp_path / "root"), [table])).to_table("copy")
+        return made
+
+    pipeline(tmp_path / "root", 2, "old").run_until_caught_up()
+    reader("old").run_until_caught_up()
+    pipeline(tmp_path / "root", 3, "new", backfill=True).run_until_caught_up()
+    later = reader("new")
+    later.reset("read", 0, tables="restart")
+    later.decide("source read", "restart")
+    later.run_until_caught_up()
+    assert sorted(row.v for row in later.read("copy").collect()) == [1, 2, 3]

@@ -227,8 +227,22 @@ class _Behind:
         if sinks and not keep_sinks:
             raise PipelineError(
                 f"{', '.join(sinks)} has taken rows, which cannot be taken back", pipeline=self.run.pipeline, sink=sinks[0],
-                remedy="if it may keep them and get them again: pipeline.reset(..., keep_sinks=True)",
+                remedy=f"if it may keep them and get them again: pipeline.reset(..., keep_sinks=True){self._of_changes()}",
             )  # fmt: skip
+
+    def _of_changes(self) -> str:
+        """What is told besides of sinks of changes: the state that would take back what they have is emptied."""
+        from dagster_operators.plans.plan_streams import Streams
+        from dagster_operators.plans.shape import PlanShape
+
+        streams = Streams(PlanShape(self.plan))
+        behind = [sink for sink in self.plan.sinks if sink.stream.operator in self.operators]
+        if not (told := sorted(sink.name for sink in behind if streams.changes(sink.stream))):
+            return ""
+        return (
+            f"; nothing is taken back of the changes that {', '.join(told)} has: to have them right, run an epoch without it in "
+            "the program, reset, and give a sink of another name and place what comes then (its decision: keep)"
+        )
 
     def changes(self, plan: PlanRecord) -> Iterator[Change]:
         """The tables and states emptied."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,30 @@ def test_tables_and_state_that_begin_anew(tmp_path: Path, to: int | None) -> Non
     fresh = pipeline(tmp_path / "fresh", BATCHES[to or 0 :])
     fresh.run_until_caught_up()
     assert content(made) == content(fresh)
+
+
+def test_a_sink_of_changes_is_not_told_that_they_are_gone(tmp_path: Path) -> None:
+    """The way on that is told: another sink has them, each once."""
+
+    def made(count: int, sink: str = "") -> do.Pipeline:
+        pipeline = do.Pipeline("told", root=str(tmp_path / "root"), engine=SAIL)
+        rows = pipeline.source("rows", do.MemorySource([[("a", 1)], [("a", 2)], [("b", 3)]][:count], schema="k string, v long"))
+        changes = rows.to_changes("k", order_by="v", name="changes")
+        changes.latest("k").to_table("now")
+        if sink:
+            changes.to_sink(do.FileSink(str(tmp_path / sink), format="debezium-json", key="k"), name=sink)
+        return pipeline
+
+    made(2, "first").run_until_caught_up()
+    with pytest.raises(PipelineError, match="nothing is taken back of the changes that first has: to have them right"):
+        made(2, "first").reset("rows", 0, tables="restart")
+    made(3).run_epoch()
+    made(3).reset("rows", 0, tables="restart")
+    anew = made(3, "second")
+    anew.decide("sink second", "keep")
+    anew.run_until_caught_up()
+    lines = [json.loads(line) for file in sorted((tmp_path / "second").glob("*.json")) for line in file.read_text().splitlines()]
+    assert [(line["op"], line["after"]["v"]) for line in lines] == [("c", 1), ("u", 2), ("c", 3)]
 
 
 def test_sources_that_feed_the_same_tables_are_put_back_together(tmp_path: Path) -> None:

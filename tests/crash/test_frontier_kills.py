@@ -1,11 +1,13 @@
 """Two frontier operators, a loop and a held capability, stopped at every failpoint of a run, and rescaled each time.
 
 Within one process, so that it is quick: what stops a run is raised at the failpoint and passes every handler, and the next run
-begins from what is on disk.
+begins from what is on disk. Processes are killed at some. The loop is within a subtask, or goes in rounds that are stages.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
@@ -14,15 +16,19 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators import frontier
-from dagster_operators.transactions.failpoints import watch
+from dagster_operators.transactions.failpoints import VARIABLE, watch
 from dagster_operators.transactions.owner import Owner
 from tests.engines import SAIL
+from tests.forked import PROCESSES
+
+pytestmark = [pytest.mark.crash, pytest.mark.sail, pytest.mark.slow, pytest.mark.timeout(900)]
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = "k long, v long"
 BY_K = frontier.Exchange("k")
-EPOCHS = 40
+EPOCHS = 60
 HELD = 4
+MOST = 7
 
 
 def rows_of(epoch):
@@ -52,7 +58,7 @@ def kept_back(capability, info):
 
 
 def running(key, row, total):
-    return False, [{"k": key, "v": total + row["v"]}], total + row["v"]
+    return False, [{"k": key, "v": (total + row["v"]) % MOST}], total + row["v"]
 
 
 def once_less(batch):
@@ -66,7 +72,12 @@ def down_by_three(rows):
     return again, done
 
 
-def build(root, parallelism):
+def down_by_three_elsewhere(rows):
+    """The same, where the rows of one v meet, which they did not as they entered."""
+    return down_by_three(frontier.exchange(rows, frontier.Exchange("v")))
+
+
+def build(root, parallelism, *, rounds=False):
     pipeline = do.Pipeline("p", root=str(root), engine=SAIL, parallelism=parallelism)
     source = do.MemorySource([rows_of(epoch) for epoch in range(EPOCHS)], schema=f"{SCHEMA}, t timestamp")
     rows = pipeline.source("rows", source, event_time="t", lateness="1 second")
@@ -74,7 +85,8 @@ def build(root, parallelism):
     kept = rows.unary_frontier(BY_K, "kept_back", kept_back, state=state)
     totals = frontier.state_machine(kept, BY_K, running, schema=SCHEMA, name="totals")
     totals.to_table("totals")
-    frontier.iterate(totals, down_by_three, name="down", pact=BY_K).to_table("left")
+    logic = down_by_three_elsewhere if rounds else down_by_three
+    frontier.iterate(totals, logic, name="down", pact=BY_K, within_subtask=not rounds).to_table("left")
     return pipeline
 
 
@@ -85,12 +97,24 @@ def expected(epochs):
     for time, k, v in given:
         totals[k] += v
         if time < end:
-            found.append((time, k, totals[k]))
+            found.append((time, k, totals[k] % MOST))
     return sorted(found), sorted((time, k, _below_three(v)) for time, k, v in found)
 
 
 def _below_three(v):
     return v - 3 if v < 3 else v % 3
+
+
+def check(pipeline):
+    """Both tables have what they would have if nothing had been stopped, and no row was late."""
+    epochs = pipeline.history()[-1].epoch
+    found = [
+        sorted((row.t.replace(tzinfo=UTC), row.k, row.v) for row in pipeline.read(table).collect())
+        for table in ("totals", "left")
+    ]
+    assert found == [*expected(epochs)]
+    assert len(found[0]) > 6
+    assert sum(sum(complete.late_rows.values()) for complete in pipeline.history()) == 0
 
 
 class Stopped(BaseException):
@@ -105,22 +129,27 @@ def stop_at(name):
     return reached
 
 
-@pytest.mark.crash
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_stopped_anywhere_and_rescaled_it_goes_on(sail, tmp_path, monkeypatch):
-    gone = set()
-    monkeypatch.setattr(Owner, "is_gone", lambda owner: owner.run_id in gone)
+def places_of(root, *, rounds):
+    """All failpoints of the first two epochs, in the order in which they are first reached."""
     reached = []
     with watch(reached.append):
-        reference = build(tmp_path / "reference", 2)
+        pipeline = build(root, 2, rounds=rounds)
         for _ in range(2):
-            reference.run_epoch()
-    places = list(dict.fromkeys(reached))
+            pipeline.run_epoch()
+    return list(dict.fromkeys(reached))
+
+
+@pytest.mark.parametrize("rounds", [False, True], ids=["within_subtask", "in_rounds"])
+def test_stopped_anywhere_and_rescaled_it_goes_on(rounds, sail, tmp_path, monkeypatch):
+    gone = set()
+    monkeypatch.setattr(Owner, "is_gone", lambda owner: owner.run_id in gone)
+    places = places_of(tmp_path / "reference", rounds=rounds)
     assert {"before:append_decision", "after:append_decision", "stage:half_files"} <= {*places}
-    stopped = []
+    stopped, prepared = [], set()
+    if rounds:  # behind every piece of work is a stop, each run does one more, and so all rounds are met; tables are as ever
+        places = [*(place for place in places if "create_table" not in place), *["after:append_prepared"] * 10]
     for number, place in enumerate(places):
-        pipeline = build(tmp_path / "root", number % 3 + 1)
+        pipeline = build(tmp_path / "root", number % 3 + 1, rounds=rounds)
         try:
             with watch(stop_at(place)):
                 pipeline.run_epoch()
@@ -128,14 +157,39 @@ def test_stopped_anywhere_and_rescaled_it_goes_on(sail, tmp_path, monkeypatch):
             stopped.append(str(stop))
         gone.add(pipeline._owner.run_id)
         pipeline.epochs.coordinator._lease.pause()
-    again = build(tmp_path / "root", 2)
+        prepared |= {*pipeline.epochs.coordinator.view().prepared}
+    assert {f"down_rounds@{number}" for number in range(3)} <= prepared or not rounds
+    again = build(tmp_path / "root", 2, rounds=rounds)
+    for _ in range(2):
+        again.run_epoch()
+    # Tables are created side by side, before a run ends: which of those places it comes to, differs.
+    assert all("ledger" in place or "create_table" in place for place in {*places} - {*stopped})
+    check(again)
+
+
+KILLS = (
+    "stage:half_files@down_rounds@1",
+    "before:write_manifest@down_rounds@2",
+    "after:commit_table:1",
+)
+
+
+def work(root, cache, place, parallelism):
+    os.environ[VARIABLE] = place
+    os.environ["DAGSTER_OPERATORS_CACHE"] = cache
+    pipeline = build(root, parallelism, rounds=True)
+    for _ in range(12):
+        pipeline.run_epoch()
+
+
+def test_processes_are_killed_in_rounds_and_rescaled(sail, tmp_path):
+    for number, place in enumerate(KILLS):
+        given = (str(tmp_path / "root"), str(tmp_path / "cache"), place, number % 3 + 1)
+        child = PROCESSES.Process(target=work, args=given, daemon=True)
+        child.start()
+        child.join(200)
+        assert child.exitcode == -signal.SIGKILL, place
+    again = build(tmp_path / "root", 2, rounds=True)
     for _ in range(3):
         again.run_epoch()
-    epochs = again.history()[-1].epoch
-    assert set(places) - set(stopped) <= {place for place in places if place.endswith(("ledger", "create_table"))}
-    found = [
-        sorted((row.t.replace(tzinfo=UTC), row.k, row.v) for row in again.read(table).collect()) for table in ("totals", "left")
-    ]
-    assert found == [*expected(epochs)]
-    assert len(found[0]) > 6
-    assert sum(sum(complete.late_rows.values()) for complete in again.history()) == 0
+    check(again)

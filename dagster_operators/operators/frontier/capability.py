@@ -37,7 +37,7 @@ class Outlet:
 
     def update(self, time: Time, change: int) -> None:
         """Change the count of a time."""
-        count = self.counts[time] + change
+        count = self.counts.get(time, 0) + change
         if count:
             self.counts[time] = count
         else:
@@ -267,14 +267,16 @@ class InputCapability:
         5
         """
         outlet = self._checked(output)
+        for summary in self._summaries[output]:
+            first = results_in(summary, self._time)
+            if first is not None and less_equal(first, time):
+                return Capability(time, outlet)
         least = [results_in(summary, self._time) for summary in self._summaries[output]]
-        if not any(first is not None and less_equal(first, time) for first in least):
-            raise CapabilityError(
-                f"rows of {self._time!r} allow nothing at {time!r} at the output {outlet.name!r}",
-                output=outlet.name,
-                remedy=f"delay to {min(map(repr, least), default='a time')} or later, which is when they may come out there",
-            )
-        return Capability(time, outlet)
+        raise CapabilityError(
+            f"rows of {self._time!r} allow nothing at {time!r} at the output {outlet.name!r}",
+            output=outlet.name,
+            remedy=f"delay to {min(map(repr, least), default='a time')} or later, which is when they may come out there",
+        )
 
     def check(self, outlet: Outlet) -> None:
         """Raise CapabilityError unless rows of its time may come out of an output."""

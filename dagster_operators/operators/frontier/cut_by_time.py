@@ -19,6 +19,9 @@ Constant: TypeAlias = Callable[[pa.RecordBatch], bool]
 GATHERED: Final = 1_000_000
 """So many rows are cut by time together."""
 
+_FEW: Final = 2**16
+"""So many different times have numbers of 16 bits, which are sorted without comparing them."""
+
 
 def cut_by_time(batch: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
     """The rows of each time, in the order of time; rows of one time stay in their order.
@@ -34,11 +37,26 @@ def cut_by_time(batch: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.Re
         yield int(times[0]), batch
         return
     if (times[1:] < times[:-1]).any():
-        order = np.argsort(times, kind="stable")
+        order = stable_order(times)
         batch, times = batch.take(pa.array(order)), times[order]
     changes = np.flatnonzero(times[1:] != times[:-1]) + 1
     for start, end in pairwise([0, *changes.tolist(), batch.num_rows]):
         yield int(times[start]), batch.slice(start, end - start)
+
+
+def stable_order(times: np.ndarray) -> np.ndarray:
+    """The places of times in their order, equal ones as they stand: of few different times by their numbers, of 16 bits.
+
+    >>> stable_order(np.array([5, 3, 5, 3])).tolist()
+    [1, 3, 0, 2]
+    """
+    found = pa.array(times).dictionary_encode()
+    different = found.dictionary.to_numpy()
+    if len(different) > _FEW:
+        return np.argsort(times, kind="stable")
+    numbers = np.empty(len(different), np.uint16)
+    numbers[np.argsort(different)] = np.arange(len(different))
+    return np.argsort(numbers[found.indices.to_numpy()], kind="stable")
 
 
 class Gathered:

@@ -7,7 +7,7 @@ writes the time of the capability there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     from dagster_operators.operators.frontier.time_columns import TimeColumns
     from dagster_operators.operators.worker_program import ProgramOutput, Rows
+
+
+_LITTLE: Final = 1_000
+"""Tables of fewer rows than this on average are put together: whoever writes them would spend its time on each."""
 
 
 class InputHandle:
@@ -159,9 +163,10 @@ class OutputHandle:
         """Put out rows."""
         self._close_rows()
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-        there = [name for name in self._names if isinstance(table, pa.Table) and name in table.column_names]
-        if there and isinstance(table, pa.Table):
-            table = table.drop_columns(there)
+        if isinstance(table, pa.Table) and self._names:
+            names = table.column_names
+            there = [name for name in self._names if name in names]
+            table = table.drop_columns(there) if there else table
         self._tables.append(table if self._data is None else conform(table, self._data))
         self._times.append(time)
 
@@ -172,6 +177,8 @@ class OutputHandle:
             return
         lengths = [table.num_rows for _, table in parts]
         rows = pa.concat_tables([table for _, table in parts])
+        if rows.num_rows < _LITTLE * len(parts):
+            rows = rows.combine_chunks()
         for name, moments in self._time.filled([time for time, _ in parts], lengths, self._schema, self.outlet.name):
             rows = rows.append_column(name, moments)
         out.collect(rows.select(self._schema.names), self.outlet.name)

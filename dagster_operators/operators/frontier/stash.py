@@ -99,7 +99,9 @@ class Stash:
             frontier: That of the input, or of several: a time is complete if none of them may still bring it.
         """
         found = (frontier,) if isinstance(frontier, MinimalTimes) else frontier
-        ready = [key for key in self._waiting if not any(one.less_equal(key[0]) for one in found)]
+        ready = list(self._waiting)
+        for one in found:
+            ready = [key for key in ready if not one.less_equal(key[0])]
         for key in sorted(ready):
             if key in self._waiting:
                 waiting = self._take(key)
@@ -148,6 +150,8 @@ class Stash:
         return waiting
 
     def _rows(self, waiting: _Waiting) -> pa.Table:
+        if waiting.stored is None and len(waiting.tables) == 1:
+            return waiting.tables[0]
         before = [] if waiting.stored is None else [waiting.stored.select(self._schema.names).cast(self._schema)]
         return pa.concat_tables([*before, *waiting.tables]) if before or waiting.tables else self._schema.empty_table()
 

@@ -87,13 +87,15 @@ class TimeColumns:
         Raises:
             CapabilityError: A time is not of the kind, or none that a row can have.
         """
-        wrong = next((time for time in times if not fits(self.kind, time)), None)
+        kind = self.kind
+        wrong = next((time for time in times if not fits(kind, time)), None)
         if wrong is not None:
             raise CapabilityError(
                 f"rows are put out at {wrong!r}, which is no time that a row can have", output=output,
                 remedy=_remedy(self.kind),
             )  # fmt: skip
-        parts = np.array([taken_apart(time) for time in times], np.int64).reshape(len(times), len(self.names))
+        plain = times if self.is_plain else list(map(taken_apart, times))
+        parts = np.array(plain, np.int64).reshape(len(times), len(self.names))
         columns = np.repeat(parts, lengths, axis=0)
         return [(name, pa.array(columns[:, place]).cast(schema.field(name).type)) for place, name in enumerate(self.names)]
 

@@ -72,34 +72,28 @@ def read_strictly(
     session: SparkSession, location: FileLocation, text: TextFormat, files: Sequence[SourceFile], schema_json: str
 ) -> DataFrame:
     """The rows of files in the columns of the schema; a query of any of them fails if a record is corrupt."""
-    rows = read_salvaging(session, location, text, files, schema_json)
-    told = f"concat('MALFORMED_RECORD in ', {CORRUPT_FILE}, ': ', {CORRUPT_REASON})"
-    sound = rows.where(f"CASE WHEN {CORRUPT_REASON} IS NULL THEN true ELSE CAST(raise_error({told}) AS BOOLEAN) END")
-    return sound.drop(CORRUPT_RECORD, CORRUPT_FILE, CORRUPT_REASON)
+    types = Schema.from_json(schema_json).types
+    values = [f"{cast} AS v{place}" for place, cast in enumerate(_casts(text, types))]
+    lost = _any([f"(c{place} IS NOT NULL AND v{place} IS NULL)" for place in range(len(types))])
+    told = f"CAST(raise_error(concat('MALFORMED_RECORD in ', {_FILE})) AS BOOLEAN)"  # which one and why is found out then
+    sound = f"CASE WHEN NOT {_WHOLE} OR {lost} THEN {told} ELSE true END"
+    records = _records(session, location, text, files, types).selectExpr("*", *values)
+    return records.where(sound).selectExpr(*(f"v{place} AS {quoted(name)}" for place, name in enumerate(types)))
 
 
 def read_salvaging(
     session: SparkSession, location: FileLocation, text: TextFormat, files: Sequence[SourceFile], schema_json: str
 ) -> DataFrame:
     """The rows of files in the columns of the schema, with the three columns of rejects behind."""
-    refuse_unknown(text)
     types = Schema.from_json(schema_json).types
-    cut = functools.partial(_cut_files, location, text, types)
-    cut_schema = (
-        ", ".join(f"c{place} string" for place in range(len(types))) + f", {_RAW} string, {_FILE} string, {_WHOLE} boolean"
-    )
-    listed = session.createDataFrame([(json.dumps(file.to_json()),) for file in files], "file string")
     values, wrong = [], []
-    for place, (name, kind) in enumerate(types.items()):
-        is_base64 = text.name == "json" and kind == Plain("binary")
-        cast = _bytes_of(f"c{place}") if is_base64 else _strict_cast(f"c{place}", kind)
+    for place, ((name, kind), cast) in enumerate(zip(types.items(), _casts(text, types), strict=True)):
         values.append(f"{cast} AS {quoted(name)}")
         about = literal(f"column {name} is no {kind.shown}: ")
         wrong.append(f"CASE WHEN c{place} IS NOT NULL AND {cast} IS NULL THEN concat({about}, c{place}) END")
     reason = f"CASE WHEN NOT {_WHOLE} THEN {literal(INCOMPLETE)} ELSE nullif(concat_ws('; ', {', '.join(wrong)}), '') END"
     return (
-        listed.repartition(min(len(files), _TASKS))
-        .mapInArrow(cut, cut_schema)
+        _records(session, location, text, files, types)
         .selectExpr(*values, _RAW, _FILE, f"{reason} AS {CORRUPT_REASON}")
         .selectExpr(
             *map(quoted, types),
@@ -108,6 +102,32 @@ def read_salvaging(
             CORRUPT_REASON,
         )
     )
+
+
+def _records(
+    session: SparkSession, location: FileLocation, text: TextFormat, files: Sequence[SourceFile], types: Mapping[str, DataType]
+) -> DataFrame:
+    """The records of files: each value as text in a column of its own, the record, its file, and whether it was whole."""
+    refuse_unknown(text)
+    cut = functools.partial(_cut_files, location, text, types)
+    texts = "".join(f"c{place} string, " for place in range(len(types)))
+    listed = session.createDataFrame([(json.dumps(file.to_json()),) for file in files], "file string")
+    some = listed.repartition(min(len(files), _TASKS))
+    return some.mapInArrow(cut, f"{texts}{_RAW} string, {_FILE} string, {_WHOLE} boolean")
+
+
+def _any(terms: Sequence[str]) -> str:
+    """Whether one of several conditions holds, in brackets by halves: thousands in one row are too deep for an engine."""
+    half = len(terms) // 2
+    return "".join(terms) if len(terms) <= 1 else f"({_any(terms[:half])} OR {_any(terms[half:])})"
+
+
+def _casts(text: TextFormat, types: Mapping[str, DataType]) -> list[str]:
+    """SQL for the value of each column from its text; null if the text is no such value."""
+    base64 = Plain("binary") if text.name == "json" else None
+    return [
+        _bytes_of(f"c{place}") if kind == base64 else _strict_cast(f"c{place}", kind) for place, kind in enumerate(types.values())
+    ]
 
 
 def cast_of(column: str, kind: DataType) -> str:

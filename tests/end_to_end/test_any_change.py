@@ -254,7 +254,7 @@ def told_alike(pipeline: do.Pipeline) -> None:
 _CHECKS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 
 
-@settings(max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=_CHECKS)  # the slow one shrinks
+@settings(max_examples=8, deadline=None, phases=[Phase.generate], suppress_health_check=_CHECKS)  # the slow one shrinks
 @given(st.data())
 def test_any_change_is_right_or_refused(data: st.DataObject) -> None:
     program = data.draw(programs())

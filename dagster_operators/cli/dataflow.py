@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,9 @@ from dagster_operators.errors import PipelineError
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline import Pipeline
+    from dagster_operators.cli.kept_lines import KeptLines, Lines
 
 _FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-_PAUSE = 0.2
-"""Seconds between two looks at sources that hold nothing new."""
 
 
 def _pipeline(file: Path, root: str, **settings: Any) -> Pipeline:
@@ -34,34 +33,43 @@ def _pipeline(file: Path, root: str, **settings: Any) -> Pipeline:
 @click.option("--root", help="Where tables, state and the ledger live: a path or URI; by default data/<name of the pipeline>.")
 @click.option("--name", help="The pipeline's name, by default the file's.")
 @click.option("--stop-after", metavar="DURATION", help="Go on as new rows come, and timers tick, for so long: '8 s'.")
-def run(file: Path, *, root: str | None, name: str | None, stop_after: str | None) -> None:
+@click.option("--live", is_flag=True, help="Go on as new rows come, and timers tick, until Ctrl-C or SIGTERM.")
+@click.option("--stdin", metavar="SOURCE", help="Give this source the lines of standard input, JSON objects, as they come.")
+@click.option("--same-lines", is_flag=True, help="Standard input begins with the lines that earlier runs were given.")
+def run(
+    file: Path, *, root: str | None, name: str | None, stop_after: str | None, live: bool, stdin: str | None, same_lines: bool
+) -> None:
     """Run the pipeline of a YAML file until its sources hold nothing new.
 
     A dataflow of event operators, as dora's files have them, or queries. Stages run where DAGSTER_OPERATORS_ENGINE says, by
-    default on embedded Spark. A run that is killed goes on where it was.
+    default on embedded Spark. A run that is killed goes on where it was. With --stdin it ends with standard input; each line is
+    kept in a file beside those that the source reads before anything is done with it.
     """
+    from dagster_operators.cli.live import Running
+
+    if same_lines and stdin is None:
+        raise click.UsageError("--same-lines needs --stdin SOURCE")
+    goes_on = live or stdin is not None
     with told():
-        limit = 0.0 if stop_after is None else _seconds(stop_after)
+        limit = _seconds(stop_after) if stop_after is not None else float("inf") if goes_on else 0.0
         named = {} if name is None else {"name": name}
         place = root or f"data/{_pipeline(file, 'nowhere', **named).name}"
-        count = _run(_pipeline(file, place, **named), limit)
+        pipeline = _pipeline(file, place, **named)
+        running = Running(pipeline, limit, None if stdin is None else _lines(pipeline, stdin, same_lines))
+        with running.stopping() if goes_on else nullcontext():
+            count = running.run()
     click.echo(f"{count} epochs in {place}" if count else f"the sources hold nothing new; {place} is as it was")
 
 
-def _run(pipeline: Pipeline, limit: float) -> int:
-    """Run epochs until nothing is new and, from the end of the first one, the time is over; how many there were."""
-    count, end, clocked = 0, float("inf"), _is_clocked(pipeline)
-    while True:
-        result = pipeline.run_epoch()
-        end = min(end, time.monotonic() + limit)
-        if not result.empty:
-            count += 1
-            rows = ", ".join(f"{table} {rows}" for table, rows in result.rows.items() if rows)
-            click.echo(f"epoch {result.epoch}: {rows or 'no rows'} ({sum(result.seconds.values()):.1f} s)")
-        if result.empty or clocked:
-            if time.monotonic() >= end:
-                return count
-            time.sleep(_PAUSE)
+def _lines(pipeline: Pipeline, source: str, same: bool) -> tuple[Lines, KeptLines]:  # noqa: FBT001 - as the option
+    """The lines of standard input, and where they are kept."""
+    from dagster_operators.cli.kept_lines import KeptLines, Lines, folder_of, lines_of
+
+    kept = KeptLines(folder_of(pipeline, source))
+    if kept.count:
+        told = "are passed over" if same else "were given before these"
+        click.echo(f"{kept.count} lines {told}")
+    return Lines(lines_of(sys.stdin.fileno()), kept.count if same else 0), kept
 
 
 @click.command()
@@ -101,11 +109,3 @@ def _seconds(text: str) -> float:
         return parse_duration(text) / 1e6
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--stop-after") from None
-
-
-def _is_clocked(pipeline: Pipeline) -> bool:
-    """Whether a pipeline's only source is the clock, which always has something new."""
-    from dagster_operators.api.events.clock import Clock
-
-    sources = [node.operator for node in pipeline.dataflow if node.operator.kind == "source"]
-    return any(isinstance(getattr(source.connector, "operator", None), Clock) for source in sources)  # type: ignore[attr-defined]

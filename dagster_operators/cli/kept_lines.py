@@ -1,0 +1,173 @@
+"""Lines of standard input for a source: each is on the disk, in a file that the source reads, before an epoch begins with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.errors import BadInputError, PipelineError
+from dagster_operators.operators.events.wiring import table_of
+
+if TYPE_CHECKING:
+    from dagster_operators.api.pipeline import Pipeline
+
+_NAME: Final = re.compile(r"lines-([0-9]{15})-([0-9]{6})-[0-9a-f]{8}\.json")
+"""The number of lines before those in a file, and how many it has."""
+
+_AHEAD: Final = 20_000
+"""How many lines may have been read and not been kept yet."""
+
+_CHUNK: Final = 2**16
+_MOST: Final = 50_000
+"""How many lines a file has at most."""
+
+
+class KeptLines:
+    r"""The files with the lines, in the folder that a source reads.
+
+    Args:
+        folder: The folder.
+
+    Attributes:
+        count: How many lines were kept, by earlier runs too.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     KeptLines(Path(folder)).keep([b'{"n": 1}\n', b'{"n": 2}\n'])
+    ...     KeptLines(Path(folder)).count
+    2
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        found = [_NAME.fullmatch(one.name) for one in folder.iterdir()]
+        self.count = max((int(one[1]) + int(one[2]) for one in found if one), default=0)
+
+    def keep(self, lines: Sequence[bytes]) -> None:
+        """Put lines into a file of their own, whole or not at all.
+
+        Raises:
+            BadInputError: One is no JSON object; those before it are kept.
+        """
+        right = next((place for place, line in enumerate(lines) if not _is_object(line)), len(lines))
+        if right:
+            self._write([line.strip() for line in lines[:right]])
+        if right < len(lines):
+            raise BadInputError(
+                f"line {self.count + 1} is no JSON object: {lines[right][:60]!r}",
+                remedy='write one object in each line: {"t": "2026-01-01 00:00:00", "v": 1}; the lines before it are kept',
+            )
+
+    def _write(self, lines: Sequence[bytes]) -> None:
+        name = f"lines-{self.count:015d}-{len(lines):06d}-{uuid.uuid4().hex[:8]}.json"
+        unfinished = self._folder / f".{name}"
+        with unfinished.open("wb") as file:
+            file.write(b"\n".join([*lines, b""]))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(self._folder / name)
+        _flush_names(self._folder)
+        self.count += len(lines)
+
+
+class Lines:
+    """Lines that a thread reads as they come; empty ones are none.
+
+    Args:
+        stream: Where they come from.
+        after: How many are passed over.
+    """
+
+    def __init__(self, stream: Iterable[bytes], after: int = 0) -> None:
+        self._stream = stream
+        self._after = after
+        self._read: queue.Queue[bytes | None] = queue.Queue(_AHEAD)
+        self.is_over = False
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def take(self, seconds: float) -> list[bytes]:
+        """All that have come; if there are none, what comes first in some seconds."""
+        found: list[bytes] = []
+        try:
+            while not self.is_over and len(found) < _MOST:
+                line = self._read.get(timeout=seconds) if seconds and not found else self._read.get_nowait()
+                if line is None:
+                    self.is_over = True
+                else:
+                    found.append(line)
+        except queue.Empty:
+            pass
+        return found
+
+    def _run(self) -> None:
+        passed = 0
+        for line in self._stream:
+            if line.strip():
+                passed += 1
+                if passed > self._after:
+                    self._read.put(line)
+        self._read.put(None)
+
+
+def lines_of(descriptor: int) -> Iterator[bytes]:
+    """The lines that come from a descriptor; read without the locks of a Python file, so that a thread may be at it at the end.
+
+    >>> reading, writing = os.pipe()
+    >>> os.write(writing, b"one|two|thr".replace(b"|", bytes([10]))), os.close(writing), list(lines_of(reading))
+    (11, None, [b'one', b'two', b'thr'])
+    """
+    rest = b""
+    while part := os.read(descriptor, _CHUNK):
+        *whole, rest = (rest + part).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
+
+
+def folder_of(pipeline: Pipeline, source: str) -> Path:
+    """The folder that a source reads files with JSON lines from; the id of a node stands for its source.
+
+    Raises:
+        PipelineError: There is no such source, or it reads something else.
+    """
+    from dagster_operators.connectors.file_source import FileSource
+
+    sources = {node.operator.name: node.operator for node in pipeline.dataflow if node.operator.kind == "source"}
+    source = source if source in sources else table_of(source)
+    if source not in sources:
+        remedy = f"there are: {', '.join(sources) or 'none'}"
+        raise PipelineError(f"there is no source {source!r} for the lines of standard input", remedy=remedy)
+    connector = getattr(sources[source], "connector", None)
+    if isinstance(connector, FileSource) and connector.format == "json" and "://" not in connector.uri:
+        path = Path(connector.uri)
+        folder = path.parent if path.name in ("*", "*.json") else path
+        if not re.search(r"[*?\[{]", str(folder)) and folder.suffix != ".json":
+            return folder
+    raise PipelineError(
+        f"the source {source!r} does not read a folder of JSON lines, which those of standard input are put into",
+        remedy="write source: {files: {path: in/*.json, format: json, schema: ...}, event_time: ...}",
+    )
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _flush_names(folder: Path) -> None:
+    """Have the names of a folder's files on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,99 @@
+"""``dagster-operators run``: epochs one after another, until nothing is new, for some time, or until somebody stops it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from dagster_operators.api.pipeline import Pipeline
+    from dagster_operators.cli.kept_lines import KeptLines, Lines
+
+_PAUSE: Final = 0.2
+"""Seconds between two looks at sources that hold nothing new."""
+
+
+class Running:
+    """A pipeline that is run.
+
+    Args:
+        pipeline: The pipeline.
+        limit: For how many seconds from the end of the first epoch it goes on when its sources hold nothing new.
+        lines: Lines as they come, and where they are kept for a source, if they are read; at their end the run ends.
+    """
+
+    def __init__(self, pipeline: Pipeline, limit: float, lines: tuple[Lines, KeptLines] | None = None) -> None:
+        self._pipeline = pipeline
+        self._limit = limit
+        self._lines = lines
+        self._stopped = threading.Event()
+        self._is_clocked = _is_clocked(pipeline)
+        self.count = 0
+
+    def run(self) -> int:
+        """Run epochs; how many there were."""
+        end = float("inf")
+        self._keep(0)
+        while True:
+            result = self._pipeline.run_epoch()
+            end = min(end, time.monotonic() + self._limit)
+            if not result.empty:
+                self.count += 1
+                rows = ", ".join(f"{table} {rows}" for table, rows in result.rows.items() if rows)
+                click.echo(f"epoch {result.epoch}: {rows or 'no rows'} ({sum(result.seconds.values()):.1f} s)")
+            if self._stopped.is_set():
+                return self.count
+            more = self._keep(0)
+            if (result.empty or self._is_clocked) and not more:
+                if time.monotonic() >= end or self._is_over():
+                    return self.count
+                self._keep(_PAUSE)
+
+    @contextmanager
+    def stopping(self) -> Iterator[None]:
+        """Within it Ctrl-C and SIGTERM end the run behind the epoch that it is at; a second one ends it at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(number: int, _frame: object) -> None:
+            self._stopped.set()
+            signal.signal(number, before[signal.Signals(number)])
+
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            for number in before:
+                signal.signal(number, stop)
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _keep(self, seconds: float) -> bool:
+        """Keep the lines that have come, or come in some seconds; whether there were any."""
+        if self._lines is None:
+            self._stopped.wait(seconds)
+            return False
+        lines, kept = self._lines
+        found = lines.take(seconds)
+        if found:
+            kept.keep(found)
+            click.echo(f"{kept.count} lines are kept")
+        return bool(found)
+
+    def _is_over(self) -> bool:
+        return self._lines is not None and self._lines[0].is_over
+
+
+def _is_clocked(pipeline: Pipeline) -> bool:
+    """Whether a pipeline's only source is the clock, which always has something new."""
+    from dagster_operators.api.events.clock import Clock
+
+    sources = [node.operator for node in pipeline.dataflow if node.operator.kind == "source"]
+    return any(isinstance(getattr(source.connector, "operator", None), Clock) for source in sources)  # type: ignore[attr-defined]

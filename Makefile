@@ -50,7 +50,7 @@ types: env ## Check the types
 	$(PYTHON) -m mypy
 
 lock: env ## Renew requirements.lock after a change of pyproject.toml (ARGS=--upgrade takes the newest versions)
-	$(PYTHON) -m uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --extra native --extra objects --extra postgres --extra sail --group dev \
+	$(PYTHON) -m uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --extra kafka --extra native --extra objects --extra postgres --extra sail --group dev \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock $(ARGS)
 
 proto: env ## Make the Python of the .proto files anew

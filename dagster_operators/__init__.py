@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dagster_operators.connectors.delta_source import DeltaSource
     from dagster_operators.connectors.file_sink import FileSink
     from dagster_operators.connectors.file_source import FileSource
+    from dagster_operators.connectors.kafka_source import KafkaSource
     from dagster_operators.connectors.memory_source import MemorySource
     from dagster_operators.connectors.pipeline_source import PipelineSource
     from dagster_operators.connectors.postgres_sink import PostgresSink
@@ -60,6 +61,7 @@ _HOME = {
     "FileSink": "connectors.file_sink",
     "FileSource": "connectors.file_source",
     "GlobalState": "graph.state_tables",
+    "KafkaSource": "connectors.kafka_source",
     "KeyedState": "graph.state_tables",
     "KeyedStream": "api.keyed_stream",
     "ListState": "graph.state_tables",
@@ -110,6 +112,7 @@ __all__ = [
     "FileSink",
     "FileSource",
     "GlobalState",
+    "KafkaSource",
     "KeyedState",
     "KeyedStream",
     "ListState",

@@ -13,6 +13,7 @@ from dagster_operators.api.queries.query import Query
 from dagster_operators.api.queries.sources import Sources
 from dagster_operators.api.stream import Stream
 from dagster_operators.connectors.connector import Connector
+from dagster_operators.connectors.kafka_source import KafkaSource
 from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.connectors.source_operator import SourceOperator
 from dagster_operators.errors import PipelineError, located
@@ -96,7 +97,7 @@ class PipelineGraph:
 
         Args:
             name: The source's name, in lineage too.
-            connector: A FileSource, DeltaSource, PipelineSource or MemorySource, or a SourceOperator of your own.
+            connector: A FileSource, DeltaSource, KafkaSource, PipelineSource or MemorySource, or a SourceOperator of your own.
             event_time: The timestamp column with the time of the event.
             lateness: How much later than the newest row a row may come and still be counted in its window.
             finished: No more rows will come than there are now: once they are read, every window closes.
@@ -110,12 +111,14 @@ class PipelineGraph:
         """
         if isinstance(connector, SourceOperator):
             connector = OperatorSource(name, connector, self.root, dict(self._storage_options) or None)
+        if isinstance(connector, KafkaSource):
+            connector = connector.placed(name, self.root, dict(self._storage_options) or None)
         if not isinstance(connector, Connector):
             raise PipelineError(
                 f"{connector!r} is no source",
                 pipeline=self.name,
                 source=name,
-                remedy="use FileSource, DeltaSource, PipelineSource or MemorySource",
+                remedy="use FileSource, DeltaSource, KafkaSource, PipelineSource or MemorySource",
             )
         with located(pipeline=self.name, source=name):
             connector.config()  # a source that is no single one says so

@@ -93,6 +93,7 @@ _VALUES = {
     "file_sink": "connectors.file_sink:FileSink",
     "files": "connectors.file_source:FileSource",
     "input_window": "operators.windows.window_rows:InputWindow",
+    "kafka": "connectors.kafka_source:KafkaSource",
     "member": "functions.captured_values:Member",
     "memory": "connectors.memory_source:MemorySource",
     "object": "functions.references:ObjectReference",

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from typing_extensions import override
 
 from dagster_operators.connectors.connector import Connector, OnCorrupt, SliceChoice, Unknown
 from dagster_operators.connectors.file_source import FileSource
 from dagster_operators.connectors.source_operator import SourceEnd, SourceOperator, public_scalars
+from dagster_operators.connectors.spool import tidy
 from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, OperatorsError, PipelineError, SourceError
 from dagster_operators.functions.references import ObjectReference, resolved
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-_SCRAP_SECONDS: Final = 86_400.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +159,7 @@ class OperatorSource(Connector):
         if known.get("final"):
             return None
         root = self._root()
-        self._tidy(root, known.get("spool", ()))
+        tidy(root, self._spool, known.get("spool", ()))
         context = _Context(self.name, known.get("position"))
         spool = _Spool(root, self._spool, self._schema, self.name)
         with spool:
@@ -177,17 +175,6 @@ class OperatorSource(Connector):
         piece = SourceSlice(start, position if news else start, items)
         reached = None if final else self.operator.reached(context.position)
         return SliceChoice(piece, more=end == "graceful" and news, news=news, idle=context.is_idle, final=final, reached=reached)
-
-    def _tidy(self, root: Root, read: Collection[str]) -> None:
-        """Delete what the last complete epoch read, and scraps of a day ago.
-
-        Of what else lies there this run may not know: another one may have taken over, and its epoch read it.
-        """
-        old = time.time() - _SCRAP_SECONDS
-        for name in root.children(self._spool):
-            path = f"{self._spool}/{name}"
-            if name in read or (root.modified(path) or old) < old:
-                root.delete_file(path)
 
     def _turn(self, context: _Context, spool: _Spool) -> SourceEnd:
         try:

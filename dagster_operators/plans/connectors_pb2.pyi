@@ -8,13 +8,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Connector(_message.Message):
-    __slots__ = ("files", "delta", "memory", "operator", "pipeline_source", "snapshot", "other")
+    __slots__ = ("files", "delta", "memory", "operator", "pipeline_source", "snapshot", "kafka", "other")
     FILES_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     OPERATOR_FIELD_NUMBER: _ClassVar[int]
     PIPELINE_SOURCE_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_FIELD_NUMBER: _ClassVar[int]
     OTHER_FIELD_NUMBER: _ClassVar[int]
     files: FileSource
     delta: DeltaSource
@@ -22,8 +23,9 @@ class Connector(_message.Message):
     operator: OperatorSource
     pipeline_source: PipelineSource
     snapshot: SnapshotSource
+    kafka: KafkaSource
     other: _values_pb2.Record
-    def __init__(self, files: _Optional[_Union[FileSource, _Mapping]] = ..., delta: _Optional[_Union[DeltaSource, _Mapping]] = ..., memory: _Optional[_Union[MemorySource, _Mapping]] = ..., operator: _Optional[_Union[OperatorSource, _Mapping]] = ..., pipeline_source: _Optional[_Union[PipelineSource, _Mapping]] = ..., snapshot: _Optional[_Union[SnapshotSource, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
+    def __init__(self, files: _Optional[_Union[FileSource, _Mapping]] = ..., delta: _Optional[_Union[DeltaSource, _Mapping]] = ..., memory: _Optional[_Union[MemorySource, _Mapping]] = ..., operator: _Optional[_Union[OperatorSource, _Mapping]] = ..., pipeline_source: _Optional[_Union[PipelineSource, _Mapping]] = ..., snapshot: _Optional[_Union[SnapshotSource, _Mapping]] = ..., kafka: _Optional[_Union[KafkaSource, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
 
 class FileSource(_message.Message):
     __slots__ = ("path", "format", "schema", "options", "max_files", "max_bytes", "max_rows", "corrupt", "left_out", "key", "unknown")
@@ -90,6 +92,32 @@ class SnapshotSource(_message.Message):
     key: _values_pb2.Names
     max_deleted: float
     def __init__(self, source: _Optional[_Union[Connector, _Mapping]] = ..., key: _Optional[_Union[_values_pb2.Names, _Mapping]] = ..., max_deleted: _Optional[float] = ...) -> None: ...
+
+class KafkaSource(_message.Message):
+    __slots__ = ("servers", "topic", "format", "schema", "start", "max_records", "corrupt", "key", "unknown", "timeout", "left_out")
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    MAX_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    CORRUPT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    servers: str
+    topic: str
+    format: str
+    schema: str
+    start: str
+    max_records: int
+    corrupt: str
+    key: _values_pb2.Value
+    unknown: str
+    timeout: float
+    left_out: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, servers: _Optional[str] = ..., topic: _Optional[str] = ..., format: _Optional[str] = ..., schema: _Optional[str] = ..., start: _Optional[str] = ..., max_records: _Optional[int] = ..., corrupt: _Optional[str] = ..., key: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., unknown: _Optional[str] = ..., timeout: _Optional[float] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Target(_message.Message):
     __slots__ = ("postgres", "object", "file_sink", "other")

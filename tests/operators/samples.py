@@ -98,6 +98,12 @@ SAMPLES = [
     DeduplicateLast(name="a", keys=("k",), event_time="t"),
     DeduplicateChanges(name="a", keys=("k",), keep="last", order_by=("v DESC", "w"), event_time="t"),
     Source(name="a", connector=do.SnapshotSource(do.FileSource("in", schema="k string", storage_options={"s": "t"}), "k", 0.1)),
+    Source(
+        name="a",
+        connector=do.KafkaSource(
+            "b:9092", "t", format="json", schema="k string", max_records=5, options={"sasl.password": "hunter2"}
+        ),
+    ),
     TopPerKey(name="a", keys=("k",), n=3, by=("v DESC",), event_time=None),
     Over(name="a", keys=("k",), order_by=("t DESC",), functions=(("n", "row_number()"), ("w", "lag(v, 2)")), frame="rows"),
     KeyedAggregate(name="a", keys=("k",), event_time=None, aggregates=PAIRS),

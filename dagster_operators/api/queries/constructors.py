@@ -17,6 +17,7 @@ _MADE_HERE: dict[str, tuple[str, frozenset[str]]] = {
     "exchange": ("dagster_operators.operators.frontier.pacts:Exchange", frozenset({"Pact"})),
     "file_sink": ("dagster_operators.connectors.file_sink:FileSink", frozenset({"SinkTarget"})),
     "files": ("dagster_operators.connectors.file_source:FileSource", frozenset({"Connector", "Described"})),
+    "kafka": ("dagster_operators.connectors.kafka_source:KafkaSource", frozenset({"Connector", "Described"})),
     "memory": ("dagster_operators.connectors.memory_source:MemorySource", frozenset({"Connector", "Described"})),
     "pipeline": ("dagster_operators.operators.frontier.pacts:Pipeline", frozenset({"Pact"})),
     "pipeline_source": (

@@ -1,0 +1,103 @@
+"""Which records of a topic an epoch reads: from where the last one ended, or from where the first one is to begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dagster_operators.errors import BadInputError, PipelineError
+
+if TYPE_CHECKING:
+    from dagster_operators.connectors.kafka_topic import TopicState
+    from dagster_operators.graph.slice import JSON
+
+
+def check_offsets(position: JSON) -> None:
+    """See that a position has an offset for each partition that it names.
+
+    Raises:
+        PipelineError: It has something else there.
+    """
+    offsets: Any = position["offsets"] if isinstance(position, dict) else {}
+    for number, offset in offsets.items():
+        whole = isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0
+        if not str(number).isdecimal() or not whole:
+            raise PipelineError(
+                f"{number!r}: {offset!r} is no offset of a partition",
+                remedy='write {"offsets": {"0": 1200, "1": 1350}}; partitions that are left out begin with their first record',
+            )
+
+
+def first_offsets(
+    known: Mapping[str, Any], found: TopicState, topic: str, begin: Callable[[], Mapping[int, int | None] | None]
+) -> dict[int, int]:
+    """The offset that each partition is read from.
+
+    Args:
+        known: The position behind the last epoch; empty before the first one.
+        found: The topic as it is.
+        topic: Its name.
+        begin: Where the first epoch begins, None for the end of a partition; or None at all for the first records.
+
+    Raises:
+        BadInputError: Records were lost before they were read, or the topic is another one.
+    """
+    if "offsets" not in known:
+        wanted = begin()
+        if wanted is None:
+            return {number: low for number, (low, _) in found.bounds.items()}
+        ends = {number: high for number, (_, high) in found.bounds.items()}
+        return {number: high if (at := wanted[number]) is None else min(at, high) for number, high in ends.items()}
+    _check_same(known, found, topic)
+    offsets = {int(number): offset for number, offset in known["offsets"].items()}
+    if gone := sorted(offsets.keys() - found.bounds.keys()):
+        raise _replaced(topic, f"partition {gone[0]} is gone")
+    first = {}
+    for number, (low, high) in found.bounds.items():
+        first[number] = offsets.get(number, low)
+        if first[number] > high:
+            raise _replaced(topic, f"partition {number} ends at offset {high}, and was read up to {first[number]}")
+    lost = {number: low for number, (low, _) in found.bounds.items() if first[number] < low}
+    if lost:
+        number, low = next(iter(lost.items()))
+        go_on = {"offsets": {str(each): lost.get(each, offset) for each, offset in sorted(first.items())}}
+        raise BadInputError(
+            f"records of partition {number} were deleted before they were read: it was read up to offset {first[number]}, and "
+            f"begins at {low}",
+            topic=topic,
+            remedy=f'go on without them: pipeline.reset(source, {go_on}, tables="keep"); and run the pipeline more '
+            "often than the topic's retention.ms",
+        )
+    return first
+
+
+def end_offsets(first: Mapping[int, int], found: TopicState, most: int | None) -> dict[int, int]:
+    """The offset that each partition is read up to: all there is, or with a limit an even share of it.
+
+    >>> from dagster_operators.connectors.kafka_topic import TopicState
+    >>> end_offsets({0: 5, 1: 0, 2: 7}, TopicState(None, {0: (0, 100), 1: (0, 10), 2: (0, 7)}), 50)
+    {0: 45, 1: 10, 2: 7}
+    """
+    waiting = {number: found.bounds[number][1] - offset for number, offset in first.items()}
+    if most is None or sum(waiting.values()) <= most:
+        return {number: found.bounds[number][1] for number in first}
+    taken, left, parts = {}, most, len(waiting)
+    for number, count in sorted(waiting.items(), key=lambda item: (item[1], item[0])):  # what the small ones leave others take
+        taken[number] = min(count, -(-left // parts))
+        left, parts = left - taken[number], parts - 1
+    return {number: offset + taken[number] for number, offset in first.items()}
+
+
+def _check_same(known: Mapping[str, Any], found: TopicState, topic: str) -> None:
+    before = known.get("identity")
+    if before is not None and found.identity is not None and before != found.identity:
+        raise _replaced(topic, f"its identity was {before} and is {found.identity}")
+
+
+def _replaced(topic: str, told: str) -> BadInputError:
+    return BadInputError(
+        f"the topic is not the one that was read: {told}; it was deleted and created again, or its brokers are others",
+        topic=topic,
+        remedy='read the new one from its first record on: pipeline.reset(source, {"offsets": {}}, tables="keep"), or with '
+        'tables="restart", which empties what the old one gave',
+    )

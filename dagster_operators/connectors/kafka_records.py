@@ -1,0 +1,149 @@
+"""Records of Kafka as a file of the spool: all there is of them as Parquet, or their values as text, one a line."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+from dagster_operators.storage.parquet_writer import ParquetWriter
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    import confluent_kafka as kafka
+    from pyarrow import fs
+
+RECORD: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "headers array<struct<key: string, value: binary>>"
+)
+"""The columns of records that are read as they are, named as Spark names them."""
+
+_UNFIT: Final = b"no value of one line: "
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class RecordFile(Protocol):
+    """A file that is written within a ``with``; without any row there is none."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows were added."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def add(self, records: Sequence[kafka.Message]) -> None:
+        """Add records."""
+
+
+class ParquetRecords:
+    """All there is of records.
+
+    Args:
+        files: The file system.
+        path: The file.
+    """
+
+    def __init__(self, files: fs.FileSystem, path: str) -> None:
+        self._schema = Schema.of(RECORD).to_arrow()
+        self._writer = ParquetWriter(files, path, self._schema)
+
+    @property
+    def rows(self) -> int:
+        """How many rows were added."""
+        return self._writer.rows
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._writer.__exit__(kind, error, trace)
+
+    def add(self, records: Sequence[kafka.Message]) -> None:
+        """Add records."""
+        import pyarrow as pa
+
+        columns: list[list[object]] = [
+            [record.key() for record in records],
+            [record.value() for record in records],
+            [record.topic() for record in records],
+            [record.partition() for record in records],
+            [record.offset() for record in records],
+            [_time(record) for record in records],
+            [_headers(record) for record in records],
+        ]
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
+        self._writer.write(pa.table(arrays, schema=self._schema))
+
+
+class JsonLines:
+    """The values of records, one a line.
+
+    A value that is no JSON becomes a line that cannot be parsed, however its line breaks are, so that the reader tells of it.
+
+    Args:
+        files: The file system.
+        path: The file.
+        skip_empty: Whether records without a value count as nothing, and not as ones that cannot be parsed.
+    """
+
+    def __init__(self, files: fs.FileSystem, path: str, *, skip_empty: bool) -> None:
+        self.rows = 0
+        self._files, self._path, self._skip_empty = files, path, skip_empty
+        self._stack = ExitStack()
+        self._stream: fs.NativeFile | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    def add(self, records: Sequence[kafka.Message]) -> None:
+        """Add records."""
+        values = [record.value() for record in records]
+        lines = [json_line(value) for value in values if value is not None or not self._skip_empty]
+        if lines and self._stream is None:
+            self._files.create_dir(self._path.rpartition("/")[0], recursive=True)
+            self._stream = self._stack.enter_context(self._files.open_output_stream(self._path))
+        if lines and self._stream is not None:
+            self._stream.write(b"".join(line + b"\n" for line in lines))
+        self.rows += len(lines)
+
+
+def json_line(value: bytes | None) -> bytes:
+    r"""A value as one line: a JSON text as it is, but for line breaks between its parts; what is none as what is none.
+
+    >>> json_line(b'{"a":\n 1.10}')
+    b'{"a":  1.10}'
+    >>> json_line(b'{"a": "line\nbreak"}'), json_line(None)
+    (b'no value of one line: {"a": "line break"}', b'no value of one line: ')
+    """
+    if value and not any(end in value for end in (b"\n", b"\r")):
+        return value if value.strip() else _UNFIT + value
+    flat = (value or b"").replace(b"\r", b" ").replace(b"\n", b" ")
+    try:
+        json.loads(value or b"")  # which takes line breaks between the parts of a text, and none within
+    except ValueError:
+        return _UNFIT + flat
+    return flat
+
+
+def _time(record: kafka.Message) -> datetime | None:
+    kind, moment = record.timestamp()
+    return _EPOCH + timedelta(milliseconds=moment) if kind else None
+
+
+def _headers(record: kafka.Message) -> list[dict[str, object]] | None:
+    found = record.headers()
+    if found is None:
+        return None
+    pairs = found.items() if isinstance(found, dict) else found
+    return [{"key": name, "value": value.encode() if isinstance(value, str) else value} for name, value in pairs]

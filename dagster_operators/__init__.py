@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dagster_operators.connectors.delta_source import DeltaSource
     from dagster_operators.connectors.file_sink import FileSink
     from dagster_operators.connectors.file_source import FileSource
+    from dagster_operators.connectors.kafka_sink import KafkaSink
     from dagster_operators.connectors.kafka_source import KafkaSource
     from dagster_operators.connectors.memory_source import MemorySource
     from dagster_operators.connectors.pipeline_source import PipelineSource
@@ -61,6 +62,7 @@ _HOME = {
     "FileSink": "connectors.file_sink",
     "FileSource": "connectors.file_source",
     "GlobalState": "graph.state_tables",
+    "KafkaSink": "connectors.kafka_sink",
     "KafkaSource": "connectors.kafka_source",
     "KeyedState": "graph.state_tables",
     "KeyedStream": "api.keyed_stream",
@@ -112,6 +114,7 @@ __all__ = [
     "FileSink",
     "FileSource",
     "GlobalState",
+    "KafkaSink",
     "KafkaSource",
     "KeyedState",
     "KeyedStream",

@@ -94,6 +94,7 @@ _VALUES = {
     "files": "connectors.file_source:FileSource",
     "input_window": "operators.windows.window_rows:InputWindow",
     "kafka": "connectors.kafka_source:KafkaSource",
+    "kafka_sink": "connectors.kafka_sink:KafkaSink",
     "member": "functions.captured_values:Member",
     "memory": "connectors.memory_source:MemorySource",
     "object": "functions.references:ObjectReference",

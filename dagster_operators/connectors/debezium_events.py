@@ -54,6 +54,11 @@ def events_of(rows: SinkRows, keys: Sequence[str]) -> Iterator[str]:
     >>> print(*events_of(SinkRows(batch.schema, lambda: [batch], 2), ["id"]))
     {"before": {"id": 1, "v": "a"}, "after": {"id": 1, "v": "b"}, "op": "u"}
     """
+    return (event for _, event in keyed_events_of(rows, keys))
+
+
+def keyed_events_of(rows: SinkRows, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """As :func:`events_of`, each event behind its key, as JSON."""
     found: dict[str, _Sides] = {}
     names = {name.lower(): name for name in rows.schema.names}
     wanted = [names[key.lower()] for key in keys]
@@ -61,24 +66,24 @@ def events_of(rows: SinkRows, keys: Sequence[str]) -> Iterator[str]:
         for row in batch.to_pylist():
             change = row.pop(CHANGE)
             shown = {name: json_value(value) for name, value in row.items()}
-            key = json.dumps([shown[name] for name in wanted])
+            key = json.dumps({name: shown[name] for name in wanted}, ensure_ascii=False)
             found.setdefault(key, _Sides()).take(json.dumps(shown, ensure_ascii=False), adds=change in ADDS)
     yield from _events(found, gone=True)
     yield from _events(found, gone=False)
 
 
-def _events(found: dict[str, _Sides], *, gone: bool) -> Iterator[str]:
+def _events(found: dict[str, _Sides], *, gone: bool) -> Iterator[tuple[str, str]]:
     for key, sides in found.items():
         if len(sides.added) > 1 or len(sides.removed) > 1:
             raise SinkError(
-                f"several rows have the same key: {key}",
+                f"several rows have the same key: {json.dumps([*json.loads(key).values()])}",
                 remedy="name all columns that tell the rows apart: key=('id', 'line'), say",
             )
         before, after = (next(iter(side), "null") for side in (sides.removed, sides.added))
         if before == after == "null" or gone != (after == "null"):
             continue
         operation = "d" if gone else "c" if before == "null" else "u"
-        yield f'{{"before": {before}, "after": {after}, "op": "{operation}"}}'
+        yield key, f'{{"before": {before}, "after": {after}, "op": "{operation}"}}'
 
 
 def json_value(value: Any) -> Any:

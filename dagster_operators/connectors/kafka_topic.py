@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from dagster_operators.connectors.kafka_client import client, error_of, settings, told_as
-from dagster_operators.errors import BadInputError, MissingInputError
+from dagster_operators.errors import BadInputError, MissingInputError, OperatorsError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -52,10 +52,19 @@ class KafkaTopic:
         topic: The topic.
         options: Of the client.
         timeout: Seconds to wait for brokers.
+        errors: What it is if trying again may help, and if not.
     """
 
-    def __init__(self, servers: str, topic: str, options: Mapping[str, Any] | None, timeout: float) -> None:
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        options: Mapping[str, Any] | None,
+        timeout: float,
+        errors: tuple[type[OperatorsError], type[OperatorsError]] = (MissingInputError, BadInputError),
+    ) -> None:
         self._servers, self._topic, self._options, self._timeout = servers, topic, options, timeout
+        self._errors = errors
         self._consumer: Any = None
 
     def __enter__(self) -> Self:
@@ -73,15 +82,30 @@ class KafkaTopic:
         Raises:
             MissingInputError: There is no such topic, or no broker answers.
         """
+        bounds = self.bounds()
         with self._guard():
-            found = self._consumer.list_topics(self._topic, timeout=self._timeout).topics[self._topic]
+            return TopicState(self._identity(), bounds)
+
+    def exists(self) -> bool:
+        """Whether there is such a topic."""
+        with self._guard():
+            error = self._found().error
+            return error is None or error.code() != client().KafkaError.UNKNOWN_TOPIC_OR_PART
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        """For each partition its first offset, and the one behind the last record that is committed."""
+        with self._guard():
+            found = self._found()
             if found.error is not None:
                 raise self._error(found.error)
             bounds = {}
             for number in sorted(found.partitions):
                 place = client().TopicPartition(self._topic, number)
                 bounds[number] = self._consumer.get_watermark_offsets(place, timeout=self._timeout, cached=False)
-            return TopicState(self._identity(), bounds)
+            return bounds
+
+    def _found(self) -> Any:
+        return self._consumer.list_topics(self._topic, timeout=self._timeout).topics[self._topic]
 
     def at(self, moment: int, partitions: Sequence[int]) -> dict[int, int | None]:
         """For each partition the offset of the first record from a time on, in milliseconds; None if there is none yet."""
@@ -102,7 +126,7 @@ class KafkaTopic:
                 found = self._consumer.consume(_AT_ONCE, timeout=_TURN)  # which takes that long unless so many came
                 heard = time.monotonic() if found else heard
                 if time.monotonic() - heard > self._timeout:
-                    raise MissingInputError(
+                    raise self._errors[0](
                         f"no record came within {self._timeout} s",
                         topic=self._topic,
                         remedy="check the brokers, or give timeout=",
@@ -142,7 +166,7 @@ class KafkaTopic:
         return None if identity == _NO_ID else identity
 
     def _guard(self) -> AbstractContextManager[None]:
-        return told_as(MissingInputError, BadInputError, self._options, topic=self._topic)
+        return told_as(*self._errors, self._options, topic=self._topic)
 
     def _error(self, error: kafka.KafkaError) -> Exception:
-        return error_of(error, MissingInputError, BadInputError, self._options, topic=self._topic)
+        return error_of(error, *self._errors, self._options, topic=self._topic)

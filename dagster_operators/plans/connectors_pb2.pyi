@@ -120,16 +120,18 @@ class KafkaSource(_message.Message):
     def __init__(self, servers: _Optional[str] = ..., topic: _Optional[str] = ..., format: _Optional[str] = ..., schema: _Optional[str] = ..., start: _Optional[str] = ..., max_records: _Optional[int] = ..., corrupt: _Optional[str] = ..., key: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., unknown: _Optional[str] = ..., timeout: _Optional[float] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Target(_message.Message):
-    __slots__ = ("postgres", "object", "file_sink", "other")
+    __slots__ = ("postgres", "object", "file_sink", "kafka_sink", "other")
     POSTGRES_FIELD_NUMBER: _ClassVar[int]
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     FILE_SINK_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_SINK_FIELD_NUMBER: _ClassVar[int]
     OTHER_FIELD_NUMBER: _ClassVar[int]
     postgres: PostgresSink
     object: _values_pb2.ObjectReference
     file_sink: FileSink
+    kafka_sink: KafkaSink
     other: _values_pb2.Record
-    def __init__(self, postgres: _Optional[_Union[PostgresSink, _Mapping]] = ..., object: _Optional[_Union[_values_pb2.ObjectReference, _Mapping]] = ..., file_sink: _Optional[_Union[FileSink, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
+    def __init__(self, postgres: _Optional[_Union[PostgresSink, _Mapping]] = ..., object: _Optional[_Union[_values_pb2.ObjectReference, _Mapping]] = ..., file_sink: _Optional[_Union[FileSink, _Mapping]] = ..., kafka_sink: _Optional[_Union[KafkaSink, _Mapping]] = ..., other: _Optional[_Union[_values_pb2.Record, _Mapping]] = ...) -> None: ...
 
 class PipelineSource(_message.Message):
     __slots__ = ("root", "tables", "changes", "max_epochs", "pipeline", "left_out")
@@ -168,6 +170,26 @@ class PostgresSink(_message.Message):
     lock_timeout: float
     left_out: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, dsn: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., table: _Optional[str] = ..., columns: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., mode: _Optional[str] = ..., key: _Optional[_Union[_values_pb2.Names, _Mapping]] = ..., book: _Optional[str] = ..., connect_timeout: _Optional[int] = ..., lock_timeout: _Optional[float] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class KafkaSink(_message.Message):
+    __slots__ = ("servers", "topic", "format", "key", "book", "timeout", "transaction_timeout", "left_out")
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    BOOK_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    servers: str
+    topic: str
+    format: str
+    key: _values_pb2.Names
+    book: str
+    timeout: float
+    transaction_timeout: float
+    left_out: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, servers: _Optional[str] = ..., topic: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[_Union[_values_pb2.Names, _Mapping]] = ..., book: _Optional[str] = ..., timeout: _Optional[float] = ..., transaction_timeout: _Optional[float] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FileSink(_message.Message):
     __slots__ = ("path", "format", "key")

@@ -29,6 +29,8 @@ def files(path: str = "events", key: str | tuple[str, ...] = "k") -> do.FileSink
 
 SINKS = {
     "events": lambda: files(key=("k", "n")),
+    "messages": lambda: do.KafkaSink("b:9092", "t", key=("k", "n")),
+    "messages of changes": lambda: do.KafkaSink("b:9092", "t", format="debezium-json", key="k"),
     "a table": lambda: do.PostgresSink("env:W", "t"),
     "columns and key": lambda: do.PostgresSink("env:W", "t", ("k", "n"), mode="upsert", key="k"),
     "names of columns": lambda: do.PostgresSink("env:W", "t", {"k": "key", "n": "number"}),

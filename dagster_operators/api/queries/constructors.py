@@ -18,6 +18,7 @@ _MADE_HERE: dict[str, tuple[str, frozenset[str]]] = {
     "file_sink": ("dagster_operators.connectors.file_sink:FileSink", frozenset({"SinkTarget"})),
     "files": ("dagster_operators.connectors.file_source:FileSource", frozenset({"Connector", "Described"})),
     "kafka": ("dagster_operators.connectors.kafka_source:KafkaSource", frozenset({"Connector", "Described"})),
+    "kafka_sink": ("dagster_operators.connectors.kafka_sink:KafkaSink", frozenset({"SinkTarget"})),
     "memory": ("dagster_operators.connectors.memory_source:MemorySource", frozenset({"Connector", "Described"})),
     "pipeline": ("dagster_operators.operators.frontier.pacts:Pipeline", frozenset({"Pact"})),
     "pipeline_source": (

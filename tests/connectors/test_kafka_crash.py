@@ -1,0 +1,111 @@
+"""Processes are killed at every step of the commit, with a real broker: topic and table stay equal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from dagster_operators.connectors.kafka_sink import KafkaSink
+from dagster_operators.errors import FencedError
+from dagster_operators.runtime.stages.sinks import SinkParticipant
+from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.failpoints import VARIABLE, watch
+from dagster_operators.transactions.owner import Owner
+from tests.connectors.sink_flow import SinkFlow, numbers_of
+from tests.forked import PROCESSES
+from tests.transactions.flow import read_numbers
+
+pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(1200)]  # the jars may have to be fetched
+
+STEPS = ("recover_participant", "append_decision", "commit_participant")
+STRAIGHT = ["sink:written", *(f"{when}:{step}" for step in STEPS for when in ("before", "after"))]
+
+
+@pytest.fixture(scope="module")
+def broker():
+    pytest.importorskip("confluent_kafka")
+    from tests.connectors.kafka_broker import KafkaBroker
+
+    server = KafkaBroker(Path(tempfile.mkdtemp(prefix="kafka-")))
+    try:
+        try:
+            server.start()
+        except (subprocess.SubprocessError, OSError) as error:
+            pytest.skip(f"needs Java, and Kafka's jars from Maven Central: {error}")
+        yield server
+    finally:
+        server.stop()
+
+
+def coordinator(root, servers, topic, **options) -> Coordinator:
+    run = Coordinator("numbers", str(root / "pipeline"), **options)
+    run.join({"warehouse": SinkParticipant(KafkaSink(servers, topic, key="n"), "warehouse", run)})
+    return run
+
+
+def child_epochs(root, servers, topic, failpoint, epochs):
+    os.environ[VARIABLE] = failpoint
+    with coordinator(root, servers, topic) as run:
+        for _ in range(epochs):
+            SinkFlow(run).epoch(Owner.of_process())
+
+
+def was_killed(*arguments) -> bool:
+    child = PROCESSES.Process(target=child_epochs, args=arguments)
+    child.start()
+    child.join()
+    assert child.exitcode in {0, -signal.SIGKILL}
+    return child.exitcode != 0
+
+
+def finish(root, broker, topic, epochs) -> None:
+    """A fresh run ends with exactly so many epochs in both places, and no transaction is open."""
+    with coordinator(root, broker.servers, topic) as run:
+        while (run.last_complete().epoch if run.last_complete() else 0) < epochs:
+            SinkFlow(run, last=epochs).epoch()
+        assert SinkFlow(run, last=epochs).epoch() is None
+        assert read_numbers(run, "tables/rows", run.versions().versions["tables/rows"]) == numbers_of(epochs)
+    found = broker.committed(topic)
+    assert sorted(json.loads(value)["n"] for _, value in found) == numbers_of(epochs)
+    assert all(key == value for key, value in found)
+
+
+@pytest.mark.parametrize("failpoint", STRAIGHT)
+def test_killed_in_a_straight_run(tmp_path, broker, failpoint):
+    topic = broker.topic()
+    times = 1 if "recover" in failpoint else 2
+    assert was_killed(tmp_path, broker.servers, topic, f"{failpoint}#{times}", 2)
+    finish(tmp_path, broker, topic, 3)
+
+
+def take_over(root, broker, topic, epochs):
+    """Another run waits until the lease of the first ends, then completes so many epochs."""
+    with coordinator(root, broker.servers, topic, lease_seconds=0.3) as other:
+        other.open(Owner.of_process("other"), wait_seconds=20)
+        flow = SinkFlow(other, last=epochs)
+        while flow.epoch(Owner.of_process("other")):
+            pass
+
+
+@pytest.mark.parametrize("step", ["sink:written", "before:append_decision", "before:commit_participant:1"])
+def test_a_zombie_that_comes_back_is_refused(tmp_path, broker, step):
+    """A run is stopped at a step, another one takes over and completes two epochs, then the first goes on."""
+    topic, stopped = broker.topic(), []
+
+    def stop(name):
+        if name == step and not stopped:
+            stopped.append(name)
+            run._lease._end()  # a stopped process has no heartbeat
+            take_over(tmp_path, broker, topic, 2)
+
+    run = coordinator(tmp_path, broker.servers, topic, lease_seconds=0.3)
+    with watch(stop), pytest.raises(FencedError):
+        SinkFlow(run).epoch(Owner.of_process("first"))
+    assert stopped == [step]
+    finish(tmp_path, broker, topic, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.connectors.connector import UNKNOWN, Unknown
 from dagster_operators.connectors.dialect import reader_paths
 from dagster_operators.errors import BadInputError
+from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import struct
 from dagster_operators.storage.location import FileLocation, SourceFile
 from dagster_operators.types.data_type import Array, Decimal, Map, Struct
 from dagster_operators.types.data_type import DataType as SparkType
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyarrow import DataType
@@ -34,6 +37,9 @@ _WIDER = {
     "binary": {"binary", "large_binary", "binary_view", "string", "large_string"},
 }
 """The Arrow types that Spark's Parquet reader takes for each of its own."""
+
+_SHORT = {"int8": "byte", "uint8": "short", "int16": "short", "uint16": "integer"}
+"""Short whole numbers, which Sail reads as these types and as no wider ones."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,7 @@ def verify(location: FileLocation, file: SourceFile, columns: Mapping[str, Spark
         BadInputError: A column is missing or of another type.
     """
     types = footer(location, file).types
+    types_of(location, file)  # while the footer is at hand
     for column, kind in columns.items():
         if column not in types:
             found = ", ".join(types)
@@ -114,6 +121,57 @@ def verify(location: FileLocation, file: SourceFile, columns: Mapping[str, Spark
 
 def read(session: SparkSession, location: FileLocation, files: Sequence[SourceFile], schema_json: str) -> DataFrame:
     """The rows of files in the columns of the schema."""
+    if reads_like_spark(session):
+        return _read(session, location, files, schema_json)
+    frames = [_read_alike(session, location, group, schema_json, types) for group, types in _alike(location, files)]
+    return functools.reduce(lambda one, other: one.union(other), frames)
+
+
+def _alike(location: FileLocation, files: Iterable[SourceFile]) -> list[tuple[list[SourceFile], dict[str, str]]]:
+    """Files that have the same types where they have the same columns: Sail reads no others together."""
+    groups: list[tuple[list[SourceFile], dict[str, str]]] = []
+    for file in files:
+        types = types_of(location, file)
+        fitting = (group for group in groups if all(group[1].get(name, kind) == kind for name, kind in types.items()))
+        if (found := next(fitting, None)) is None:
+            groups.append(found := ([], {}))
+        found[0].append(file)
+        found[1].update(types)
+    return groups
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def types_of(location: FileLocation, file: SourceFile) -> Mapping[str, str]:
+    """The Arrow types of a file's columns; the same value for equal files, of which an epoch may read very many."""
+    return _shared(tuple((name, str(kind)) for name, kind in footer(location, file).types.items()))
+
+
+@functools.lru_cache(maxsize=8192)
+def _shared(types: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return dict(types)
+
+
+def _read_alike(
+    session: SparkSession, location: FileLocation, files: Sequence[SourceFile], schema_json: str, types: Mapping[str, str]
+) -> DataFrame:
+    """The rows of files of the same types; short whole numbers are made longer behind the reader."""
+    from pyspark.sql import functions as F
+
+    schema = json.loads(schema_json)
+    short = {name: _SHORT[kind] for name, kind in types.items() if kind in _SHORT}
+    longer = {
+        field["name"]: field["type"] for field in schema["fields"] if short.get(field["name"], field["type"]) != field["type"]
+    }
+    if not longer:
+        return _read(session, location, files, schema_json)
+    fields = [field | {"type": short[field["name"]]} if field["name"] in longer else field for field in schema["fields"]]
+    rows = _read(session, location, files, json.dumps(schema | {"fields": fields}))
+    return rows.select(*(
+        F.col(quoted(name)).cast(longer[name]).alias(name) if name in longer else F.col(quoted(name)) for name in rows.columns
+    ))  # fmt: skip
+
+
+def _read(session: SparkSession, location: FileLocation, files: Sequence[SourceFile], schema_json: str) -> DataFrame:
     reader = session.read.schema(struct(schema_json))
     return reader.options(ignoreCorruptFiles="false", ignoreMissingFiles="false").parquet(
         *reader_paths(session, location.file_uris(files))

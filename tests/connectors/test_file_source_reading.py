@@ -119,6 +119,34 @@ def test_parquet_times_in_milliseconds_and_without_a_zone(session, tmp_path):
     assert frame_of(session, source).collect()[0][0].replace(tzinfo=None) == datetime(1970, 1, 1, microsecond=5000)  # noqa: DTZ001
 
 
+NARROWER = {
+    "int32": (-(1 << 31), (1 << 31) - 1),
+    "int8": (-128, 127),
+    "uint8": (0, 255),
+    "int16": (-(1 << 15), (1 << 15) - 1),
+    "uint16": (0, (1 << 16) - 1),
+}
+WIDER = "a bigint, `b.c` int, d double, e string"
+
+
+def test_parquet_files_with_shorter_numbers_than_the_schema_on_sail(sail, tmp_path):
+    """Files of several types, one of them the schema's own; columns in another order than the schema's, and ones beside them."""
+    wanted = [(None, None, None, "none"), (1 << 40, 1 << 30, 0.5, "own")]
+    own = {"e": pa.array(["own", "none"]), "a": pa.array([1 << 40, None], pa.int64()), "d": pa.array([0.5, None])}
+    pq.write_table(pa.table(own | {"b.c": pa.array([1 << 30, None], pa.int32())}), tmp_path / "own.parquet")
+    for name, (least, most) in NARROWER.items():
+        values = pa.array([least, most, None], getattr(pa, name)())
+        rows = pa.table({"beside": values, "e": [name] * 3, "d": values, "b.c": values, "a": values})
+        pq.write_table(rows, tmp_path / f"{name}.parquet")
+        wanted += [(value, value, value, name) for value in (least, most, None)]
+    source = FileSource(tmp_path, schema=WIDER)
+    frame = frame_of(sail, source)
+    assert [kind for _, kind in frame.dtypes] == ["bigint", "int", "double", "string"]
+    assert sorted(map(tuple, frame.collect()), key=repr) == sorted(
+        ((a, b, None if d is None else float(d), e) for a, b, d, e in wanted), key=repr
+    )
+
+
 def test_a_time_without_a_zone_counts_as_utc(session, tmp_path):
     pq.write_table(pa.table({"timestamp": pa.array([5], pa.timestamp("us")), "id": [1]}), tmp_path / "a.parquet")
     assert instants(session, FileSource(tmp_path, schema="timestamp timestamp, id long")) == [(5, 1)]

@@ -29,10 +29,10 @@ from tests.operators.frontier.test_scope import BY_K, SCHEMA, count_round, scope
 ZERO = datetime(1970, 1, 1)  # noqa: DTZ001 - times without a zone
 
 
-def rounds_of(build, pact=BY_K, **more):
+def rounds_of(build, pact=BY_K, *, iterative=True, **more):
     """The definition of the operator that does the rounds."""
     pipeline = do.Pipeline("p", root="nowhere")
-    scope = frontier.Scope("scope", pipeline, iterative=True, within_subtask=False, **more)
+    scope = frontier.Scope("scope", pipeline, iterative=iterative, within_subtask=False, **more)
     source = do.MemorySource([], schema=f"{SCHEMA}, t timestamp_ntz")
     build(scope, scope.enter(pipeline.source("rows", source, event_time="t"), pact))
     scope.build()
@@ -203,6 +203,18 @@ def gathered(scope, rows):
     scope.leave(every.unary_frontier(frontier.Pipeline(), "rounds", count_round, schema=SCHEMA, state=state))
 
 
+def far_and_back(scope, rows):
+    """Rows go elsewhere and from there to where they are counted, which takes two rounds: their time is not complete before."""
+    scope.leave(frontier.aggregate(frontier.exchange(rows, BY_V), BY_K, total, emitted, schema=SCHEMA))
+
+
+def test_a_time_is_not_complete_while_its_rows_are_under_way():
+    rows = [(0, {"k": 5, "v": v}) for v in range(8)]
+    found, driver = run_in_rounds(rounds_of(far_and_back), rows, always(3))
+    assert counted(found) == {0: Counter({(40, 5): 1})}
+    assert driver.travelled > 8, "rows went to two places, one after the other"
+
+
 @pytest.mark.parametrize("build", [nested, gathered])
 def test_what_comes_out_is_what_comes_out_of_one_subtask(build):
     alone = run(scoped(build, pact=BY_K, iterative=True), SCHEMA, ROWS)
@@ -211,15 +223,80 @@ def test_what_comes_out_is_what_comes_out_of_one_subtask(build):
     assert driver.travelled
 
 
-def test_a_loop_that_does_not_end_is_told():
+FIRST = []
+
+
+def first_only(capability, info):
+    """Notes where the first capability is given."""
+    if capability is not None:
+        FIRST.append(info.index)
+        info.state["kept"].insert(capability)
+
+    def logic(given, output):
+        for time, batch in given:
+            output.session(time).give_batch(batch)
+        if given.frontier.finished:
+            info.state["kept"].clear()
+
+    return logic
+
+
+def beginning(scope, rows):
+    state = {"kept": frontier.CapabilityState()}
+    scope.leave(frontier.exchange(rows, BY_V).unary_frontier(BY_V, "first", first_only, schema=SCHEMA, state=state))
+
+
+@pytest.mark.parametrize(("parallelisms", "given_to"), [([3] * 40, [0, 1, 2]), ([1, *[3] * 40], [0])])
+def test_first_capabilities_are_given_once_and_not_in_every_round(parallelisms, given_to):
+    FIRST.clear()
+    found, driver = run_in_rounds(rounds_of(beginning), ROWS, iter(parallelisms), 3)
+    assert sorted(FIRST) == given_to
+    assert driver.rounds > 6
+    assert counted(found) == counted(run(scoped(lambda scope, rows: scope.leave(rows), pact=BY_K), SCHEMA, ROWS))
+
+
+def narrow(batch):
+    return batch.set_column(batch.schema.get_field_index("v"), "v", batch["v"].cast(pa.int32()))
+
+
+def seen_before(capability, info):
+    """For each row how many of its v there were so far, that included."""
+
+    def logic(given, output):
+        for time, batch in given:
+            counts = info.state["counts"]
+            for v in batch["v"].cast(pa.int64()).to_pylist():
+                before = counts.get(pa.table({"v": [v]}))["k"][0].as_py() or 0
+                counts.put(pa.table({"v": [v], "k": [before + 1]}))
+                output.session(time).give(k=before + 1, v=v)
+
+    return logic
+
+
+def narrowed(scope, rows):
+    state = {"counts": do.KeyedState("v long, k long", key="v")}
+    narrower = frontier.map(rows, narrow, schema="k long, v int")
+    scope.leave(narrower.unary(BY_V, "seen", seen_before, schema=SCHEMA, state=state))
+
+
+def test_rows_are_sent_to_where_state_is_though_their_column_is_of_a_narrower_type():
+    found, driver = run_in_rounds(rounds_of(narrowed), ROWS, always(3), 2)
+    of_each = Counter(row["v"] for _, row in ROWS)
+    wanted = Counter((k + 1, v) for v, count in of_each.items() for k in range(count))
+    assert Counter((row["k"], row["v"]) for rows in found.values() for row in rows) == wanted
+    assert driver.travelled
+
+
+@pytest.mark.parametrize("iterative", [True, False])
+def test_a_loop_that_does_not_end_is_told(iterative):
     def endless(scope, rows):
-        handle, cycle = scope.loop_variable(1)
+        handle, cycle = scope.feedback(1)
         every = frontier.exchange(rows.concat(cycle), BY_V)
         handle.connect(frontier.map(every, lambda batch: batch.set_column(1, "v", pc.add(batch["v"], 1))))
         scope.leave(every)
 
     with pytest.raises(EndlessLoopError, match="still go around after 5 rounds"):
-        run_in_rounds(rounds_of(endless, limit=5), ROWS[:1], always(3))
+        run_in_rounds(rounds_of(endless, iterative=iterative, limit=5), ROWS[:1], iter([3] * 40))
 
 
 def waiting(scope, rows):

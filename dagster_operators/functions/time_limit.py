@@ -1,4 +1,4 @@
-"""A limit for how long Python of the user's may run: a thread that watches, and interrupts it."""
+"""A limit for how long Python of the user's may run: a thread watches, and interrupts it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 _LOOKS: Final = 0.2
 """Seconds between two looks."""
+
+WATCHER: Final = "dagster_operators time limits"
+"""The name of the thread that watches."""
 
 
 class TimeIsOverError(TimeoutError):
@@ -47,8 +51,7 @@ class TimeLimit:
         self._thread = 0
         self._fired = False
         self._lock = threading.Lock()
-        self._over = threading.Event()
-        self._watcher: threading.Thread | None = None
+        self._is_watched = False
 
     def call(self, function: Callable[..., Any], *given: Any) -> Any:
         """What a function returns, if it does so in time.
@@ -70,9 +73,9 @@ class TimeLimit:
         return found
 
     def _begin(self) -> None:
-        if self._watcher is None:
-            self._watcher = threading.Thread(target=self._watch, daemon=True)
-            self._watcher.start()
+        if not self._is_watched:
+            self._is_watched = True
+            _WATCHER.add(self)
         with self._lock:
             self._thread, self._fired, self._deadline = threading.get_ident(), False, time.monotonic() + self._seconds
 
@@ -89,15 +92,61 @@ class TimeLimit:
                 time.sleep(0)
 
     def close(self) -> None:
-        """End the thread."""
-        self._over.set()
+        """Have it watched no longer."""
+        self._is_watched = False
+        _WATCHER.remove(self)
 
-    def _watch(self) -> None:
-        while not self._over.wait(min(_LOOKS, self._seconds)):
+    @property
+    def period(self) -> float:
+        """Seconds between two looks, at most."""
+        return min(_LOOKS, self._seconds)
+
+    def look(self) -> None:
+        """Interrupt what takes too long."""
+        with self._lock:
+            if self._deadline is not None and time.monotonic() > self._deadline:
+                self._fired, self._deadline = True, time.monotonic() + _LOOKS  # in case that it is caught
+                interrupt(self._thread)
+
+
+class _Watcher:
+    """The thread that watches all limits of the process: with one for each, thousands of them kept each other from work."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._limits: set[TimeLimit] = set()
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def add(self, limit: TimeLimit) -> None:
+        with self._lock:
+            self._limits.add(limit)
+            if self._thread is None or not self._thread.is_alive():  # a process that was forked has no thread
+                self._thread = threading.Thread(target=self._run, name=WATCHER, daemon=True)
+                self._thread.start()
+            elif limit.period < _LOOKS:
+                self._wake.put(None)
+
+    def remove(self, limit: TimeLimit) -> None:
+        with self._lock:
+            self._limits.discard(limit)
+            if not self._limits:
+                self._wake.put(None)
+
+    def _run(self) -> None:
+        while True:
             with self._lock:
-                if self._deadline is not None and time.monotonic() > self._deadline:
-                    self._fired, self._deadline = True, time.monotonic() + _LOOKS  # in case that it is caught
-                    interrupt(self._thread)
+                limits = [*self._limits]
+                if not limits:
+                    self._thread = None
+                    return
+            for limit in limits:
+                limit.look()
+            with suppress(Empty):
+                self._wake.get(timeout=min(limit.period for limit in limits))
+
+
+_WATCHER: Final = _Watcher()
 
 
 def interrupt(thread: int) -> None:

@@ -90,3 +90,28 @@ def test_the_process_can_be_profiled_afterwards():
     """An interruption that was taken back had Python 3.11 look for it for ever, at the first step that a profiler saw."""
     done = subprocess.run([sys.executable, "-c", PROFILED], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["TimeIsOverError", "3"]
+
+
+def endless():
+    while True:
+        pass
+
+
+def test_many_limits_are_watched_by_one_thread():
+    limits = [TimeLimit(60) for _ in range(50)]
+    try:
+        assert [limit.call(int, "5") for limit in limits] == [5] * 50
+        watching = [thread for thread in threading.enumerate() if thread.name == time_limit.WATCHER]
+        assert 1 <= len(watching) <= 2  # the one of limits that were closed just now may be ending
+    finally:
+        for limit in limits:
+            limit.close()
+
+
+def test_a_short_limit_is_kept_beside_a_long_one_and_after_it_was_closed(limit):
+    limit.call(int, "5")
+    short = TimeLimit(0.05)
+    for _ in range(2):
+        with pytest.raises(TimeIsOverError, match=r"within 0\.05 seconds"):
+            short.call(endless)
+        short.close()

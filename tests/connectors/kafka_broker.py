@@ -72,7 +72,7 @@ class KafkaBroker:
             )
         deadline = time.monotonic() + 300
         while True:
-            with contextlib.suppress(Exception), KafkaTopic(self.servers, "none", None, 2) as topic:
+            with contextlib.suppress(Exception), KafkaTopic(self.servers, "none", None, 10) as topic:
                 topic.exists()
                 return
             assert time.monotonic() < deadline, (self._folder / "log").read_text()[-2000:]
@@ -96,7 +96,7 @@ class KafkaBroker:
 
     def committed(self, topic: str) -> list[tuple[Any, Any]]:
         """Keys and values of all that is committed."""
-        with KafkaTopic(self.servers, topic, None, 20) as found:
+        with KafkaTopic(self.servers, topic, None, 120) as found:
             ranges = {number: bound for number, bound in found.bounds().items() if bound[0] < bound[1]}
             return [(one.key(), one.value()) for records in found.records(ranges) for one in records] if ranges else []
 

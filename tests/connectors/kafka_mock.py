@@ -13,7 +13,7 @@ class MockBrokers:
 
     def __init__(self) -> None:
         self._producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "none", "log_level": 0})
-        self.servers = ",".join(f"{one.host}:{one.port}" for one in self._producer.list_topics(timeout=10).brokers.values())
+        self.servers = ",".join(f"{one.host}:{one.port}" for one in self._producer.list_topics(timeout=60).brokers.values())
 
     def put(
         self, topic: str, values: Sequence[bytes | str | None], *, partition: int = 0, key: bytes | None = None,
@@ -22,7 +22,7 @@ class MockBrokers:
         for value in values:
             more = {"headers": list(headers.items())} if headers else {}
             self._producer.produce(topic, value, key=key, partition=partition, timestamp=timestamp, **more)
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(60) == 0
 
     def close(self) -> None:
         del self._producer

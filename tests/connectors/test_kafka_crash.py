@@ -45,7 +45,7 @@ def broker():
 
 def coordinator(root, servers, topic, **options) -> Coordinator:
     run = Coordinator("numbers", str(root / "pipeline"), **options)
-    run.join({"warehouse": SinkParticipant(KafkaSink(servers, topic, key="n"), "warehouse", run)})
+    run.join({"warehouse": SinkParticipant(KafkaSink(servers, topic, key="n", timeout=120), "warehouse", run)})
     return run
 
 

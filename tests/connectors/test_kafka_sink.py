@@ -35,13 +35,13 @@ def rows_of(*numbers) -> SinkRows:
 
 
 def there(brokers, topic):
-    with KafkaTopic(brokers.servers, topic, None, 10) as found:
+    with KafkaTopic(brokers.servers, topic, None, 60) as found:
         ranges = {number: bound for number, bound in found.bounds().items() if bound[0] < bound[1]}
         return [(one.key(), one.value()) for records in found.records(ranges) for one in records] if ranges else []
 
 
 def opened(brokers, topic, pipeline="u", **settings):
-    sink = do.KafkaSink(brokers.servers, topic, timeout=10, **settings)
+    sink = do.KafkaSink(brokers.servers, topic, timeout=60, **settings)
     sink.open(pipeline, f"sink-{topic}")
     return sink
 
@@ -134,13 +134,13 @@ def test_a_pipeline_writes_a_topic_that_a_pipeline_reads(sail, tmp_path, brokers
     batches = [[{"k": "a"}, {"k": "b"}], [{"k": "a"}]]
     rows = made.source("rows", do.MemorySource(batches, schema="k string"))
     counts = rows.key_by("k").aggregate(n="count(*)", name="counts")
-    counts.to_table("counts").to_sink(do.KafkaSink(brokers.servers, "both"), name="out")
+    counts.to_table("counts").to_sink(do.KafkaSink(brokers.servers, "both", timeout=60), name="out")
     made.run_until_caught_up()
     found = [(json.loads(key or b"{}"), json.loads(value)) for key, value in there(brokers, "both")]
     assert sorted((value["k"], value["n"]) for _, value in found) == [("a", 1), ("a", 2), ("b", 1), ("none", 0)]
     assert all(key in ({"k": value["k"]}, {}) for key, value in found)
     reader = do.Pipeline("q", root=str(tmp_path / "q"), engine=SAIL)
-    back = reader.source("back", do.KafkaSource(brokers.servers, "both", format="json", schema="k string, n long", timeout=10))
+    back = reader.source("back", do.KafkaSource(brokers.servers, "both", format="json", schema="k string, n long", timeout=60))
     back.key_by("k").aggregate(most="max(n)", name="most").to_table("most")
     reader.run_epoch()
     assert {row.k: row.most for row in reader.read("most").collect()} == {"a": 2, "b": 1, "none": 0}

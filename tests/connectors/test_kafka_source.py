@@ -39,7 +39,7 @@ def brokers(module_brokers, identity):
 
 
 def source(brokers, topic, **settings):
-    return do.KafkaSource(brokers.servers, topic, timeout=10, **settings)
+    return do.KafkaSource(brokers.servers, topic, timeout=60, **settings)
 
 
 def pipeline(root, connector, engine=SAIL, **more):

@@ -86,13 +86,34 @@ class KafkaBroker:
 
     def topic(self, partitions: int = 2) -> str:
         """A new topic."""
+        name = f"t{uuid.uuid4().hex[:8]}"
+        self._create(name, partitions)
+        return name
+
+    def create_again(self, topic: str) -> None:
+        """Delete a topic and create one of the name, with one partition."""
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        admin.delete_topics([topic])[topic].result()
+        self._create(topic, 1)
+
+    def _create(self, name: str, partitions: int) -> None:
+        """Create a topic; where one of the name is still being deleted, as soon as it is gone."""
+        from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.cimpl import NewTopic
 
-        name = f"t{uuid.uuid4().hex[:8]}"
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
-        admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
-        return name
+        while True:
+            try:
+                admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+                time.sleep(0.2)
+            else:
+                return
 
     def committed(self, topic: str) -> list[tuple[Any, Any]]:
         """Keys and values of all that is committed."""

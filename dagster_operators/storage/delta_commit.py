@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dagster_operators.errors import StorageError
 from dagster_operators.storage.delta_log import LOG, entry_path
+from dagster_operators.storage.first_entry import first_entry
 from dagster_operators.storage.log_damage import without_checkpoints
 from dagster_operators.storage.log_entry import LogEntry, actions_of, commit_by_deltalake
 
@@ -142,20 +143,27 @@ class TableLog:
         from deltalake import DeltaTable, Schema
         from deltalake.exceptions import DeltaError
 
-        if self._root.is_local:
-            self._root.files.create_dir(self._root.path(self._dataset))
-        try:
+        def made(place: str, access: dict[str, str] | None = None) -> None:
             DeltaTable.create(
-                self._root.join(self._dataset),
+                place,
                 Schema.from_json(schema_json),
                 mode="error",
                 partition_by=list(partition_by) or None,
                 name=self._dataset.rpartition("/")[2],
                 description=description or None,
                 configuration={**(properties or {}), "delta.checkpointInterval": str(self._interval)},
-                storage_options=self._root.access.for_deltalake(),
+                storage_options=access,
                 raise_if_key_not_exists=False,
             )
+
+        uri = self._root.join(self._dataset)
+        if self._root.is_local:
+            self._root.files.create_dir(self._root.path(self._dataset))
+        try:
+            if self._root.creates and not self._root.is_local:
+                self._root.create(self._file(0), first_entry(uri, made))
+            else:
+                made(uri, self._root.access.for_deltalake())
         except (DeltaError, OSError):
             if not self.is_table():
                 raise

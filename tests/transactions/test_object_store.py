@@ -79,10 +79,10 @@ def test_another_run_takes_over_what_one_left(make, place):
 
 
 def test_a_run_at_work_is_left_alone_and_one_that_is_silent_taken_over(make):
-    with make(lease_seconds=0.5) as first, make(lease_seconds=0.5) as second:
+    with make(lease_seconds=0.5) as first, make() as patient, make(lease_seconds=0.5) as second:
         first.open(Owner.of_process("first"))
         with pytest.raises(PipelineBusyError):
-            second.open(Owner.of_process("second"))
+            patient.open(Owner.of_process("second"))
         first._lease.pause()
         assert second.open(Owner.of_process("second"), wait_seconds=20) == 2
 
@@ -93,6 +93,17 @@ def test_a_lost_answer_to_an_entry_that_took_effect(make, s3, nth):
     with make() as run:
         Flow(run).epoch()
         s3.behave(lose=r"PUT .*/_delta_log/\d+\.json", after=nth)
+        Flow(run).epoch()
+        check_result(run, 2)
+
+
+@pytest.mark.parametrize("nth", [0, 2])
+def test_a_lost_answer_to_the_creation_of_a_table(make, s3, nth):
+    """Of the ledger, and of a table: it is made once, where it was made again as its second version."""
+    with make() as run:
+        s3.behave(lose=r"PUT .*/_delta_log/0{20}[.]json", after=nth)
+        Flow(run).epoch()
+        check_result(run, 1)
         Flow(run).epoch()
         check_result(run, 2)
 

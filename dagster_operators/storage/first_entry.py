@@ -1,0 +1,30 @@
+"""The first entry of a Delta table's log on an object store, put there once, even if the answer to that is lost.
+
+deltalake makes the entry in a local folder. Were it to put it itself and lost the answer, it would ask again, hear that there is
+one, and commit the creation a second time behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from dagster_operators.storage.delta_log import entry_path
+
+
+def first_entry(uri: str, create: Callable[[str], object]) -> bytes:
+    """What says that a table was created.
+
+    Args:
+        uri: Where the table is to be.
+        create: Makes the same table in a local folder.
+    """
+    with tempfile.TemporaryDirectory(prefix="dagster_operators-") as folder:
+        create(folder)
+        actions = [json.loads(line) for line in Path(folder, entry_path(0)).read_text(encoding="utf-8").splitlines()]
+    for action in actions:
+        if "commitInfo" in action:
+            action["commitInfo"].get("operationParameters", {}).update(location=uri)
+    return "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()

@@ -1,0 +1,63 @@
+"""Real processes on an S3 server are killed in the middle of epochs, while the server is slow, busy and loses answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagster_operators import FileSource, Pipeline
+from tests.crash.killed import run_and_kill
+from tests.engines import SAIL
+from tests.storage.s3_server import S3Server
+
+pytestmark = [pytest.mark.crash, pytest.mark.sail, pytest.mark.slow, pytest.mark.timeout(900)]
+
+EPOCHS = 3
+
+
+def build(root: str, feed: str, port: int = 0) -> Pipeline:
+    """A table, and a sum by key with state; on the server of a port, or on local files."""
+    pipeline = Pipeline("shop", root=root, engine=SAIL, storage_options=S3Server(port).options() if port else None)
+    source = FileSource(f"{feed}/*.csv", format="csv", schema="k string, v long", max_files=1)
+    kept = pipeline.source("orders", source).filter("v > 0", name="kept")
+    kept.to_table("kept")
+    kept.key_by("k").aggregate(total="sum(v)", name="totals").to_table("totals")
+    return pipeline
+
+
+def rows(pipeline: Pipeline) -> list[list[tuple[object, ...]]]:
+    return [sorted(map(tuple, pipeline.read(table).collect())) for table in ("kept", "totals")]
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Path:
+    (tmp_path / "feed").mkdir()
+    for epoch in range(1, EPOCHS + 1):
+        (tmp_path / "feed" / f"{epoch}.csv").write_text(f"k,v\na,{epoch}\nb,{-epoch}\nb,7\n")
+    return tmp_path / "feed"
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        ("after:append_begin", "stage:half_files", "before:append_prepared"),
+        ("before:append_decision", "after:append_decision", "after:commit_table:1"),
+        ("before:commit_table:2", "before:append_complete", "after:append_complete"),
+    ],
+    ids=" ".join,
+)
+def test_the_rows_of_a_run_that_nobody_kills(places: tuple[str, ...], s3: S3Server, feed: Path, tmp_path: Path) -> None:
+    """Each run dies in what the one before it left, and during each the answer to one put that took effect is lost."""
+    twin = build(str(tmp_path / "root"), str(feed))
+    twin.run_until_caught_up()
+    root, port = f"{s3.bucket()}/shop", int(s3.endpoint.rpartition(":")[2])
+    call = f"build({root!r}, {str(feed)!r}, {port}).run_until_caught_up(wait_seconds=60)"
+    for after, place in enumerate(places):
+        s3.behave(delay=0.005, throttle=3, lose="^PUT .*[.]json$", after=after)
+        run_and_kill("tests.crash.test_on_s3", [call], [place], tmp_path)
+    s3.behave(delay=0.005, throttle=3, lose="^PUT .*[.]parquet$")
+    pipeline = build(root, str(feed), port)
+    pipeline.run_until_caught_up(wait_seconds=60)
+    assert rows(pipeline) == rows(twin)
+    assert [complete.epoch for complete in pipeline.epochs.coordinator.history()] == list(range(1, EPOCHS + 1))

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.api.frontier_source import CALLS, WithoutInput, source
+from dagster_operators.api.frontier_source import CALLS, WithoutInput, empty, source
 from dagster_operators.api.frontier_stream import ended, exchanged
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.frontier.definition import ALWAYS, IF_CAPABILITY, NEVER, Columns, Definition, State
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
-from dagster_operators.operators.frontier.pacts import Pact
+from dagster_operators.operators.frontier.pacts import Pact, Pipeline
+from dagster_operators.operators.frontier.without_input import WithoutInputs
 from dagster_operators.time.antichain import Antichain
 
 if TYPE_CHECKING:
-    from dagster_operators.api.pipeline import Pipeline
+    from dagster_operators.api.pipeline_graph import PipelineGraph
     from dagster_operators.api.stream import Stream
 
 _INTERESTS = (NEVER, IF_CAPABILITY, ALWAYS)
@@ -45,7 +46,7 @@ class OperatorBuilder:
     ('split', 'split_output_1')
     """
 
-    def __init__(self, name: str, pipeline: Pipeline) -> None:
+    def __init__(self, name: str, pipeline: PipelineGraph) -> None:
         self.name = name
         self._pipeline = pipeline
         self._inputs: list[tuple[Stream, Pact]] = []
@@ -136,8 +137,11 @@ class OperatorBuilder:
             state: What lives on between epochs.
             chain: Whether it may share a stage with the operators before it.
 
-        An operator without an input is a source of one output, as :func:`~dagster_operators.api.frontier_source.source` makes
-        it: ``info.state`` is a dictionary of plain JSON, and the column with the time is ``t``. One without an output is a sink.
+        An operator without an input is a source, whose capabilities are for the time 0 at first and whose column with the time
+        is ``t``. One of one output without state tables is as :func:`~dagster_operators.api.frontier_source.source` makes it:
+        ``info.state`` is a dictionary of plain JSON. Any other keeps what it declares. It is called once in an epoch, and again
+        when it asks for it by ``info.activator``; and what it has left makes another epoch begin, if :meth:`build_reschedule`
+        built it. One without an output is a sink.
 
         Returns:
             The stream of the only output, or a tuple of those of all outputs; without an output a stream that has no rows.
@@ -216,17 +220,24 @@ class OperatorBuilder:
             told = "is built already" if self._built else "needs an input or an output"
             raise PipelineError(f"the operator {told}", operator=self.name, remedy="new_input, new_output, then build once")
         if not self._inputs:
-            self._built = True
-            return self._source(constructor, state, calls)
+            self._check_source()
+            if len(self._schemas) == 1 and not state:
+                self._built = True
+                made = WithoutInput(constructor)
+                own = CALLS if calls is None else calls
+                return source(self._pipeline, self.name, made, schema=str(self._schemas[0]), calls=own)
+            constructor = WithoutInputs(constructor)
         schemas: tuple[Columns, ...] = tuple(self._schemas) or (None,)
         given = [exchanged(stream, pact) for stream, pact in self._inputs]
+        pacts = [pact for _, pact in given] or [Pipeline()]
         definition = Definition(
-            shape if self._schemas else f"{shape}_sink", [pact for _, pact in given], self.name, constructor, schema=schemas,
+            shape if self._schemas else f"{shape}_sink", pacts, self.name, constructor, schema=schemas,
             state=state,
-            summaries=self._connections(), notify=[self._notify.get(number, ALWAYS) for number in range(len(given))],
+            summaries=self._connections(), notify=[self._notify.get(number, ALWAYS) for number in range(len(pacts))],
             calls=calls,
         )  # fmt: skip
-        first, *others = [stream for stream, _ in given]
+        streams = [stream for stream, _ in given] or [empty(self._pipeline, f"{self.name}_input", schema="nothing int")]
+        first, *others = streams
         if first._dataflow is not self._pipeline.dataflow:  # noqa: SLF001
             raise PipelineError(
                 f"the stream {first.name!r} is of another pipeline", operator=self.name, pipeline=self._pipeline.name,
@@ -236,34 +247,21 @@ class OperatorBuilder:
         self._built = True
         if not self._schemas:
             return ended(main)
-        streams = tuple(main if port == MAIN else main.side_output(port) for port in definition.ports)
-        return streams if len(streams) > 1 else main
+        outputs = tuple(main if port == MAIN else main.side_output(port) for port in definition.ports)
+        return outputs if len(outputs) > 1 else main
 
-    def _source(self, constructor: Any, state: State | None, calls: int | None) -> Any:
-        """The operator without an input."""
-        where = {"operator": self.name}
-        if len(self._schemas) > 1:
+    def _check_source(self) -> None:
+        """Raise PipelineError unless all outputs of an operator without an input have their columns told."""
+        if not all(isinstance(schema, str) for schema in self._schemas):
             raise PipelineError(
-                "an operator without an input has one output", **where,
-                remedy="build a source for each, or partition the rows of one behind it",
-            )  # fmt: skip
-        if not isinstance(self._schemas[0], str):
-            raise PipelineError(
-                "the columns of its output are not told", **where, remedy='say them: new_output("word string, n long")'
+                "the columns of its output are not told", operator=self.name, remedy='say them: new_output("word string, n long")'
             )
-        if state:
-            raise PipelineError(
-                "an operator without an input has no state tables", **where,
-                remedy="keep plain JSON in info.state, or keep the tables in an operator behind it",
-            )  # fmt: skip
-        made = WithoutInput(constructor)
-        return source(self._pipeline, self.name, made, schema=self._schemas[0], calls=CALLS if calls is None else calls)
 
     def _connections(self) -> list[list[Sequence[Any]]]:
         outputs = range(len(self._schemas))
         if not self._schemas:
             return [[(0,)] for _ in self._inputs]
-        return [[self._summaries.get((number, output), ()) for output in outputs] for number in range(len(self._inputs))]
+        return [[self._summaries.get((number, output), ()) for output in outputs] for number in range(len(self._inputs) or 1)]
 
     def _connect(self, ways: Iterable[tuple[tuple[int, int], Iterable[Any]]], what: str, count: int) -> None:
         found: dict[tuple[int, int], Sequence[Any]] = {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 import dagster_operators as do
 from dagster_operators import frontier
 from dagster_operators.errors import CapabilityError, PipelineError
 from dagster_operators.testing import OperatorHarness
-from tests.engines import SAIL
+from tests.engines import ENGINES, SAIL
 from tests.operators.frontier.driving import run
 
 SCHEMA = "v long"
@@ -256,14 +257,60 @@ def test_without_an_input_it_is_a_source_and_without_an_output_a_sink(sail, tmp_
     assert (tmp_path / "written").read_text().split() == [f"{time}[{time}]" for time in range(5)]
 
 
-def test_what_such_a_source_cannot_have_is_refused():
-    for outputs, more, told in (
-        ([SCHEMA, SCHEMA], {}, "has one output"),
-        ([None], {}, "columns of its output are not told"),
-        ([SCHEMA], {"state": {"stash": frontier.StashState()}}, "no state tables"),
-    ):
+def two_clocks(capabilities, info):
+    """Numbers at one output, and every second one of them at the other, which is ahead; two of each in an epoch."""
+    kept, last = info.state["kept"], info.state["last"]
+    for capability in capabilities:
+        if capability is not None:
+            kept.insert(capability)
+    capabilities.clear()
+
+    def logic(inputs, outputs):
+        assert (inputs, len(outputs)) == ([], 2)
+        for capability in list(kept):
+            number, time = capability.outlet.number, capability.time
+            outputs[number].session(capability).give({"vw"[number]: time})
+            capability.downgrade(time + 1 + number)
+            last.put(pa.table({"output": [number], "time": [time]}))
+        if all(capability.time > 5 for capability in kept):
+            kept.clear()
+        else:
+            info.activator.activate()
+        return len(kept) > 0
+
+    return logic
+
+
+STATE = {"kept": frontier.CapabilityState(), "last": do.KeyedState("output long, time long", key="output")}
+
+
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.slow)])
+def test_without_an_input_it_may_have_several_outputs_and_keep_what_it_declares(tmp_path, engine):
+    def pipeline():
+        made = do.Pipeline("p", root=str(tmp_path / "root"), engine=ENGINES[engine], parallelism=2)
+        own = frontier.OperatorBuilder("clocks", made)
+        own.new_output("v long"), own.new_output("w long")
+        slow, quick = own.build_reschedule(two_clocks, state=STATE, calls=2)
+        slow.select("v", "unix_micros(t) AS time").to_table("slow")
+        quick.select("w", "unix_micros(t) AS time").to_table("quick")
+        return made
+
+    made = pipeline()
+    made.run_epoch()
+    held = {"clocks: 1970-01-01T00:00:00.000003Z by kept", "clocks.output_1: 1970-01-01T00:00:00.000006Z by kept"}
+    assert held <= {line.strip() for line in made.explain(holds=True).splitlines()}
+    again = pipeline()
+    again.run_until_caught_up()
+    assert sorted(map(tuple, again.read("slow").collect())) == [(time, time) for time in range(6)]
+    assert sorted(map(tuple, again.read("quick").collect())) == [(time, time) for time in range(0, 12, 2)]
+    assert "by kept" not in again.explain(holds=True)
+
+
+def test_without_an_input_all_columns_are_to_be_told():
+    for schemas in ([None], [SCHEMA, None]):
         own, _ = builder()
-        for schema in outputs:
+        for schema in schemas:
             own.new_output(schema)
-        with pytest.raises(PipelineError, match=told):
-            own.build(counting, **more)
+        with pytest.raises(PipelineError, match=r"columns of its output are not told.*new_output"):
+            own.build(counting)
+        assert not own._pipeline.dataflow.nodes.keys() - {"in_0"}

@@ -100,7 +100,7 @@ KINDS: Mapping[str, Callable[[Any, Part], Any]] = {
     "frontier": lambda s, p: s.unary_frontier(
         do.frontier.Exchange("k"), p.name or f"counting_{p.table}", counting, schema="k string, rows long", state=COUNTED
     ),
-    "loop": lambda s, p: s.key_by("k").aggregate(n="count(*)", s="sum(v)", **named(p)),
+    "loop": lambda s, p: s.key_by("k").aggregate(n="count(*)", s="max(v)" if p.wide else "sum(v)", **named(p)),
 }
 
 COUNTED = {"rows": do.frontier.StashState(), "counts": do.KeyedState("k string, n long", key="k")}
@@ -128,7 +128,7 @@ def halved(pipeline: do.Pipeline, stream: Any, part: Part) -> Any:
     loop = pipeline.loop(f"loop_{part.table}")
     again = loop.variable(f"again_{part.table}", "k string, v long")
     fresh = loop.enter(stream.select("k", "v")).union(again).key_by("k", "v").deduplicate()
-    loop.feed(again, fresh.filter("v > 0").select("k", f"v DIV {5 if part.wide else 3} AS v"))
+    loop.feed(again, fresh.filter("v > 0").select("k", "v DIV 3 AS v"))
     return loop.leave(fresh)
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dagster_operators.errors import EngineError, JavaMissingError, OperatorsError, PipelineError
 from dagster_operators.functions.install import install
+from dagster_operators.runtime.spark_packages import merged, not_started, packages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,14 +149,13 @@ class Spark:
 
         builder: SparkSession.Builder = SparkSession.builder.appName("dagster_operators").master(self.master or "local[*]")
         settings = {
-            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            **_EMBEDDED, **_SETTINGS, **self.config,
+            **_EMBEDDED, **_SETTINGS, **self.config, **merged(self.config),
         }  # fmt: skip
         for name, value in settings.items():
             builder = builder.config(name, value)
         with _launcher_log():
-            return configure_spark_with_delta_pip(builder).getOrCreate()
+            return configure_spark_with_delta_pip(builder, packages(self.config)).getOrCreate()
 
     def _configured(self, session: SparkSession) -> SparkSession:
         for name, value in {**_SETTINGS, **self.config}.items():
@@ -203,8 +203,7 @@ def _launcher_log() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        last = " | ".join(log.read_text(errors="replace").strip().splitlines()[-5:])
-        raise EngineError(f"{_reason(error)} ({last})") from error
+        raise not_started(_reason(error), log.read_text(errors="replace")) from error
     finally:
         os.dup2(saved, 2)
         os.close(saved)

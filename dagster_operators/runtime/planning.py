@@ -18,6 +18,7 @@ from dagster_operators.planner.stages import cut_stages
 from dagster_operators.runtime.comparing import Comparing
 from dagster_operators.runtime.engine import Engine
 from dagster_operators.runtime.plan_record import plan_record
+from dagster_operators.runtime.spark_packages import need_for
 from dagster_operators.runtime.stages.stage_work import connector_of
 from dagster_operators.runtime.store_access import tell_engine
 from dagster_operators.storage.access import Access
@@ -61,7 +62,11 @@ class Planning:
     @property
     def session(self) -> SparkSession:
         """The engine's session, which can reach what the pipeline reads and writes."""
-        session, shape = self.engine.session(), self._shape()
+        shape = self._shape()
+        if self.engine.name == "spark" and (self._told is None or self._told[1] != shape):
+            with located(pipeline=self.dataflow.name):
+                need_for(uri for uri, _ in self._places())
+        session = self.engine.session()
         if self._told is None or self._told[0] is not session or self._told[1] != shape:
             with located(pipeline=self.dataflow.name):
                 tell_engine(session, self.engine.name, self._places())

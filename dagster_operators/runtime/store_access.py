@@ -11,7 +11,8 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import EngineError, PipelineError
+from dagster_operators.runtime.spark_packages import PACKAGES, s3a_package
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.shipped_access import variable_of
 from dagster_operators.storage.uri import S3, is_local, public_uri, split_uri
@@ -47,6 +48,8 @@ def tell_engine(session: SparkSession, engine: str, places: Places) -> None:
         elif split_uri(uri)[0] in S3:
             if not (engine == "spark" and _knows_s3(session)):
                 session.conf.set(_S3_FILES, _S3A)
+            if engine == "spark":
+                _require_files(session, uri)
             for name, value in access.for_spark(uri).items():
                 session.conf.set(name, value)
         if engine == "spark":
@@ -55,8 +58,27 @@ def tell_engine(session: SparkSession, engine: str, places: Places) -> None:
 
 def _knows_s3(session: SparkSession) -> bool:
     """Whether Spark's configuration names the file system of ``s3://``, as EMR's and Databricks' do."""
-    configuration: Any = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - no other way
-    return bool(configuration.get(_S3_FILES))
+    return bool(_hadoop(session).get(_S3_FILES))
+
+
+def _require_files(session: SparkSession, uri: str) -> None:
+    """See that Spark has the file system for the URI: one that was started before it was known that one is needed may not."""
+    configured = _hadoop(session)
+    scheme = split_uri(uri)[0]
+    name = configured.get(f"fs.{scheme}.impl") or _S3A
+    if configured.getClassByNameOrNull(name) is None:
+        package = s3a_package() or "org.apache.hadoop:hadoop-aws:<the version of Spark's Hadoop>"
+        raise EngineError(
+            f"Spark runs without the file system for {scheme}://, {name}",
+            file=public_uri(uri),
+            remedy="a Spark that the first pipeline on S3 starts has it; where Spark is started before, for another pipeline, "
+            f"give that one's engine SparkEngine(config={{'{PACKAGES}': '{package}'}}); to a session of your own give its jars",
+        )
+
+
+def _hadoop(session: SparkSession) -> Any:
+    """Hadoop's configuration of embedded Spark."""
+    return session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - no other way
 
 
 def _tell_process(uri: str, access: Access) -> None:

@@ -9,7 +9,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from dagster_operators import FileSource, Pipeline
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import EngineError, PipelineError
+from dagster_operators.runtime.spark_packages import s3a_package
 from dagster_operators.runtime.store_access import tell_engine
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.root import Root
@@ -21,8 +22,8 @@ class Died(BaseException):
     """A run that ends where it is."""
 
 
-def build(root, feed, options=None):
-    pipeline = Pipeline("shop", root=root, engine=SAIL, storage_options=options)
+def build(root, feed, options=None, engine=SAIL):
+    pipeline = Pipeline("shop", root=root, engine=engine, storage_options=options)
     names = FileSource(f"{feed}/names", format="csv", schema="k string, name string")
     orders = pipeline.source("orders", FileSource(f"{feed}/orders", format="csv", schema="k string, v long"))
     kept = orders.filter("v > 0", name="kept").lookup(names, on="k", name="named")
@@ -128,3 +129,16 @@ def test_spark_is_told_for_each_bucket():
     configured.return_value = "com.amazon.ws.emr.hadoop.fs.EmrFileSystem"
     tell_engine(Session, "spark", places)
     assert "fs.s3.impl" not in told
+
+
+def test_a_spark_that_was_started_without_s3a_says_how_it_is_started_with_it():
+    session = MagicMock()
+    hadoop = session.sparkContext._jsc.hadoopConfiguration.return_value
+    hadoop.get.return_value = None
+    hadoop.getClassByNameOrNull.return_value = None
+    place = ("s3://lake/shop", Access())
+    with pytest.raises(EngineError, match="without the file system for s3://") as raised:
+        tell_engine(session, "spark", [place])
+    package = raised.value.remedy.split("'spark.jars.packages': '")[1].split("'")[0]
+    assert package == s3a_package()
+    tell_engine(session, "connect", [place])  # what its server has cannot be seen

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from dagster_operators.api.change_column import change_column
 from dagster_operators.api.frontier_stream import FrontierStream
+from dagster_operators.api.joined_stream import JoinedStream
 from dagster_operators.api.keyed_stream import KeyedStream
 from dagster_operators.api.output_stream import OutputStream
 from dagster_operators.api.row_stream import RowStream
@@ -20,8 +21,6 @@ from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.expressions import require_texts
 from dagster_operators.graph.outputs import asset_path
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
-from dagster_operators.operators.joins.join import Join
-from dagster_operators.operators.joins.join_columns import HowInWindows
 from dagster_operators.operators.joins.lookup import Lookup
 from dagster_operators.operators.relational.changelog import AsChanges, Latest
 from dagster_operators.operators.relational.projection import WithColumns, as_pairs, named
@@ -33,7 +32,7 @@ from dagster_operators.operators.windows.windows import Window
 from dagster_operators.types.names import quoted
 
 
-class Stream(RowStream, FrontierStream, OutputStream):
+class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
     """The output of an operator, before it is a table.
 
     Example:
@@ -160,54 +159,6 @@ class Stream(RowStream, FrontierStream, OutputStream):
         chosen = None if columns is None else tuple(columns)
         key = asset_path(asset_key, pipeline=self._dataflow.name, operator=name or Lookup.kind)
         return self._add(Lookup, name, chain=chain, connector=table, on=pairs, columns=chosen, how=how, asset_key=key)
-
-    def join(
-        self,
-        other: Stream,
-        *,
-        on: str | Sequence[str] | Mapping[str, str],
-        how: HowInWindows = "inner",
-        condition: str | None = None,
-        columns: Sequence[str] | None = None,
-        name: str | None = None,
-        chain: bool = True,
-        renamed_from: str | None = None,
-    ) -> Stream:
-        """The pairs of all rows of two streams that have the same key: after every epoch those of the rows that are there then.
-
-        Both streams may change, and both are kept for ever; for streams that only grow there are joins in windows and over
-        intervals, which forget.
-
-        Args:
-            other: The right side.
-            on: The key column(s), or a mapping from this stream's columns to the other's. Null equals nothing.
-            how: ``inner``, or ``left``, ``right``, ``full`` to have rows without a partner come out with nulls, too. ``semi``
-                hands on the left side's rows that have a partner, once each; ``anti`` those that have none.
-            condition: Spark SQL over the columns of both sides that must hold for a pair, too.
-            columns: Which further columns of both sides to hand on; by default all but the keys. It keeps no others.
-            name: The operator's name; its state is addressed by it.
-            chain: Whether it may share a stage with the operators before it.
-            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
-
-        Returns:
-            Changes; of an inner or semi join of streams whose rows stay a stream whose rows stay.
-
-        Raises:
-            PipelineError: There is no key, or no such join.
-            SchemaError: A column is missing, or both sides have a column of one name; rename one.
-
-        >>> from dagster_operators import MemorySource, Pipeline
-        >>> pipeline = Pipeline("p", root="data")
-        >>> orders = pipeline.source("orders", MemorySource([], schema="id long, item long, price int"))
-        >>> items = pipeline.source("items", MemorySource([], schema="id long, name string, least int, version long"))
-        >>> now = items.to_changes("id", order_by="version")
-        >>> orders.join(now, on={"item": "id"}, condition="price >= least", columns=["price", "name"]).columns
-        ('item', 'price', 'name')
-        """
-        pairs = as_pairs(on) if isinstance(on, Mapping) else tuple((key, key) for key in ([on] if isinstance(on, str) else on))
-        settings: dict[str, Any] = {"how": how, "condition": condition, "columns": None if columns is None else tuple(columns)}
-        keys = {"keys": tuple(left for left, _ in pairs), "right_keys": tuple(right for _, right in pairs)}
-        return self._join(Join, (self, other), name, chain=chain, renamed_from=renamed_from, **keys, **settings)
 
     def as_changes(self, change: str | None = None, *, name: str | None = None, chain: bool = True) -> Stream:
         """Read the rows as changes: rows that are added, and rows that are taken back.

@@ -33,6 +33,7 @@ _OPERATORS = {
     ),
     "input_window_aggregate": ("windows.input_window_aggregate:InputWindowAggregate", "windows", ""),
     "interval_join": ("joins.interval_join:IntervalJoin", "joins", "keyed_stream.interval_join"),
+    "as_of_join": ("joins.as_of_join:AsOfJoin", "joins", "stream.join_as_of"),
     "join": ("joins.join:Join", "joins", "stream.join"),
     "keyed_aggregate": ("aggregates.keyed_aggregate:KeyedAggregate", "operators", "stream.aggregate keyed_stream.aggregate"),
     "latest": ("relational.changelog:Latest", "operators", "stream.latest"),

@@ -9,6 +9,7 @@ from functools import cached_property
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.reach import Reach
 from dagster_operators.graph.values import shown
+from dagster_operators.operators.joins.as_of_join import AsOfJoin
 from dagster_operators.operators.joins.join import Join
 from dagster_operators.operators.relational.over import Over
 from dagster_operators.operators.relational.source import Source
@@ -245,4 +246,4 @@ class OperatorVerdicts:
 def _takes_back(name: str, shape: PlanShape, streams: Streams) -> bool:
     """Whether an operator takes rows back that it put out, by what its state has of them."""
     kind = shape.nodes[name].operator.kind
-    return kind in (ToChanges.kind, Over.kind) or (kind == Join.kind and streams.changes(StreamRef(name)))
+    return kind in (ToChanges.kind, Over.kind) or (kind in (Join.kind, AsOfJoin.kind) and streams.changes(StreamRef(name)))

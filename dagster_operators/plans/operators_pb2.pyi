@@ -322,6 +322,24 @@ class Join(_message.Message):
     columns: _values_pb2.Names
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., right_keys: _Optional[_Iterable[str]] = ..., how: _Optional[str] = ..., condition: _Optional[str] = ..., columns: _Optional[_Union[_values_pb2.Names, _Mapping]] = ...) -> None: ...
 
+class AsOfJoin(_message.Message):
+    __slots__ = ("keys", "right_keys", "event_times", "how", "corrections", "keep", "columns")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    RIGHT_KEYS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIMES_FIELD_NUMBER: _ClassVar[int]
+    HOW_FIELD_NUMBER: _ClassVar[int]
+    CORRECTIONS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    right_keys: _containers.RepeatedScalarFieldContainer[str]
+    event_times: _containers.RepeatedScalarFieldContainer[str]
+    how: str
+    corrections: bool
+    keep: int
+    columns: _values_pb2.Names
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., right_keys: _Optional[_Iterable[str]] = ..., event_times: _Optional[_Iterable[str]] = ..., how: _Optional[str] = ..., corrections: _Optional[bool] = ..., keep: _Optional[int] = ..., columns: _Optional[_Union[_values_pb2.Names, _Mapping]] = ...) -> None: ...
+
 class Lookup(_message.Message):
     __slots__ = ("connector", "on", "columns", "how", "asset_key")
     CONNECTOR_FIELD_NUMBER: _ClassVar[int]

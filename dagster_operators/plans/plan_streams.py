@@ -10,6 +10,7 @@ from typing import Final
 from dagster_operators.errors import OperatorsError
 from dagster_operators.graph.operator import LogicalOperator, StreamType
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.joins.as_of_join import AsOfJoin
 from dagster_operators.operators.joins.join import ONLY_PAIRS, Join
 from dagster_operators.operators.loops.edges import LoopVariable
 from dagster_operators.operators.relational.source import Source
@@ -35,6 +36,8 @@ def _begins(operator: LogicalOperator) -> bool:
     """Whether an operator gives changes whatever it reads; an outer join takes back what came for want of a partner."""
     if isinstance(operator, LoopVariable):
         return operator.retracting
+    if isinstance(operator, AsOfJoin):
+        return operator.corrections
     return operator.kind in _BEGINNING or (isinstance(operator, Join) and operator.how not in ONLY_PAIRS)
 
 

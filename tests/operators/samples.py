@@ -12,6 +12,7 @@ from dagster_operators.operators.events.event_operators import EventOperators
 from dagster_operators.operators.events.wiring import EventInput, EventOperator, EventSource
 from dagster_operators.operators.frontier.definition import Definition
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
+from dagster_operators.operators.joins.as_of_join import AsOfJoin
 from dagster_operators.operators.joins.interval_join import IntervalJoin
 from dagster_operators.operators.joins.join import Join
 from dagster_operators.operators.joins.lookup import Lookup
@@ -115,6 +116,16 @@ SAMPLES = [
     WindowJoin(name="a", keys=("k",), right_keys=("l",), window=do.Tumbling("1 h"), event_times=("t", "u"), how="semi"),
     IntervalJoin(name="a", keys=("k",), right_keys=("l",), event_times=("t", "u"), low=-5, high=5, columns=("v",)),
     Join(name="a", keys=("k",), right_keys=("l",), how="left", condition="v < w", columns=("v",)),
+    AsOfJoin(
+        name="a",
+        keys=("k",),
+        right_keys=("l",),
+        event_times=("t", "u"),
+        how="inner",
+        corrections=True,
+        keep=5,
+        columns=("v", "w"),
+    ),
     Lookup(name="a", connector=do.DeltaSource("rates"), on=(("k", "id"),), columns=("rate",), how="inner"),
     AsChanges(name="a", change="op"),
     Latest(name="a", keys=("k",)),

@@ -128,6 +128,10 @@ APPENDING: dict[str, Step] = {
         other.select("k AS l", "v AS w"), on={"k": "l"}, how=draw(how("inner", "semi")),
         condition=draw(st.sampled_from([None, "v < w"])), columns=["v", "t"],
     ),
+    "join_as_of": lambda one, other, draw: one.join_as_of(
+        other.select("k AS l", "v AS w", "t AS u"), on={"k": "l"}, how=draw(how("inner", "left")), corrections=False,
+        columns=["v", "t"],
+    ),
 }  # fmt: skip
 
 
@@ -206,6 +210,13 @@ UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
         .key_by("k")
         .window(fixed(draw))
         .aggregate(n="count(*)", most="max(v)")
+    ),
+    "as_of": lambda one, draw: (
+        one.join_as_of(
+            one.select("k", "v AS w", "t AS u"), on="k", keep=draw(st.sampled_from([None, "1 hour"])), columns=["v", "w"]
+        )
+        .key_by("k")
+        .aggregate(n="count(w)")
     ),
     "unmatched": lambda one, _: one.join(one.select("v AS w"), on={"v": "w"}, how="anti").key_by("k").aggregate(n="count(*)"),
 }

@@ -15,7 +15,16 @@ from dagster_operators.plans.verdicts import judge
 
 SCHEMA = "k string, v long, at timestamp, at2 timestamp"
 STATEFUL = {"keyed_aggregate", "window_aggregate", "session_aggregate", "deduplicate_first", "deduplicate_last", "top_per_key"}
-STATEFUL |= {"window_join", "interval_join", "join", "apply", "deduplicate_changes", "over", "window_aggregate_changes"}
+STATEFUL |= {
+    "window_join",
+    "interval_join",
+    "join",
+    "apply",
+    "deduplicate_changes",
+    "over",
+    "window_aggregate_changes",
+    "as_of_join",
+}
 UPDATING = {"keyed_aggregate", "top_per_key", "deduplicate_last", "deduplicate_changes", "window_aggregate_changes"}
 
 Body = Callable[[do.Pipeline], object]
@@ -180,6 +189,17 @@ def placed(function="row_number()", *, changing=False, behind=True):
     return body
 
 
+def priced(*, log=False, **settings):
+    """Rows with the version of their time, with an aggregate behind them or a table of their own."""
+
+    def body(pipeline):
+        rates = source(pipeline, "rates", "rates/*.csv").rename(v="w", at="since", at2="since2")
+        joined = source(pipeline).join_as_of(rates, on="k", columns=["v", "w"], name="priced", **settings)
+        joined.to_table("log") if log else totals(joined)
+
+    return body
+
+
 def windows_of_changes(size="1 hour", aggregate="count(*)"):
     def body(pipeline):
         changes = source(pipeline).as_changes("if(v > 0, 'insert', 'delete')")
@@ -290,6 +310,15 @@ ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
     ("by what it is found", kept_of_changes(), kept_of_changes(order_by="v DESC"), {("decision", "operator kept", ())}),
     ("windows of changes", windows_of_changes(), windows_of_changes("2 hours"), {("decision", "operator hourly", ())}),
     ("what they aggregate", windows_of_changes(), windows_of_changes(aggregate="sum(v)"), {("decision", "operator hourly", ())}),
+    ("how long a join is corrected", priced(), priced(keep="1 day"), {("decision", "operator priced", ())}),
+    ("whether it is corrected", priced(corrections=False), priced(), {("decision", "operator priced", ())}),
+    ("which rows of changes it has", priced(log=True), priced(log=True, how="inner"), {("decision", "operator priced", ())}),
+    (
+        "which rows it has once",
+        priced(log=True, corrections=False),
+        priced(log=True, corrections=False, how="inner"),
+        {("decision", "operator priced", ("restart",))},
+    ),
     ("a window function", placed(), placed("rank()"), {("decision", "operator placed", ())}),
     ("one over changes", placed(changing=True), placed("rank()", changing=True), {("decision", "operator placed", ())}),
     ("filter", upstream(lambda r: r.filter("v > 0")), upstream(lambda r: r.filter("v > 1")), {("here", "operator filter", ())}),

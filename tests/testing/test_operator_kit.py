@@ -28,6 +28,7 @@ INPUTS = {
     "window_join": (ROWS, RIGHT),
     "interval_join": (ROWS, RIGHT),
     "join": (ROWS, RIGHT),
+    "as_of_join": (ROWS, RIGHT),
     "apply": (ROWS, RIGHT),
     "input_window_aggregate": (StreamType((*COLUMNS, "window_start", "window_end"), "window_start"),),
     "latest": (StreamType(COLUMNS, changes=Changes.RETRACT),),

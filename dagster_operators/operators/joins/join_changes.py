@@ -15,48 +15,29 @@ from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import CHANGE, DELETE, INSERT, ChangeKind, Changes
-from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.joins.join import Join
-from dagster_operators.operators.joins.join_columns import ONE_SIDED, JoinColumns, check_key_kinds, equal_keys
-from dagster_operators.operators.key_join import with_keys_of
+from dagster_operators.operators.joins.join_columns import ONE_SIDED, check_key_kinds, equal_keys
+from dagster_operators.operators.joins.kept_sides import SIDES, JoinFacts, key_type
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
-from dagster_operators.operators.relational.weighted_rows import ADDED, WEIGHT, added_up
+from dagster_operators.operators.relational.weighted_rows import (
+    ADDED,
+    WEIGHT,
+    added_up,
+    all_of,
+    all_or_none,
+    not_there,
+    taken_back,
+)
 from dagster_operators.types.data_type import DataType, Plain
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
-from dagster_operators.types.wider_type import wider_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SIDES: Final = ("left", "right")
-_KEY: Final = "__key_"
-_WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 _JUDGED: Final[Mapping[str, tuple[int, ...]]] = {"left": (0,), "right": (1,), "full": (0, 1), "semi": (0,), "anti": (0,)}
 """The sides of which rows come out by whether they have a partner."""
-
-_NOT_THERE: Final = "CAST(raise_error('a change takes a row back that is not there') AS BIGINT)"
-
-
-@dataclass(frozen=True)
-class JoinFacts:
-    """What a join finds out of its inputs' types.
-
-    Attributes:
-        columns: What it puts out.
-        kept: What it keeps of each side besides the keys.
-        key_types: The types of the keys, as SQL.
-    """
-
-    columns: JoinColumns
-    kept: tuple[tuple[str, ...], tuple[str, ...]]
-    key_types: tuple[str, ...]
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The key columns of the state of both sides."""
-        return tuple(f"{_KEY}{number}" for number in range(len(self.columns.keys)))
 
 
 @dataclass(frozen=True)
@@ -79,7 +60,7 @@ class JoinChanges(RelationalOperator[JoinFacts]):
         names = [frame.columns for frame in plain]
         columns = self.logical.joined(names)
         check_key_kinds(columns, *plain)
-        facts = JoinFacts(columns, self.logical.kept(names), tuple(_key_type(pair, *plain) for pair in columns.keys))
+        facts = JoinFacts(columns, self.logical.kept(names), tuple(key_type(pair, *plain) for pair in columns.keys))
         left, right = (self._weighted(number, frame, facts) for number, frame in enumerate(inputs))
         self._check_condition(left, right, facts)
         if self.logical.how in ONE_SIDED:
@@ -108,11 +89,11 @@ class JoinChanges(RelationalOperator[JoinFacts]):
         for side in _JUDGED.get(self.logical.how, ()):
             found += [self._alone(side, rows, types, facts) for rows in self._judged(side, new, old, facts)]
         found += [
-            self._alone(side, _not_there(rows, old[side]), types, facts)
+            self._alone(side, not_there(rows, old[side]), types, facts)
             for side, rows in enumerate(new)
             if rows is not None and self.retracting[side]
         ]
-        return None if not found else self._finish(_all_of(*found))
+        return None if not found else self._finish(all_of(*found))
 
     def _asks_itself(self, side: int) -> bool:
         """Whether the rows that a side had of the keys that it has new rows of are asked for."""
@@ -122,12 +103,8 @@ class JoinChanges(RelationalOperator[JoinFacts]):
 
     def _weighted(self, side: int, rows: DataFrame, facts: JoinFacts) -> DataFrame:
         """An epoch's rows of a side; without those that come out never, as their key is null."""
-        keys = [
-            f"{one_zero_one_nan(f'CAST({quoted(pair[side])} AS {kind})', kind)} AS {name}"
-            for pair, kind, name in zip(facts.columns.keys, facts.key_types, facts.keys, strict=True)
-        ]
         weight = f"IF({ADDED}, 1L, -1L)" if self.retracting[side] else "1L"
-        kept = rows.selectExpr(*keys, *map(quoted, facts.kept[side]), f"{weight} AS {WEIGHT}")
+        kept = rows.selectExpr(*facts.key_columns(side), *map(quoted, facts.kept[side]), f"{weight} AS {WEIGHT}")
         if side not in _JUDGED.get(self.logical.how, ()) or self.logical.how == "semi":
             kept = kept.filter(" AND ".join(f"{name} IS NOT NULL" for name in facts.keys))
         return added_up(kept) if self.retracting[side] else kept
@@ -173,7 +150,7 @@ class JoinChanges(RelationalOperator[JoinFacts]):
 
     def _changed_pairs(self, new: Sequence[Rows], old: Sequence[Rows], facts: JoinFacts) -> list[DataFrame]:
         """The pairs of which at least one row is new."""
-        now = _all_or_none(old[1], new[1])
+        now = all_or_none(old[1], new[1])
         met = [(new[0], now), (old[0], new[1])]
         return [self._pairs(left, right, facts) for left, right in met if left is not None and right is not None]
 
@@ -190,13 +167,13 @@ class JoinChanges(RelationalOperator[JoinFacts]):
         """The rows of a side that come out, or no longer do, by whether they have partners."""
         mine, before, others = new[side], old[side], new[1 - side]
         touched = None if before is None or others is None else self._partnered(side, before, others, facts, has=True)
-        now = self._there(1 - side, _all_or_none(old[1 - side], others))
+        now = self._there(1 - side, all_or_none(old[1 - side], others))
         found = []
-        if (rows := _all_or_none(mine, touched)) is not None:
+        if (rows := all_or_none(mine, touched)) is not None:
             found.append(self._partnered(side, rows, now, facts, has=self.logical.how == "semi"))
         if touched is not None:
             then = self._partnered(side, touched, self._there(1 - side, old[1 - side]), facts, has=self.logical.how == "semi")
-            found.append(_taken_back(then))
+            found.append(taken_back(then))
         return found
 
     def _there(self, side: int, rows: Rows) -> Rows:
@@ -239,50 +216,4 @@ def _output(rows: DataFrame, keys: Sequence[str], values: Sequence[str], weight:
     pairs = zip([*keys, *values], names, strict=True)
     return rows.selectExpr(
         *(f"CASE WHEN {weight} <> 0 THEN {value} END AS {quoted(name)}" for value, name in pairs), f"{weight} AS {WEIGHT}"
-    )
-
-
-def _not_there(rows: DataFrame, old: Rows) -> DataFrame:
-    """No rows; the query fails if new rows take one back that was not there."""
-    taken = rows.filter(f"{WEIGHT} < 0")
-    names = [name for name in rows.columns if name != WEIGHT]
-    before = None if old is None else with_keys_of(old, taken, names)
-    wrong = added_up(_all_of(taken, before) if before is not None else taken).filter(f"{WEIGHT} < 0")
-    return wrong.selectExpr(*map(quoted, names), f"{_NOT_THERE} AS {WEIGHT}")
-
-
-def _taken_back(rows: DataFrame) -> DataFrame:
-    return rows.selectExpr(*(quoted(name) for name in rows.columns if name != WEIGHT), f"-{WEIGHT} AS {WEIGHT}")
-
-
-def _all_or_none(*frames: Rows) -> Rows:
-    there = [frame for frame in frames if frame is not None]
-    return _all_of(*there) if there else None
-
-
-def _all_of(first: DataFrame, *more: DataFrame) -> DataFrame:
-    for frame in more:
-        first = first.union(frame)
-    return first
-
-
-def _key_type(pair: tuple[str, str], left: DataFrame, right: DataFrame) -> str:
-    """The type in which a pair of keys is compared: theirs, or the wider of two whole numbers."""
-    found = [schema_of(frame).find(name) for frame, name in zip((left, right), pair, strict=True)]
-    types = [field.type for field in found if field is not None]
-    kinds = [str(kind) for kind in types]
-    if kinds[0] == kinds[1]:
-        return kinds[0]
-    if all(kind in _WHOLE for kind in kinds):
-        return max(kinds, key=_WHOLE.index)
-    wider = wider_type(types[0], types[1]) or types[0]
-    casts = [
-        f"{side}.with_columns({name}='CAST({name} AS {wider})')"
-        for side, name, kind in zip(SIDES, pair, types, strict=True)
-        if kind != wider
-    ]
-    raise SchemaError(
-        f"the key {pair[0]!r} is {kinds[0]} on the left side, and {pair[1]!r} {kinds[1]} on the right",
-        column=pair[0],
-        remedy=f"give both one type before the join: {', '.join(casts)}",
     )

@@ -9,16 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.graph.changes import ADDS, CHANGE
+from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from dagster_operators.operators.physical import Rows
 
 WEIGHT: Final = "__rows"
 """How often a row is there."""
 
 ADDED: Final = f"{CHANGE} IN ({', '.join(map(repr, ADDS))})"
 """SQL for whether a change brings a row."""
+
+_NOT_THERE: Final = "CAST(raise_error('a change takes a row back that is not there') AS BIGINT)"
 
 
 def weighted(changes: DataFrame) -> DataFrame:
@@ -46,10 +51,41 @@ def repeated(rows: DataFrame, most: int | None = None) -> DataFrame:
         most: How many copies of a row are wanted at most.
     """
     columns = [quoted(name) for name in rows.columns if name != WEIGHT]
-    told = "raise_error('a change takes a row back that is not there')"
-    checked = f"CASE WHEN {WEIGHT} < 0 THEN CAST({told} AS BIGINT) ELSE {WEIGHT} END"
+    checked = f"CASE WHEN {WEIGHT} < 0 THEN {_NOT_THERE} ELSE {WEIGHT} END"
     copies = checked if most is None else f"least({checked}, {most}L)"
     return _added_up(rows).selectExpr(*columns, f"explode(sequence(1L, {copies})) AS {WEIGHT}").selectExpr(*columns)
+
+
+def there(rows: DataFrame) -> DataFrame:
+    """The rows there are, of all rows with weights of some keys; the query fails if one was taken back that was not there."""
+    return _added_up(rows).filter(f"CASE WHEN {WEIGHT} < 0 THEN {_NOT_THERE} ELSE {WEIGHT} END > 0")
+
+
+def not_there(rows: DataFrame, old: Rows) -> DataFrame:
+    """No rows; the query fails if new rows take one back that was not there."""
+    taken = rows.filter(f"{WEIGHT} < 0")
+    names = [name for name in rows.columns if name != WEIGHT]
+    before = None if old is None else with_keys_of(old, taken, names)
+    wrong = _added_up(all_of(taken, before) if before is not None else taken).filter(f"{WEIGHT} < 0")
+    return wrong.selectExpr(*map(quoted, names), f"{_NOT_THERE} AS {WEIGHT}")
+
+
+def taken_back(rows: DataFrame) -> DataFrame:
+    """Rows with the opposite weights."""
+    return rows.selectExpr(*(quoted(name) for name in rows.columns if name != WEIGHT), f"-{WEIGHT} AS {WEIGHT}")
+
+
+def all_or_none(*frames: Rows) -> Rows:
+    """The rows of all frames that there are."""
+    given = [frame for frame in frames if frame is not None]
+    return all_of(*given) if given else None
+
+
+def all_of(first: DataFrame, *more: DataFrame) -> DataFrame:
+    """The rows of all frames."""
+    for frame in more:
+        first = first.union(frame)
+    return first
 
 
 def _added_up(rows: DataFrame) -> DataFrame:

@@ -79,6 +79,10 @@ CALLS = {
         "kept", description="all", owners=["team:a"], tags={"tier": "1"},
         checks={"has_k": "k IS NOT NULL", "plausible": do.Check("v < 9", blocking=False)},
     ),
+    "stream.join_as_of": lambda one, two: one.join_as_of(
+        two.select("k AS l", "v AS w", "t AS u"), on={"k": "l"}, how="inner", keep="1 day", columns=["v", "w"], name="priced",
+        chain=False,
+    ),
     "stream.transform": lambda one, two: one.transform(unchanged, columns=["k", "v"], name="same", chain=False),
     "stream.unary": lambda one, two: one.unary(BY_K, "held", stashed, schema="k string", chain=False),
     "stream.unary_frontier": lambda one, two: one.unary_frontier(BY_K, "held", stashed, chain=False),
@@ -252,6 +256,16 @@ TEXTS = {
         - to_changes: {keys: k, order_by: t, deleted: v < 0, unknown: fail, name: changes, chain: false}
     """,
     "stream.union": "- union: {others: [two, {from: two, steps: [filter: v > 1]}], name: all, chain: false}",
+    "stream.join_as_of": """
+        - join_as_of:
+            other: {from: two, steps: [select: [k AS l, v AS w, t AS u]]}
+            on: {k: l}
+            how: inner
+            keep: 1 day
+            columns: [v, w]
+            name: priced
+            chain: false
+    """,
     "stream.unnest": "- unnest: {what: xs AS x, position: at, outer: true, name: unnested, chain: false}",
     "stream.window": "[window: {sliding: {size: 1 hour, slide: 20 minutes, offset: 5 seconds}}, aggregate: {n: count(*)}]",
     "stream.with_columns": "- with_columns: {expressions: {a b: v, expressions: 1}, big: true, name: more, chain: false}",

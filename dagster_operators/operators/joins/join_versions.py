@@ -1,0 +1,253 @@
+"""Rows with the version that was in force at their time, from a state that has the rows and the versions that may still meet.
+
+Of the versions of a key, sorted by time, a row has the last one up to its time. Rows and versions are put into one order, by time
+with versions first, and each takes the number of versions up to it: so it costs a sort, and not the pairs of a key.
+
+With corrections an epoch looks at its new rows, and at those that were there from the time of its earliest new version of their
+key on: these are computed with the versions of before and of now, and what differs comes out. Without, a row waits until the
+watermark has passed it. What lies before the time that is settled is late, so of each key the newest version before it is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from typing_extensions import override
+
+from dagster_operators.graph.changes import CHANGE, DELETE, INSERT
+from dagster_operators.operators.joins.as_of_join import AsOfJoin
+from dagster_operators.operators.joins.join_columns import check_key_kinds
+from dagster_operators.operators.joins.kept_sides import SIDES, JoinFacts, key_type
+from dagster_operators.operators.key_join import with_keys_of
+from dagster_operators.operators.late_rows import late_condition, on_time
+from dagster_operators.operators.physical import (
+    Analysed,
+    Analysis,
+    PhysicalState,
+    RelationalOperator,
+    Rows,
+    StageContext,
+    StateRuns,
+    Varying,
+)
+from dagster_operators.operators.relational.ranking import total_order
+from dagster_operators.operators.relational.weighted_rows import (
+    ADDED,
+    WEIGHT,
+    added_up,
+    all_of,
+    all_or_none,
+    not_there,
+    taken_back,
+    there,
+)
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.types.data_type import DataType
+from dagster_operators.types.names import quoted
+from dagster_operators.types.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TIME: Final = "__time"
+_SIDE: Final = "__side"
+_VERSION: Final = "__version"
+_PLACE: Final = "__place"
+_LAST: Final = 2**62
+"""Microseconds after any event time."""
+_UP_TO: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+
+Types = Mapping[str, DataType]
+
+
+@dataclass(frozen=True)
+class JoinVersions(RelationalOperator[JoinFacts]):
+    """The lowering of :class:`AsOfJoin`.
+
+    Attributes:
+        logical: The join.
+        retracting: Whether rows of each side are taken back.
+    """
+
+    states: ClassVar[tuple[PhysicalState, ...]] = tuple(PhysicalState(side, range_column=TIME) for side in SIDES)
+
+    logical: AsOfJoin
+    retracting: tuple[bool, ...]
+
+    @override
+    def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[JoinFacts]:
+        plain = [frame.drop(CHANGE) if taken else frame for frame, taken in zip(inputs, self.retracting, strict=True)]
+        columns = self.logical.joined([frame.columns for frame in plain])
+        check_key_kinds(columns, *plain)
+        facts = JoinFacts(columns, (columns.left, columns.right), tuple(key_type(pair, *plain) for pair in columns.keys))
+        left, right = (self._kept(side, self._timed(side, frame), facts) for side, frame in enumerate(inputs))
+        types = tuple(Schema.from_json(frame.schema.json()).types for frame in (left, right))
+        output = self._finish(self._as_of(left, right, facts, types))
+        late = {f"late_{side}": frame for side, frame in zip(SIDES, inputs, strict=True)}
+        return Analysis(output, {"left": left, "right": right}, late, facts=facts)
+
+    @override
+    def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[JoinFacts]) -> Rows:
+        logical, facts = self.logical, analysed.facts
+        begin, end = (logical.settled(mark(logical.name)) for mark in (context.watermark_begin, context.watermark_end))
+        states = [context.state(logical.name, side) for side in SIDES]
+        for side, (state, rows) in enumerate(zip(states, inputs, strict=True)):
+            if rows is not None:
+                state.append(self._kept(side, self._on_time(context, side, self._timed(side, rows), begin), facts))
+        types = tuple(Schema.from_json(analysed.states[side]).types for side in SIDES)
+        if logical.corrections:
+            found = self._corrected(states, facts, types)
+        else:
+            found = self._settled(context, states, facts, types, (begin, end))
+        self._tidy(states, facts, types, end, context.varying)
+        return self._finish(all_of(*found)) if found else None
+
+    # --- rows as the state has them ----------------------------------------------------------------------------------
+
+    def _timed(self, side: int, rows: DataFrame) -> DataFrame:
+        return rows.selectExpr("*", f"unix_micros(CAST({quoted(self.logical.event_times[side])} AS TIMESTAMP)) AS {TIME}")
+
+    def _on_time(self, context: StageContext, side: int, rows: DataFrame, settled: int) -> DataFrame:
+        late = late_condition(TIME, f"{TIME} < {context.varying(settled, TIME)}", settled)
+        return on_time(context, self.logical.name, rows, late, time=TIME, port=f"late_{SIDES[side]}")
+
+    def _kept(self, side: int, rows: DataFrame, facts: JoinFacts) -> DataFrame:
+        """An epoch's rows of a side; without versions that nobody has, as their key is null."""
+        weight = f"IF({ADDED}, 1L, -1L)" if self.retracting[side] else "1L"
+        kept = rows.selectExpr(*facts.key_columns(side), TIME, *map(quoted, facts.kept[side]), f"{weight} AS {WEIGHT}")
+        if side == 1:
+            kept = kept.filter(" AND ".join(f"{key} IS NOT NULL" for key in facts.keys))
+        return added_up(kept) if self.retracting[side] else kept
+
+    def _tidy(self, states: Sequence[StateRuns], facts: JoinFacts, types: Sequence[Types], settled: int, number: Varying) -> None:
+        """Drop what nobody asks for any more: rows that are settled, and all but the newest version of those."""
+        left, right = states
+        left.drop(lambda file: file.high is not None and file.high < settled)
+        taken = [added_up if one else lambda rows: rows for one in self.retracting]
+        left.fold(lambda rows: _from(taken[0](rows), settled, number))
+
+        def newest(rows: DataFrame) -> DataFrame:
+            return self._newest(taken[1](rows), facts, types[1], settled, number)
+
+        right.fold(*((taken[1], newest) if self.retracting[1] else (newest,)))
+
+    def _newest(self, versions: DataFrame, facts: JoinFacts, types: Types, settled: int, number: Varying) -> DataFrame:
+        """Of the versions before a time only the newest one of each key, and all others."""
+        if settled == MIN_WATERMARK:
+            return versions
+        open_ = f"{TIME} >= {number(min(settled, _LAST), TIME)}"
+        order = ", ".join([f"{TIME} DESC", *self._latest_first(facts, types)])
+        place = f"row_number() OVER (PARTITION BY {', '.join(facts.keys)}, {open_} ORDER BY {order}) AS {_PLACE}"
+        return versions.selectExpr("*", place).filter(f"{open_} OR {_PLACE} = 1").drop(_PLACE)
+
+    # --- rows with versions ------------------------------------------------------------------------------------------
+
+    def _corrected(self, states: Sequence[StateRuns], facts: JoinFacts, types: Sequence[Types]) -> list[DataFrame]:
+        """The new rows with their versions, and what changes about those that were there."""
+        new = [state.read(lambda file: file.fresh) for state in states]
+        if new[0] is None and new[1] is None:
+            return []
+        asking = [[one for side, one in enumerate(states) if side == 1 or self.retracting[0]], states]
+        before, versions = (state.read_with_keys_of(asked, facts.keys) for state, asked in zip(states, asking, strict=True))
+        touched = None if before is None or new[1] is None else _from_earliest(before, new[1], facts.keys)
+        asked = all_or_none(*(rows.selectExpr(*facts.keys) for rows in new if rows is not None))
+        if versions is not None and asked is not None:
+            versions = with_keys_of(versions, asked, facts.keys)
+        found = []
+        if (rows := all_or_none(new[0], touched)) is not None:
+            found.append(self._as_of(rows, all_or_none(versions, new[1]), facts, types))
+        if touched is not None:
+            found.append(taken_back(self._as_of(touched, versions, facts, types)))
+        if new[0] is not None and self.retracting[0]:
+            found.append(self._as_of(not_there(new[0], before), None, facts, types))
+        return found
+
+    def _settled(
+        self, context: StageContext, states: Sequence[StateRuns], facts: JoinFacts, types: Sequence[Types], times: tuple[int, int]
+    ) -> list[DataFrame]:
+        """The rows that the watermark passed in this epoch."""
+        begin, end = times
+        if end <= begin:
+            return []
+        rows = states[0].read(lambda file: file.low is None or file.low < end)
+        if rows is None:
+            return []
+        passed = _from(rows, begin, context.varying)
+        if end != MAX_WATERMARK:
+            passed = passed.filter(f"{TIME} < {context.varying(end, TIME)}")
+        versions = states[1].read(lambda file: file.low is None or file.low < end)
+        if versions is not None:
+            versions = with_keys_of(versions, passed, facts.keys)
+        return [self._as_of(passed, versions, facts, types)]
+
+    def _as_of(self, rows: DataFrame, versions: Rows, facts: JoinFacts, types: Sequence[Types]) -> DataFrame:
+        """Rows with their versions' columns, and the rows' weights."""
+        left, right = facts.kept
+        if versions is None:
+            found = rows.selectExpr(*facts.keys, *map(quoted, left), *_nulls(right, types[1]), WEIGHT)
+            return self._named(found if self.logical.how == "left" else found.filter("false"), facts)
+        ours = rows.selectExpr(*facts.keys, TIME, f"1 AS {_SIDE}", *map(quoted, left), *_nulls(right, types[1]), WEIGHT)
+        theirs = self._versions(versions, facts, types[1]).selectExpr(
+            *facts.keys, TIME, f"0 AS {_SIDE}", *_nulls(left, types[0]), *map(quoted, right), WEIGHT
+        )
+        keys = ", ".join(facts.keys)
+        number = f"count(CASE WHEN {_SIDE} = 0 THEN 1 END) OVER (PARTITION BY {keys} ORDER BY {TIME}, {_SIDE} {_UP_TO})"
+        both = theirs.union(ours).selectExpr("*", f"{number} AS {_VERSION}")
+        own = f"OVER (PARTITION BY {keys}, {_VERSION} ORDER BY {_SIDE} {_UP_TO})"
+        values = [f"first_value({quoted(name)}) {own} AS {quoted(name)}" for name in right]
+        filled = both.selectExpr(*facts.keys, _SIDE, _VERSION, *map(quoted, left), *values, WEIGHT)
+        met = f" AND {_VERSION} > 0" if self.logical.how == "inner" else ""
+        return self._named(filled.filter(f"{_SIDE} = 1{met}"), facts)
+
+    def _versions(self, rows: DataFrame, facts: JoinFacts, types: Types) -> DataFrame:
+        """The versions there are, one for each key and time."""
+        order = ", ".join(self._latest_first(facts, types)) or TIME
+        place = f"row_number() OVER (PARTITION BY {', '.join(facts.keys)}, {TIME} ORDER BY {order}) AS {_PLACE}"
+        return (there(rows) if self.retracting[1] else rows).selectExpr("*", place).filter(f"{_PLACE} = 1")
+
+    def _latest_first(self, facts: JoinFacts, types: Types) -> list[str]:
+        """Of versions of one time, the one with the greater columns is the later one."""
+        kept = {name: types[name] for name in facts.kept[1]}
+        return [f"{one} DESC NULLS LAST" for one in total_order(kept, None)]
+
+    # --- the output --------------------------------------------------------------------------------------------------
+
+    def _named(self, rows: DataFrame, facts: JoinFacts) -> DataFrame:
+        """Rows with the output's columns, all said to be nullable, for an engine that believes a union's first side."""
+        keys = [(key, left) for key, (left, _) in zip(facts.keys, facts.columns.keys, strict=True)]
+        pairs = [*keys, *((quoted(name), name) for name in facts.columns.values)]
+        named = (f"CASE WHEN {WEIGHT} <> 0 THEN {value} END AS {quoted(name)}" for value, name in pairs)
+        return rows.selectExpr(*named, f"{WEIGHT} AS {WEIGHT}")
+
+    def _finish(self, rows: DataFrame) -> DataFrame:
+        """Rows with weights as changes, without those that cancel out; or as rows that come."""
+        columns = [quoted(name) for name in rows.columns if name != WEIGHT]
+        if not self.logical.corrections:
+            return rows.selectExpr(*columns)
+        change = f"IF({WEIGHT} > 0, '{INSERT}', '{DELETE}') AS {CHANGE}"
+        copies = added_up(rows).selectExpr(*columns, change, f"explode(sequence(1L, abs({WEIGHT}))) AS __copy")
+        return copies.selectExpr(*columns, CHANGE)
+
+
+def _from(rows: DataFrame, time: int, number: Varying) -> DataFrame:
+    """The rows from a time on."""
+    if time in (MIN_WATERMARK, MAX_WATERMARK):
+        return rows if time == MIN_WATERMARK else rows.filter("false")
+    return rows.filter(f"{TIME} >= {number(time, TIME)}")
+
+
+def _from_earliest(rows: DataFrame, versions: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The rows that are not before the earliest of some versions of their key."""
+    from pyspark.sql import functions as F
+
+    named = [f"{key} AS __first_{key}" for key in keys]
+    first = versions.groupBy(*keys).agg({TIME: "min"}).selectExpr(*named, f"`min({TIME})` AS __first")
+    same = [f"{key} = __first_{key}" for key in keys]
+    met = rows.join(first, F.expr(" AND ".join([*same, f"{TIME} >= __first"])), "inner")
+    return met.select(*map(quoted, rows.columns))
+
+
+def _nulls(names: Sequence[str], types: Types) -> list[str]:
+    return [f"CAST(NULL AS {types[name].sql}) AS {quoted(name)}" for name in names]

@@ -1,0 +1,72 @@
+"""What joins keep of their sides: the columns that are wanted, and the keys in one type, by which rows of both are looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
+from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.joins.join_columns import JoinColumns
+from dagster_operators.types.names import quoted
+from dagster_operators.types.wider_type import wider_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SIDES: Final = ("left", "right")
+_KEY: Final = "__key_"
+_WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
+
+
+@dataclass(frozen=True)
+class JoinFacts:
+    """What a join finds out of its inputs' types.
+
+    Attributes:
+        columns: What it puts out.
+        kept: What it keeps of each side besides the keys.
+        key_types: The types of the keys, as SQL.
+    """
+
+    columns: JoinColumns
+    kept: tuple[tuple[str, ...], tuple[str, ...]]
+    key_types: tuple[str, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key columns of the state of both sides."""
+        return tuple(f"{_KEY}{number}" for number in range(len(self.columns.keys)))
+
+    def key_columns(self, side: int) -> Sequence[str]:
+        """SQL for the key columns of the state, from the rows of a side."""
+        pairs = zip(self.columns.keys, self.key_types, self.keys, strict=True)
+        return [f"{one_zero_one_nan(f'CAST({quoted(pair[side])} AS {kind})', kind)} AS {name}" for pair, kind, name in pairs]
+
+
+def key_type(pair: tuple[str, str], left: DataFrame, right: DataFrame) -> str:
+    """The type in which a pair of keys is compared: theirs, or the wider of two whole numbers.
+
+    Raises:
+        SchemaError: They have different types otherwise.
+    """
+    found = [schema_of(frame).find(name) for frame, name in zip((left, right), pair, strict=True)]
+    types = [field.type for field in found if field is not None]
+    kinds = [str(kind) for kind in types]
+    if kinds[0] == kinds[1]:
+        return kinds[0]
+    if all(kind in _WHOLE for kind in kinds):
+        return max(kinds, key=_WHOLE.index)
+    wider = wider_type(types[0], types[1]) or types[0]
+    casts = [
+        f"{side}.with_columns({name}='CAST({name} AS {wider})')"
+        for side, name, kind in zip(SIDES, pair, types, strict=True)
+        if kind != wider
+    ]
+    raise SchemaError(
+        f"the key {pair[0]!r} is {kinds[0]} on the left side, and {pair[1]!r} {kinds[1]} on the right",
+        column=pair[0],
+        remedy=f"give both one type before the join: {', '.join(casts)}",
+    )

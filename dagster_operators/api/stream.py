@@ -8,7 +8,7 @@ the operator is called in explain, errors and the ledger, and for stateful ones 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.api.change_column import change_column
 from dagster_operators.api.frontier_stream import FrontierStream
@@ -27,9 +27,14 @@ from dagster_operators.operators.relational.projection import WithColumns, as_pa
 from dagster_operators.operators.relational.source import Described
 from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.operators.relational.union import Union
+from dagster_operators.operators.relational.within_last import WithinLast
 from dagster_operators.operators.windows.session import Session
 from dagster_operators.operators.windows.windows import Window
+from dagster_operators.time.watermark import parse_duration, require_unit
 from dagster_operators.types.names import quoted
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 
 class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
@@ -219,6 +224,43 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
         """
         settings: dict[str, Any] = {"keys": keys, "order": order_by, "deleted": deleted, "unknown": unknown}
         return self._join(ToChanges, (self,), name, chain=chain, renamed_from=renamed_from, **settings)
+
+    def within_last(
+        self, age: str | timedelta | int, *, name: str | None = None, chain: bool = True, renamed_from: str | None = None
+    ) -> Stream:
+        """The rows of the last while: those whose event time is no further behind the watermark than an age.
+
+        A row comes out when it comes, and is taken back by the epoch whose watermark passes it by that much. Now is the
+        watermark: the same rows give the same, whenever they are read.
+
+        Args:
+            age: ``"7 days"``, a timedelta, or microseconds.
+            name: The operator's name; its state is addressed by it.
+            chain: Whether it may share a stage with the operator before it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
+
+        Returns:
+            Changes, with the event time; their watermark is behind by the age.
+
+        Raises:
+            PipelineError: The age is no duration.
+            SchemaError: The stream has no event time.
+
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> clicks = MemorySource([], schema="page string, at timestamp")
+        >>> recent = Pipeline("p", root="data").source("clicks", clicks, event_time="at").within_last("7 days")
+        >>> recent.key_by("page").aggregate(clicks="count(*)").columns
+        ('page', 'clicks')
+        """
+        where = {"pipeline": self._dataflow.name, "operator": name or WithinLast.kind}
+        try:
+            require_unit(age)
+            settings: dict[str, Any] = {"event_time": self.event_time, "age": parse_duration(age)}
+        except ValueError as error:
+            raise PipelineError(f"the age: {error}", **where) from None
+        if self.event_time is None:
+            raise SchemaError("within_last needs an event time", **where, remedy=self._type.timeless_remedy)
+        return self._join(WithinLast, (self,), name, chain=chain, renamed_from=renamed_from, **settings)
 
     def latest(self, *keys: str, name: str | None = None, chain: bool = True) -> Stream:
         """The current row of each key, from a stream of changes: an updating stream.

@@ -52,6 +52,7 @@ _OPERATORS = {
     "window_aggregate": ("windows.window_aggregate:WindowAggregate", "windows", "windowed_stream.aggregate"),
     "window_aggregate_changes": ("windows.window_aggregate_changes:WindowAggregateChanges", "windows", ""),
     "window_join": ("joins.window_join:WindowJoin", "joins", "windowed_stream.join"),
+    "within_last": ("relational.within_last:WithinLast", "event_time", "stream.within_last"),
     "with_columns": ("relational.projection:WithColumns", "operators", "stream.with_columns"),
 }
 

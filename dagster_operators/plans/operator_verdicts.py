@@ -14,6 +14,7 @@ from dagster_operators.operators.joins.join import Join
 from dagster_operators.operators.relational.over import Over
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.to_changes import ToChanges
+from dagster_operators.operators.relational.within_last import WithinLast
 from dagster_operators.plans.compared import ComparedPlans, listed
 from dagster_operators.plans.diff import diff
 from dagster_operators.plans.from_here_on import UPDATING, FromHereOn
@@ -246,4 +247,6 @@ class OperatorVerdicts:
 def _takes_back(name: str, shape: PlanShape, streams: Streams) -> bool:
     """Whether an operator takes rows back that it put out, by what its state has of them."""
     kind = shape.nodes[name].operator.kind
-    return kind in (ToChanges.kind, Over.kind) or (kind in (Join.kind, AsOfJoin.kind) and streams.changes(StreamRef(name)))
+    return kind in (ToChanges.kind, Over.kind, WithinLast.kind) or (
+        kind in (Join.kind, AsOfJoin.kind) and streams.changes(StreamRef(name))
+    )

@@ -198,6 +198,14 @@ class Over(_message.Message):
     event_time: str
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., order_by: _Optional[_Iterable[str]] = ..., functions: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., frame: _Optional[str] = ..., event_time: _Optional[str] = ...) -> None: ...
 
+class WithinLast(_message.Message):
+    __slots__ = ("event_time", "age")
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    AGE_FIELD_NUMBER: _ClassVar[int]
+    event_time: str
+    age: int
+    def __init__(self, event_time: _Optional[str] = ..., age: _Optional[int] = ...) -> None: ...
+
 class KeyedAggregate(_message.Message):
     __slots__ = ("keys", "event_time", "aggregates")
     KEYS_FIELD_NUMBER: _ClassVar[int]

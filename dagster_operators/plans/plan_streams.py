@@ -22,7 +22,7 @@ _TELLING: Final = frozenset(
 )
 """Kinds of operators whose columns are known without code of the user's."""
 
-_BEGINNING: Final = frozenset({"to_changes", "as_changes", "over"})
+_BEGINNING: Final = frozenset({"to_changes", "as_changes", "over", "within_last"})
 """Kinds of operators that give changes of rows that stay."""
 
 

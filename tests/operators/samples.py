@@ -31,6 +31,7 @@ from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.operators.relational.top_per_key import TopPerKey
 from dagster_operators.operators.relational.transform import Transform
 from dagster_operators.operators.relational.union import Union
+from dagster_operators.operators.relational.within_last import WithinLast
 from dagster_operators.operators.windows.input_window_aggregate import InputWindowAggregate
 from dagster_operators.operators.windows.session_aggregate import SessionAggregate
 from dagster_operators.operators.windows.top_per_window import TopPerWindow
@@ -107,6 +108,7 @@ SAMPLES = [
     ),
     TopPerKey(name="a", keys=("k",), n=3, by=("v DESC",), event_time=None),
     Over(name="a", keys=("k",), order_by=("t DESC",), functions=(("n", "row_number()"), ("w", "lag(v, 2)")), frame="rows"),
+    WithinLast(name="a", event_time="t", age=5),
     KeyedAggregate(name="a", keys=("k",), event_time=None, aggregates=PAIRS),
     WindowAggregate(name="a", **WINDOW, window=do.Sliding("1 hour", "10 minutes"), aggregates=PAIRS),
     WindowAggregateChanges(name="a", **WINDOW, window=do.Tumbling("1 hour"), aggregates=PAIRS),

@@ -107,6 +107,7 @@ def everything() -> do.Pipeline:
         rows.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
         keyed.over("v", n="row_number()"),
         rows.join(other, on="k", columns=["v", "w"]),
+        rows.within_last("1 minute"),
         rows.join_as_of(other, on="k", columns=["v", "w"]),
         pipeline.source("extracts", extracts).key_by("v").aggregate(n="count(*)"),
         again,

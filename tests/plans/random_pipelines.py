@@ -211,6 +211,9 @@ UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
         .window(fixed(draw))
         .aggregate(n="count(*)", most="max(v)")
     ),
+    "within_last": lambda one, draw: (
+        one.within_last(draw(st.sampled_from(["2 s", "1 hour"]))).key_by("k").aggregate(n="count(*)")
+    ),
     "as_of": lambda one, draw: (
         one.join_as_of(
             one.select("k", "v AS w", "t AS u"), on="k", keep=draw(st.sampled_from([None, "1 hour"])), columns=["v", "w"]

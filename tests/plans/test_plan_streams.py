@@ -53,7 +53,7 @@ def test_every_operator_that_makes_changes_of_rows_that_stay_is_known() -> None:
                 if sample.output([given] * number).retracting:
                     plan = LogicalPlan("p", (PlanNode(sample, (), "dagster_operators"),), packages={"dagster_operators": "1"})
                     found[sample.kind] = Streams(PlanShape(plan)).changes(StreamRef(sample.name))
-    assert found == dict.fromkeys(("over", "join", "as_of_join", "as_changes", "to_changes"), True)
+    assert found == dict.fromkeys(("over", "join", "as_of_join", "within_last", "as_changes", "to_changes"), True)
 
 
 def asked(old: LogicalPlan, new: LogicalPlan) -> dict[str, tuple[str, ...]]:

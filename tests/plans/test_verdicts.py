@@ -24,6 +24,7 @@ STATEFUL |= {
     "over",
     "window_aggregate_changes",
     "as_of_join",
+    "within_last",
 }
 UPDATING = {"keyed_aggregate", "top_per_key", "deduplicate_last", "deduplicate_changes", "window_aggregate_changes"}
 
@@ -200,6 +201,14 @@ def priced(*, log=False, **settings):
     return body
 
 
+def recent(age="7 days", *, log=False):
+    def body(pipeline):
+        rows = source(pipeline).within_last(age, name="recent")
+        rows.to_table("log") if log else totals(rows)
+
+    return body
+
+
 def windows_of_changes(size="1 hour", aggregate="count(*)"):
     def body(pipeline):
         changes = source(pipeline).as_changes("if(v > 0, 'insert', 'delete')")
@@ -319,6 +328,8 @@ ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
         priced(log=True, corrections=False, how="inner"),
         {("decision", "operator priced", ("restart",))},
     ),
+    ("how old rows may be", recent(), recent("8 days"), {("decision", "operator recent", ())}),
+    ("how old those of a log may be", recent(log=True), recent("6 days", log=True), {("decision", "operator recent", ())}),
     ("a window function", placed(), placed("rank()"), {("decision", "operator placed", ())}),
     ("one over changes", placed(changing=True), placed("rank()", changing=True), {("decision", "operator placed", ())}),
     ("filter", upstream(lambda r: r.filter("v > 0")), upstream(lambda r: r.filter("v > 1")), {("here", "operator filter", ())}),

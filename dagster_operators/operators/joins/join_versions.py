@@ -43,7 +43,8 @@ from dagster_operators.operators.relational.weighted_rows import (
     taken_back,
     there,
 )
-from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.operators.rows_by_time import TIME, since, timed, until
+from dagster_operators.time.watermark import MIN_WATERMARK
 from dagster_operators.types.data_type import DataType
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
@@ -51,7 +52,6 @@ from dagster_operators.types.schema import Schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TIME: Final = "__time"
 _SIDE: Final = "__side"
 _VERSION: Final = "__version"
 _PLACE: Final = "__place"
@@ -82,7 +82,7 @@ class JoinVersions(RelationalOperator[JoinFacts]):
         columns = self.logical.joined([frame.columns for frame in plain])
         check_key_kinds(columns, *plain)
         facts = JoinFacts(columns, (columns.left, columns.right), tuple(key_type(pair, *plain) for pair in columns.keys))
-        left, right = (self._kept(side, self._timed(side, frame), facts) for side, frame in enumerate(inputs))
+        left, right = (self._kept(side, timed(frame, self.logical.event_times[side]), facts) for side, frame in enumerate(inputs))
         types = tuple(Schema.from_json(frame.schema.json()).types for frame in (left, right))
         output = self._finish(self._as_of(left, right, facts, types))
         late = {f"late_{side}": frame for side, frame in zip(SIDES, inputs, strict=True)}
@@ -95,7 +95,7 @@ class JoinVersions(RelationalOperator[JoinFacts]):
         states = [context.state(logical.name, side) for side in SIDES]
         for side, (state, rows) in enumerate(zip(states, inputs, strict=True)):
             if rows is not None:
-                state.append(self._kept(side, self._on_time(context, side, self._timed(side, rows), begin), facts))
+                state.append(self._kept(side, self._on_time(context, side, rows, begin), facts))
         types = tuple(Schema.from_json(analysed.states[side]).types for side in SIDES)
         if logical.corrections:
             found = self._corrected(states, facts, types)
@@ -106,12 +106,11 @@ class JoinVersions(RelationalOperator[JoinFacts]):
 
     # --- rows as the state has them ----------------------------------------------------------------------------------
 
-    def _timed(self, side: int, rows: DataFrame) -> DataFrame:
-        return rows.selectExpr("*", f"unix_micros(CAST({quoted(self.logical.event_times[side])} AS TIMESTAMP)) AS {TIME}")
-
     def _on_time(self, context: StageContext, side: int, rows: DataFrame, settled: int) -> DataFrame:
         late = late_condition(TIME, f"{TIME} < {context.varying(settled, TIME)}", settled)
-        return on_time(context, self.logical.name, rows, late, time=TIME, port=f"late_{SIDES[side]}")
+        return on_time(
+            context, self.logical.name, timed(rows, self.logical.event_times[side]), late, time=TIME, port=f"late_{SIDES[side]}"
+        )
 
     def _kept(self, side: int, rows: DataFrame, facts: JoinFacts) -> DataFrame:
         """An epoch's rows of a side; without versions that nobody has, as their key is null."""
@@ -126,7 +125,7 @@ class JoinVersions(RelationalOperator[JoinFacts]):
         left, right = states
         left.drop(lambda file: file.high is not None and file.high < settled)
         taken = [added_up if one else lambda rows: rows for one in self.retracting]
-        left.fold(lambda rows: _from(taken[0](rows), settled, number))
+        left.fold(lambda rows: since(taken[0](rows), settled, number))
 
         def newest(rows: DataFrame) -> DataFrame:
             return self._newest(taken[1](rows), facts, types[1], settled, number)
@@ -174,9 +173,7 @@ class JoinVersions(RelationalOperator[JoinFacts]):
         rows = states[0].read(lambda file: file.low is None or file.low < end)
         if rows is None:
             return []
-        passed = _from(rows, begin, context.varying)
-        if end != MAX_WATERMARK:
-            passed = passed.filter(f"{TIME} < {context.varying(end, TIME)}")
+        passed = until(since(rows, begin, context.varying), end, context.varying)
         versions = states[1].read(lambda file: file.low is None or file.low < end)
         if versions is not None:
             versions = with_keys_of(versions, passed, facts.keys)
@@ -229,13 +226,6 @@ class JoinVersions(RelationalOperator[JoinFacts]):
         change = f"IF({WEIGHT} > 0, '{INSERT}', '{DELETE}') AS {CHANGE}"
         copies = added_up(rows).selectExpr(*columns, change, f"explode(sequence(1L, abs({WEIGHT}))) AS __copy")
         return copies.selectExpr(*columns, CHANGE)
-
-
-def _from(rows: DataFrame, time: int, number: Varying) -> DataFrame:
-    """The rows from a time on."""
-    if time in (MIN_WATERMARK, MAX_WATERMARK):
-        return rows if time == MIN_WATERMARK else rows.filter("false")
-    return rows.filter(f"{TIME} >= {number(time, TIME)}")
 
 
 def _from_earliest(rows: DataFrame, versions: DataFrame, keys: Sequence[str]) -> DataFrame:

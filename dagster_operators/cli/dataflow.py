@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,22 +50,30 @@ def run(
     if same_lines and stdin is None:
         raise click.UsageError("--same-lines needs --stdin SOURCE")
     goes_on = live or stdin is not None
-    with told():
+    with told(), ExitStack() as stack:
         limit = _seconds(stop_after) if stop_after is not None else float("inf") if goes_on else 0.0
         named = {} if name is None else {"name": name}
         place = root or f"data/{_pipeline(file, 'nowhere', **named).name}"
         pipeline = _pipeline(file, place, **named)
-        running = Running(pipeline, limit, None if stdin is None else _lines(pipeline, stdin, same_lines))
-        with running.stopping() if goes_on else nullcontext():
-            count = running.run()
+        running = Running(pipeline, limit, None if stdin is None else _lines(pipeline, stdin, same_lines, stack))
+        if goes_on:
+            stack.enter_context(running.stopping())
+        count = running.run()
     click.echo(f"{count} epochs in {place}" if count else f"the sources hold nothing new; {place} is as it was")
 
 
-def _lines(pipeline: Pipeline, source: str, same: bool) -> tuple[Lines, KeptLines]:  # noqa: FBT001 - as the option
-    """The lines of standard input, and where they are kept."""
-    from dagster_operators.cli.kept_lines import KeptLines, Lines, folder_of, lines_of
+def _lines(
+    pipeline: Pipeline,
+    source: str,
+    same: bool,  # noqa: FBT001 - as the option
+    stack: ExitStack,
+) -> tuple[Lines, KeptLines]:
+    """The lines of standard input, and where they are kept, by no other run while the stack is open."""
+    from dagster_operators.cli.kept_lines import KeptLines, Lines, folder_of, lines_of, only_run
 
-    kept = KeptLines(folder_of(pipeline, source))
+    folder = folder_of(pipeline, source)
+    stack.enter_context(only_run(folder))
+    kept = KeptLines(folder)
     if kept.count:
         told = "are passed over" if same else "were given before these"
         click.echo(f"{kept.count} lines {told}")

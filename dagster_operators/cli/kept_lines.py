@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import queue
@@ -9,10 +10,11 @@ import re
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import BadInputError, PipelineError
+from dagster_operators.errors import BadInputError, PipelineBusyError, PipelineError, SourceError
 from dagster_operators.operators.events.wiring import table_of
 
 if TYPE_CHECKING:
@@ -27,6 +29,20 @@ _AHEAD: Final = 20_000
 _CHUNK: Final = 2**16
 _MOST: Final = 50_000
 """How many lines a file has at most."""
+
+
+_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
+"""Line breaks between the parts of an object become spaces: readers of files take each for the end of a line."""
+
+_LOCK: Final = ".lines.lock"
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+_STRICT: Final = json.JSONDecoder(parse_constant=_refuse)
+"""Takes no ``NaN`` and no ``Infinity``, which are not JSON."""
 
 
 class KeptLines:
@@ -59,11 +75,11 @@ class KeptLines:
         """
         right = next((place for place, line in enumerate(lines) if not _is_object(line)), len(lines))
         if right:
-            self._write([line.strip() for line in lines[:right]])
+            self._write([line.strip().translate(_BREAKS) for line in lines[:right]])
         if right < len(lines):
             raise BadInputError(
                 f"line {self.count + 1} is no JSON object: {lines[right][:60]!r}",
-                remedy='write one object in each line: {"t": "2026-01-01 00:00:00", "v": 1}; the lines before it are kept',
+                remedy='write one object in each line, in UTF-8: {"t": "2026-01-01 00:00:00", "v": 1}; those before it are kept',
             )
 
     def _write(self, lines: Sequence[bytes]) -> None:
@@ -89,32 +105,66 @@ class Lines:
     def __init__(self, stream: Iterable[bytes], after: int = 0) -> None:
         self._stream = stream
         self._after = after
-        self._read: queue.Queue[bytes | None] = queue.Queue(_AHEAD)
+        self._read: queue.Queue[bytes | Exception | None] = queue.Queue(_AHEAD)
+        self._failure: Exception | None = None
         self.is_over = False
         threading.Thread(target=self._run, daemon=True).start()
 
     def take(self, seconds: float) -> list[bytes]:
-        """All that have come; if there are none, what comes first in some seconds."""
+        """All that have come; if there are none, what comes first in some seconds.
+
+        Raises:
+            SourceError: They cannot be read any more; those before were taken.
+        """
         found: list[bytes] = []
         try:
-            while not self.is_over and len(found) < _MOST:
+            while not self.is_over and self._failure is None and len(found) < _MOST:
                 line = self._read.get(timeout=seconds) if seconds and not found else self._read.get_nowait()
                 if line is None:
                     self.is_over = True
+                elif isinstance(line, Exception):
+                    self._failure = line
                 else:
                     found.append(line)
         except queue.Empty:
             pass
+        if self._failure is not None and not found:
+            remedy = "run again, with --same-lines if it begins with the lines of before; those that were kept are not lost"
+            raise SourceError(f"standard input cannot be read: {self._failure}", remedy=remedy) from self._failure
         return found
 
     def _run(self) -> None:
+        try:
+            self._put_all()
+        except Exception as error:  # noqa: BLE001 - whoever takes the lines is told
+            self._read.put(error)
+        else:
+            self._read.put(None)
+
+    def _put_all(self) -> None:
         passed = 0
         for line in self._stream:
             if line.strip():
                 passed += 1
                 if passed > self._after:
                     self._read.put(line)
-        self._read.put(None)
+
+
+@contextmanager
+def only_run(folder: Path) -> Iterator[None]:
+    """No other run keeps lines in a folder: two would count theirs as one.
+
+    Raises:
+        PipelineBusyError: Another one does.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("ab") as file:  # closing it, or dying, lets go
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            remedy = "end it first, or give both runs' lines to one of them"
+            raise PipelineBusyError(f"another run keeps lines of standard input in {folder}", remedy=remedy) from None
+        yield
 
 
 def lines_of(descriptor: int) -> Iterator[bytes]:
@@ -124,11 +174,16 @@ def lines_of(descriptor: int) -> Iterator[bytes]:
     >>> os.write(writing, b"one|two|thr".replace(b"|", bytes([10]))), os.close(writing), list(lines_of(reading))
     (11, None, [b'one', b'two', b'thr'])
     """
-    rest = b""
-    while part := os.read(descriptor, _CHUNK):
-        *whole, rest = (rest + part).split(b"\n")
-        yield from whole
-    if rest:
+    parts: list[bytes] = []  # of a line that has not ended, put together once
+    while read := os.read(descriptor, _CHUNK):
+        end, *others = read.split(b"\n")
+        parts.append(end)
+        if others:
+            yield b"".join(parts)
+            *whole, rest = others
+            yield from whole
+            parts = [rest]
+    if rest := b"".join(parts):
         yield rest
 
 
@@ -158,9 +213,10 @@ def folder_of(pipeline: Pipeline, source: str) -> Path:
 
 
 def _is_object(line: bytes) -> bool:
+    """Whether a line is what every reader of JSON lines takes for an object: UTF-8 without a mark, and no NaN or Infinity."""
     try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
+        return isinstance(_STRICT.decode(line.strip().decode()), dict)
+    except (ValueError, RecursionError):
         return False
 
 

@@ -92,7 +92,7 @@ class Running:
 
 
 def _is_clocked(pipeline: Pipeline) -> bool:
-    """Whether a pipeline's only source is the clock, which always has something new."""
+    """Whether a pipeline reads the clock of a dataflow of timers alone, which always has something new: no epoch is empty."""
     from dagster_operators.api.events.clock import Clock
 
     sources = [node.operator for node in pipeline.dataflow if node.operator.kind == "source"]

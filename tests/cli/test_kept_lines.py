@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
 import dagster_operators as do
-from dagster_operators.cli.kept_lines import KeptLines, Lines, folder_of
+from dagster_operators.cli.kept_lines import KeptLines, Lines, folder_of, lines_of, only_run
 from dagster_operators.cli.live import Running
-from dagster_operators.errors import BadInputError, PipelineError
+from dagster_operators.cli.main import main
+from dagster_operators.errors import BadInputError, PipelineError, SourceError
 
 
 def texts(folder):
@@ -32,7 +36,43 @@ def test_what_a_killed_run_had_begun_to_write_is_no_file_and_not_counted(tmp_pat
     assert texts(tmp_path) == []
 
 
-@pytest.mark.parametrize("line", [b"1", b'{"n": ', b"\xff{}"], ids=["number", "cut off", "bytes"])
+def test_what_a_run_could_not_write_whole_is_no_file_and_not_counted(tmp_path, monkeypatch):
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, "no space")
+
+    kept = KeptLines(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="no space"):
+            kept.keep([b'{"n": 1}'])
+    assert kept.count == KeptLines(tmp_path).count == 0
+    assert texts(tmp_path) == []
+    kept.keep([b'{"n": 1}'])
+    assert texts(tmp_path) == ['{"n": 1}']
+
+
+def test_a_carriage_return_between_the_parts_of_an_object_is_no_end_of_a_line(tmp_path):
+    KeptLines(tmp_path).keep([b'{"n": 1,\r "m": 2}\r\n', b'{"n": 3}\r'])
+    assert [path.read_bytes() for path in tmp_path.glob("lines-*.json")] == [b'{"n": 1,  "m": 2}\n{"n": 3}\n']
+
+
+BROKEN = {
+    "number": b"1",
+    "cut off": b'{"n": ',
+    "bytes": b"\xff{}",
+    "no UTF-8": b'{"n": "\xe9"}',
+    "carriage return in a text": b'{"n": "a\rb"}',
+    "mark": b'\xef\xbb\xbf{"n": 1}',
+    "UTF-16": '{"n": 1}'.encode("utf-16"),
+    "UTF-16 without mark": '{"n": 1}'.encode("utf-16-le"),
+    "UTF-32": '{"n": 1}'.encode("utf-32-be"),
+    "NaN": b'{"n": NaN}',
+    "Infinity": b'{"n": [-Infinity]}',
+    "deep": b'{"n": ' + b"[" * 200_000,
+}
+
+
+@pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN)
 def test_a_line_that_is_no_object_is_told_by_its_number_and_those_before_it_are_kept(tmp_path, line):
     kept = KeptLines(tmp_path)
     kept.keep([b'{"n": 1}'])
@@ -48,6 +88,68 @@ def test_lines_that_were_kept_before_are_passed_over():
     while not lines.is_over:
         found += lines.take(5)
     assert found == [b"c"]
+
+
+class Reading:
+    """Lines of which reading fails behind two."""
+
+    def __iter__(self):
+        yield b'{"n": 1}'
+        yield b'{"n": 2}'
+        raise OSError(errno.EIO, "the terminal is gone")
+
+
+def test_a_run_whose_lines_cannot_be_read_any_more_keeps_those_before_and_ends(tmp_path):
+    made = Epochs(tmp_path, {100: lambda: pytest.fail("the run goes on")})
+    running = Running(made, float("inf"), (Lines(Reading()), KeptLines(tmp_path)))
+    with pytest.raises(SourceError, match=r"standard input cannot be read: .* the terminal is gone") as caught:
+        running.run()
+    assert "--same-lines" in caught.value.remedy
+    assert texts(tmp_path) == ['{"n": 1}', '{"n": 2}']
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+def test_lines_are_whole_however_they_come_in_parts(monkeypatch, size):
+    monkeypatch.setattr("dagster_operators.cli.kept_lines._CHUNK", size)
+    reading, writing = os.pipe()
+    os.write(writing, b"\none\n\na longer one\r\nrest")
+    os.close(writing)
+    assert list(lines_of(reading)) == [b"", b"one", b"", b"a longer one\r", b"rest"]
+    os.close(reading)
+
+
+FLOW = """
+nodes:
+  - id: rows
+    source: {files: {path: in/*.json, format: json, schema: "t timestamp, v long"}, event_time: t}
+    outputs: {v: v}
+  - id: total
+    operator: {python: total.py, inputs: {v: rows/v}, outputs: [sum]}
+"""
+TIMER = """
+nodes:
+  - id: total
+    operator: {python: total.py, inputs: {tick: dora/timer/secs/1}, outputs: [sum]}
+"""
+
+
+def flow(folder, text):
+    (folder / "total.py").write_text("class Operator:\n    def on_event(self, dora_event, send_output):\n        return 0\n")
+    (folder / "dataflow.yml").write_text(text)
+    return do.Pipeline.from_yaml(folder / "dataflow.yml", root="nowhere").dataflow
+
+
+def test_no_two_runs_keep_lines_in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flow(tmp_path, FLOW)
+    command = ["run", "dataflow.yml", "--stdin", "rows", "--stop-after", "0 s"]
+    with only_run(tmp_path / "in"):
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 3
+        assert "another run keeps lines of standard input in" in result.output
+    with only_run(tmp_path / "in"):  # which the end of the first let go, and the refused run did not take
+        KeptLines(tmp_path / "in").keep([b'{"v": 1}'])
+    assert len(texts(tmp_path / "in")) == KeptLines(tmp_path / "in").count == 1
 
 
 def pipeline(path, **settings):
@@ -112,3 +214,23 @@ def test_a_signal_ends_a_run_behind_its_epoch(tmp_path, number):
         running.run()
     assert made.asked == 2
     assert signal.getsignal(number) is before
+
+
+class Ticking:
+    """A pipeline of which each epoch has something new."""
+
+    def __init__(self, dataflow):
+        self.dataflow, self.asked = dataflow, 0
+
+    def run_epoch(self):
+        self.asked += 1
+        if self.asked == 4:
+            signal.raise_signal(signal.SIGTERM)
+        return SimpleNamespace(empty=self.asked > 5, epoch=self.asked, rows={"all": 1}, seconds={"all": 0.0})
+
+
+@pytest.mark.parametrize(("text", "epochs"), [(TIMER, 1), (FLOW, 4)], ids=["timer", "source"])
+def test_a_run_of_timers_alone_ends_with_its_time_and_another_when_nothing_is_new(tmp_path, text, epochs):
+    running = Running(Ticking(flow(tmp_path, text)), 0.0)
+    with running.stopping():
+        assert running.run() == epochs

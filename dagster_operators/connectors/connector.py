@@ -195,6 +195,10 @@ class Connector(ABC):
             PipelineError: It is not; the message says what it must have.
         """
 
+    def written_position(self, position: JSON, before: JSON | None) -> JSON:  # noqa: ARG002  # most say where all of them is
+        """A position that somebody wrote, completed by where the source stands, if it only says where parts of it go on."""
+        return position
+
     def fingerprint(self) -> str:
         """A hash of ``identity``, equal in every process."""
         text = json.dumps({"kind": self.kind, **self.identity()}, sort_keys=True)

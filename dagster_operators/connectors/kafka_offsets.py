@@ -24,8 +24,40 @@ def check_offsets(position: JSON) -> None:
         if not str(number).isdecimal() or not whole:
             raise PipelineError(
                 f"{number!r}: {offset!r} is no offset of a partition",
-                remedy='write {"offsets": {"0": 1200, "1": 1350}}; partitions that are left out begin with their first record',
+                remedy='write {"offsets": {"0": 1200, "1": 1350}}; partitions that are left out stay where they are',
             )
+
+
+def check_there(position: JSON, found: TopicState) -> None:
+    """See that a position that somebody wrote is within the topic.
+
+    Raises:
+        PipelineError: It is not; the remedy says what there is.
+
+    >>> from dagster_operators.connectors.kafka_topic import TopicState
+    >>> check_there({"offsets": {"0": 12}}, TopicState(None, {0: (0, 10)}))
+    Traceback (most recent call last):
+    dagster_operators.errors.PipelineError: partition 0 ends at offset 10, before 12. To do: name offsets up to {'0': 10}
+    """
+    if told := _beyond(_offsets(position, "offsets"), found):
+        ends = {str(number): high for number, (_, high) in sorted(found.bounds.items())}
+        raise PipelineError(told, remedy=f"name offsets up to {ends}")
+
+
+def with_others(position: JSON, before: JSON | None) -> JSON:
+    """A position that somebody wrote, with where the partitions are that it does not name; one that names none stays so.
+
+    >>> with_others({"offsets": {"0": 8}}, {"offsets": {"0": 10, "1": 3}, "identity": "x", "spool": []})
+    {'offsets': {'0': 8}, 'others': {'1': 3}, 'others_of': 'x'}
+    >>> with_others({"offsets": {}}, {"offsets": {"0": 10}})
+    {'offsets': {}}
+    """
+    named = _offsets(position, "offsets")
+    known = {**_offsets(before, "others"), **_offsets(before, "offsets")}
+    others: dict[str, JSON] = {str(number): offset for number, offset in known.items() if number not in named}
+    if not (isinstance(position, dict) and isinstance(before, dict) and named and others):
+        return position
+    return {**position, "others": others, "others_of": before.get("identity", before.get("others_of"))}
 
 
 def first_offsets(
@@ -48,24 +80,32 @@ def first_offsets(
             return {number: low for number, (low, _) in found.bounds.items()}
         ends = {number: high for number, (_, high) in found.bounds.items()}
         return {number: high if (at := wanted[number]) is None else min(at, high) for number, high in ends.items()}
-    _check_same(known, found, topic)
-    offsets = {int(number): offset for number, offset in known["offsets"].items()}
-    if gone := sorted(offsets.keys() - found.bounds.keys()):
-        raise _replaced(topic, f"partition {gone[0]} is gone")
-    first = {}
-    for number, (low, high) in found.bounds.items():
-        first[number] = offsets.get(number, low)
-        if first[number] > high:
-            raise _replaced(topic, f"partition {number} ends at offset {high}, and was read up to {first[number]}")
+    _check_same(known.get("identity", known.get("others_of")), found, topic)
+    offsets = _offsets(known, "offsets")
+    written = "identity" not in known  # by hand: an epoch puts in what it found, be it none
+    others = {number: offset for number, offset in _offsets(known, "others").items() if number in found.bounds}
+    stands = {**others, **offsets}
+    told = _beyond(stands, found)
+    if told and written:
+        nearest = {number: min(stands.get(number, low), high) for number, (low, high) in sorted(found.bounds.items())}
+        go_on = {"offsets": {str(number): offset for number, offset in nearest.items()}}
+        raise BadInputError(
+            f"the source was put to where the topic is not: {told}",
+            topic=topic,
+            remedy=f'name offsets that it has: pipeline.reset(source, {go_on}, tables="keep"), say',
+        )
+    if told:
+        raise _replaced(topic, told)
+    first = {number: stands.get(number, low) for number, (low, _) in found.bounds.items()}
     lost = {number: low for number, (low, _) in found.bounds.items() if first[number] < low}
     if lost:
         number, low = next(iter(lost.items()))
-        go_on = {"offsets": {str(each): lost.get(each, offset) for each, offset in sorted(first.items())}}
+        behind = {"offsets": {str(each): lost.get(each, offset) for each, offset in sorted(first.items())}}
         raise BadInputError(
             f"records of partition {number} were deleted before they were read: it was read up to offset {first[number]}, and "
             f"begins at {low}",
             topic=topic,
-            remedy=f'go on without them: pipeline.reset(source, {go_on}, tables="keep"); and run the pipeline more '
+            remedy=f'go on without them: pipeline.reset(source, {behind}, tables="keep"); and run the pipeline more '
             "often than the topic's retention.ms",
         )
     return first
@@ -88,8 +128,23 @@ def end_offsets(first: Mapping[int, int], found: TopicState, most: int | None) -
     return {number: offset + taken[number] for number, offset in first.items()}
 
 
-def _check_same(known: Mapping[str, Any], found: TopicState, topic: str) -> None:
-    before = known.get("identity")
+def _offsets(position: JSON | Mapping[str, Any] | None, part: str) -> dict[int, int]:
+    """The offsets of partitions in a part of a position, none if it lacks it."""
+    found: Any = position.get(part) if isinstance(position, dict) else None
+    return {int(number): offset for number, offset in (found or {}).items()}
+
+
+def _beyond(offsets: Mapping[int, int], found: TopicState) -> str | None:
+    """What is told of the first of the offsets that the topic does not reach."""
+    for number, offset in sorted(offsets.items()):
+        if number not in found.bounds:
+            return f"there is no partition {number}"
+        if offset > (high := found.bounds[number][1]):
+            return f"partition {number} ends at offset {high}, before {offset}"
+    return None
+
+
+def _check_same(before: str | None, found: TopicState, topic: str) -> None:
     if before is not None and found.identity is not None and before != found.identity:
         raise _replaced(topic, f"its identity was {before} and is {found.identity}")
 

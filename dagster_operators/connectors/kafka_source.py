@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
@@ -18,14 +19,18 @@ from dagster_operators.connectors.connector import Connector, OnCorrupt, SliceCh
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, OnUnknown, check_events
 from dagster_operators.connectors.file_source import FileSource
 from dagster_operators.connectors.kafka_client import check_place
-from dagster_operators.connectors.kafka_offsets import check_offsets, end_offsets, first_offsets
+from dagster_operators.connectors.kafka_offsets import check_offsets, check_there, end_offsets, first_offsets, with_others
 from dagster_operators.connectors.kafka_records import RECORD, JsonLines, ParquetRecords, RecordFile
 from dagster_operators.connectors.kafka_topic import KafkaTopic
+from dagster_operators.connectors.read_failure import SET_ASIDE
+from dagster_operators.connectors.rejects import CORRUPT_FILE
 from dagster_operators.connectors.spool import tidy
+from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.storage.root import Root
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +38,10 @@ if TYPE_CHECKING:
 KafkaFormat: TypeAlias = Literal["raw", "json", "debezium-json"]
 """What is read of records: all there is, values that are JSON, or values that are change events."""
 
+_SET_ASIDE: Final = (
+    'read on and set such records aside, in the table <source>_rejects: KafkaSource(..., corrupt="reject"); nobody can correct a '
+    "record that is in a topic"
+)
 _FORMATS: Final = ("raw", "json", DEBEZIUM)
 
 
@@ -146,8 +155,19 @@ class KafkaSource(Connector):
 
     @override
     def check_position(self, position: JSON) -> None:
-        check_keys(position, {"offsets": dict}, ("identity", "spool"))
+        check_keys(position, {"offsets": dict}, ("identity", "spool", "others", "others_of"))
         check_offsets(position)
+        if self.left_out:  # nobody gets in without these: the next epoch tells what does not fit
+            return
+        found = None
+        with suppress(SourceError), replace(self, timeout=min(self.timeout, 10.0))._topic() as topic:  # noqa: SLF001 - of its own
+            found = topic.look()
+        if found is not None:
+            check_there(position, found)
+
+    @override
+    def written_position(self, position: JSON, before: JSON | None) -> JSON:
+        return with_others(position, before)
 
     def infer_schema(self, session: SparkSession) -> str:
         """The columns of records, or of the schema."""
@@ -270,12 +290,19 @@ class KafkaSource(Connector):
         self._spooled.verify_again(items, schema_json)
 
     def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
-        """The rows of the spool."""
-        return self._spooled.read(session, items, schema_json, corrupt=corrupt)
+        """The rows of the spool; what is rejected is of the topic, since the spool's file is soon gone."""
+        rows = self._spooled.read(session, items, schema_json, corrupt=corrupt)
+        if CORRUPT_FILE not in rows.columns:
+            return rows
+        place = f"CASE WHEN {CORRUPT_FILE} IS NOT NULL THEN {literal(self.uri)} END AS {CORRUPT_FILE}"
+        return rows.selectExpr(*(place if name == CORRUPT_FILE else quoted(name) for name in rows.columns))
 
     def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
         """The value that made the engine fail."""
-        return self._spooled.explain_failure(session, error, items, schema_json)
+        told = self._spooled.explain_failure(session, error, items, schema_json)
+        if told is None or told.remedy != SET_ASIDE:
+            return told
+        return type(told)(told.problem, **{**told.where, "topic": self.topic}, remedy=_SET_ASIDE)
 
     def largest_event_time(self, items: JSON, column: str) -> int | Unknown | None:
         """From the spool's footers; unknown for text."""

@@ -141,6 +141,7 @@ class Resetting:
                 connector.check_position(position)
             except PipelineError as error:
                 raise error.at(pipeline=self._run.pipeline, source=source) from None
+            return connector.written_position(position, self._last.offsets.get(source))
         return position
 
     def _epoch_at(self, moment: str | datetime) -> int:

@@ -83,12 +83,13 @@ def test_json_follows_the_schema_and_rejects_what_cannot_be_read(sail, tmp_path,
     rows.to_table("rows")
     assert made.run_epoch().rows["rows"] == 2
     assert sorted((row.id, str(row.price)) for row in made.read("rows").collect()) == [(1, "1.10"), (2, "3.00")]
-    assert made.read("events_rejects").count() == 4
+    assert [row.file for row in made.read("events_rejects").collect()] == [f"kafka://{brokers.servers}/json"] * 4
     strict, rows = pipeline(tmp_path / "strict", source(brokers, "json", **settings))
     rows.to_table("rows")
     with pytest.raises((BadInputError, StageFailedError), match="record") as failure:
         strict.run_epoch()
-    assert 'corrupt="reject"' in failure.value.remedy
+    assert 'KafkaSource(..., corrupt="reject")' in failure.value.remedy
+    assert failure.value.where["topic"] == "json"
 
 
 def test_change_events_make_a_table(sail, tmp_path, brokers):
@@ -163,8 +164,9 @@ def test_it_begins_where_it_is_told_and_has_all_from_there_on(tmp_path, brokers)
     assert chosen(late, tmp_path, end)[0] == [b"new"]
 
 
+@pytest.mark.usefixtures("sail")
 @pytest.mark.parametrize("change", ["identity", "fewer", "partition"])
-def test_another_topic_of_the_name_is_refused_and_the_remedy_works(sail, tmp_path, brokers, identity, change):
+def test_another_topic_of_the_name_is_refused_and_the_remedy_works(tmp_path, brokers, identity, monkeypatch, change):
     topic = f"other-{change}"
     brokers.put(topic, [b"1", b"2"])
     made, rows = pipeline(tmp_path, source(brokers, topic))
@@ -172,14 +174,69 @@ def test_another_topic_of_the_name_is_refused_and_the_remedy_works(sail, tmp_pat
     made.run_epoch()
     if change == "identity":
         identity["is"] = "two"
-    else:
-        number = "0" if change == "fewer" else "99"
-        made.reset("events", {"offsets": {**position(made)["offsets"], number: 5}, "spool": []}, tables="keep")
-    with pytest.raises(BadInputError, match="not the one that was read") as failure:
-        made.run_epoch()
+    with monkeypatch.context() as other:
+        if change != "identity":
+            bounds = {0: (0, 1), 1: (0, 0), 2: (0, 0), 3: (0, 0)} if change == "fewer" else {0: (0, 2)}
+            other.setattr(KafkaTopic, "bounds", lambda _: bounds)
+        with pytest.raises(BadInputError, match="not the one that was read") as failure:
+            made.run_epoch()
     assert 'pipeline.reset(source, {"offsets": {}}, tables="keep")' in failure.value.remedy
     made.reset("events", {"offsets": {}}, tables="keep")
     assert made.run_epoch().rows["rows"] == 2
+
+
+def test_a_reset_leaves_the_partitions_that_it_does_not_name_where_they_are(sail, tmp_path, brokers, identity):
+    brokers.put("named", [b"a0", b"a1", b"a2"])
+    brokers.put("named", [b"b0", b"b1"], partition=1)
+    made, rows = pipeline(tmp_path, source(brokers, "named"))
+    rows.select("CAST(value AS STRING) AS v").to_table("rows")
+    made.run_epoch()
+    for reset in ({"1": 1}, {"0": 2}):  # the second one leaves the first one as it is, without an epoch between them
+        made.reset("events", {"offsets": reset}, tables="keep")
+    brokers.put("named", [b"b2"], partition=1)
+    assert made.run_epoch().rows["rows"] == 3
+    assert sorted(row.v for row in made.read("rows").collect()) == ["a0", "a1", "a2", "a2", "b0", "b1", "b1", "b2"]
+    made.reset("events", {"offsets": {"0": 3}}, tables="keep")
+    assert not made.run_epoch().rows.get("rows")
+    identity["is"] = "two"
+    made.reset("events", {"offsets": {"0": 3}}, tables="keep")  # where the others are in a topic that is gone means nothing
+    with pytest.raises(BadInputError, match="not the one that was read"):
+        made.run_epoch()
+    made.reset("events", {"offsets": {}}, tables="keep")
+    made.reset("events", {"offsets": {"0": 3}}, tables="keep")
+    assert made.run_epoch().rows["rows"] == 3
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"), [({"0": 5}, "partition 0 ends at offset 2"), ({"99": 1}, "no partition 99")], ids=["end", "partition"]
+)
+@pytest.mark.usefixtures("sail")
+@pytest.mark.parametrize("reached", [True, False], ids=["at-reset", "at-epoch"])
+def test_a_reset_to_where_the_topic_is_not_is_told_and_the_remedy_works(tmp_path, brokers, wrong, told, reached):
+    topic = f"wrong-{reached}-{next(iter(wrong))}"
+    brokers.put(topic, [b"1", b"2"])
+    made, rows = pipeline(tmp_path, source(brokers, topic))
+    rows.to_table("rows")
+    made.run_epoch()
+    if reached:
+        with pytest.raises(PipelineError, match=told) as failure:
+            made.reset("events", {"offsets": wrong}, tables="keep")
+        assert "'0': 2" in failure.value.remedy
+        assert made.run_epoch().empty
+        return
+
+    def unreachable(_):
+        raise MissingInputError("Kafka cannot be reached")
+
+    with pytest.MonkeyPatch.context() as down:
+        down.setattr(KafkaTopic, "look", unreachable)
+        made.reset("events", {"offsets": wrong}, tables="keep")
+    with pytest.raises(BadInputError, match=told) as failure:
+        made.run_epoch()
+    assert "created again" not in str(failure.value)
+    written = re.search(r"pipeline\.reset\(source, (\{.*\}), tables", failure.value.remedy)
+    made.reset("events", json.loads(written[1].replace("'", '"')), tables="keep")
+    assert not made.run_epoch().rows.get("rows")
 
 
 def test_records_that_are_gone_before_they_were_read_are_told_and_the_remedy_works(sail, tmp_path, brokers, monkeypatch):

@@ -85,14 +85,15 @@ class JoinedStream(BaseStream):
 
         Args:
             other: The versions, each from its event time on until the next one of its key: rows that stay, or changes. Of those
-                of one time, the greater by its columns from left to right counts.
+                of one time, the greater by all of its columns from left to right counts.
             on: The key column(s), or a mapping from this stream's columns to the other's. Null equals nothing.
             how: ``left`` hands on rows without a version, with nulls; ``inner`` does not.
             corrections: A row comes out at once, and is corrected when a version comes late or goes. With False it comes out
                 once, when the watermark has passed it; versions that come after that are late.
             keep: Of corrections, for how long behind the watermark rows are corrected; what lies further back is late. By
                 default all rows and versions are kept for ever.
-            columns: Which further columns of both sides to hand on; by default all but the keys. It keeps no others.
+            columns: Which further columns of both sides to hand on; by default all but the keys. Of the left side it keeps no
+                others; versions are kept as a whole, as all of their columns say which one counts.
             name: The operator's name; its state is addressed by it.
             chain: Whether it may share a stage with the operators before it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from dagster_operators.graph.changes import CHANGE, DELETE, INSERT
 from dagster_operators.operators.joins.as_of_join import AsOfJoin
-from dagster_operators.operators.joins.join_columns import check_key_kinds
+from dagster_operators.operators.joins.join_columns import JoinColumns, check_key_kinds
 from dagster_operators.operators.joins.kept_sides import SIDES, JoinFacts, key_type
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.late_rows import late_condition, on_time
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 _SIDE: Final = "__side"
 _VERSION: Final = "__version"
 _PLACE: Final = "__place"
+_ORDER: Final = "__order_"
+"""Before the numbers of columns that are kept for the order of versions alone."""
 _LAST: Final = 2**62
 """Microseconds after any event time."""
 _UP_TO: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
@@ -81,7 +83,8 @@ class JoinVersions(RelationalOperator[JoinFacts]):
         plain = [frame.drop(CHANGE) if taken else frame for frame, taken in zip(inputs, self.retracting, strict=True)]
         columns = self.logical.joined([frame.columns for frame in plain])
         check_key_kinds(columns, *plain)
-        facts = JoinFacts(columns, (columns.left, columns.right), tuple(key_type(pair, *plain) for pair in columns.keys))
+        kinds = tuple(key_type(pair, *plain) for pair in columns.keys)
+        facts = JoinFacts(columns, (columns.left, columns.right), kinds, self._ordering(columns, plain[1].columns))
         left, right = (self._kept(side, timed(frame, self.logical.event_times[side]), facts) for side, frame in enumerate(inputs))
         types = tuple(Schema.from_json(frame.schema.json()).types for frame in (left, right))
         output = self._finish(self._as_of(left, right, facts, types))
@@ -104,6 +107,14 @@ class JoinVersions(RelationalOperator[JoinFacts]):
         self._tidy(states, facts, types, end, context.varying)
         return self._finish(all_of(*found)) if found else None
 
+    def _ordering(self, columns: JoinColumns, versions: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """All columns in which versions of one key and time may differ: what is handed on has no say in which one counts."""
+        same = {name.lower() for name in (self.logical.event_times[1], *self.logical.right_keys)} - {
+            *map(str.lower, columns.right)
+        }
+        named = enumerate(name for name in versions if name.lower() not in same)
+        return tuple((name, name if name in columns.right else f"{_ORDER}{number}") for number, name in named)
+
     # --- rows as the state has them ----------------------------------------------------------------------------------
 
     def _on_time(self, context: StageContext, side: int, rows: DataFrame, settled: int) -> DataFrame:
@@ -115,7 +126,8 @@ class JoinVersions(RelationalOperator[JoinFacts]):
     def _kept(self, side: int, rows: DataFrame, facts: JoinFacts) -> DataFrame:
         """An epoch's rows of a side; without versions that nobody has, as their key is null."""
         weight = f"IF({ADDED}, 1L, -1L)" if self.retracting[side] else "1L"
-        kept = rows.selectExpr(*facts.key_columns(side), TIME, *map(quoted, facts.kept[side]), f"{weight} AS {WEIGHT}")
+        further = [f"{quoted(name)} AS {kept}" for name, kept in facts.ordering if side == 1 and name not in facts.kept[1]]
+        kept = rows.selectExpr(*facts.key_columns(side), TIME, *map(quoted, facts.kept[side]), *further, f"{weight} AS {WEIGHT}")
         if side == 1:
             kept = kept.filter(" AND ".join(f"{key} IS NOT NULL" for key in facts.keys))
         return added_up(kept) if self.retracting[side] else kept
@@ -206,8 +218,8 @@ class JoinVersions(RelationalOperator[JoinFacts]):
 
     def _latest_first(self, facts: JoinFacts, types: Types) -> list[str]:
         """Of versions of one time, the one with the greater columns is the later one."""
-        kept = {name: types[name] for name in facts.kept[1]}
-        return [f"{one} DESC NULLS LAST" for one in total_order(kept, None)]
+        kinds = {kept: types[kept] for _, kept in facts.ordering}
+        return [f"{one} DESC NULLS LAST" for one in total_order(kinds, None)]
 
     # --- the output --------------------------------------------------------------------------------------------------
 

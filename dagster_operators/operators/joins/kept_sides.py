@@ -29,11 +29,13 @@ class JoinFacts:
         columns: What it puts out.
         kept: What it keeps of each side besides the keys.
         key_types: The types of the keys, as SQL.
+        ordering: The right side's columns that say which row counts, of those of one time, with their names in the state.
     """
 
     columns: JoinColumns
     kept: tuple[tuple[str, ...], tuple[str, ...]]
     key_types: tuple[str, ...]
+    ordering: tuple[tuple[str, str], ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -219,6 +219,21 @@ def test_the_same_on_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert +current(pipeline) == case.after(epoch)[0]
 
 
+@pytest.mark.parametrize("columns", [None, ["v", "w"], ["v", "seq"]], ids=["all", "w", "seq"])
+def test_what_is_handed_on_has_no_say_in_which_version_counts(tmp_path: Path, columns: list[str] | None) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    row, times = {"k": "a", "t": at(9), "v": 1}, {"l": "a", "u": at(9)}
+    rows = pipeline.source("rows", do.MemorySource([[row]], schema="k string, t timestamp, v long"), event_time="t")
+    theirs = do.MemorySource(
+        [[times | {"seq": 2, "w": 1}, times | {"seq": 1, "w": 5}]], schema="seq long, l string, u timestamp, w long"
+    )
+    versions = pipeline.source("versions", theirs, event_time="u")
+    rows.join_as_of(versions, on={"k": "l"}, columns=columns).to_table("joined")
+    pipeline.run_until_caught_up()
+    found = [one.asDict() for one in pipeline.read("joined").collect()]
+    assert [(one.get("w", 1), one.get("seq", 2)) for one in found] == [(1, 2)]
+
+
 def test_late_rows_are_handed_on(tmp_path: Path) -> None:
     case = replace(CHOSEN["once"], lateness=0)
     pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
+from dagster_operators.errors import BadInputError
 from dagster_operators.storage.parquet_writer import ParquetWriter
 from dagster_operators.types.schema import Schema
 
@@ -138,7 +139,16 @@ def json_line(value: bytes | None) -> bytes:
 
 def _time(record: kafka.Message) -> datetime | None:
     kind, moment = record.timestamp()
-    return _EPOCH + timedelta(milliseconds=moment) if kind else None
+    try:
+        return _EPOCH + timedelta(milliseconds=moment) if kind else None
+    except OverflowError as error:
+        behind = {"offsets": {str(record.partition()): (record.offset() or 0) + 1}}
+        raise BadInputError(
+            f"the record at offset {record.offset()} of partition {record.partition()} has the timestamp {moment} milliseconds, "
+            "which is no time up to the year 9999",
+            topic=record.topic(),
+            remedy=f"go on behind it: pipeline.reset(source, {behind}, tables='keep')",
+        ) from error
 
 
 def _headers(record: kafka.Message) -> list[dict[str, object]] | None:

@@ -41,6 +41,8 @@ _WIDER = {
 _SHORT = {"int8": "byte", "uint8": "short", "int16": "short", "uint16": "integer"}
 """Short whole numbers, which Sail reads as these types and as no wider ones."""
 
+_DICTIONARY = "dictionary<"
+
 
 @dataclass(frozen=True)
 class ColumnRange:
@@ -154,11 +156,15 @@ def _shared(types: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 def _read_alike(
     session: SparkSession, location: FileLocation, files: Sequence[SourceFile], schema_json: str, types: Mapping[str, str]
 ) -> DataFrame:
-    """The rows of files of the same types; short whole numbers are made longer behind the reader."""
+    """The rows of files of the same types; short whole numbers are made longer behind the reader, and texts bytes."""
     from pyspark.sql import functions as F
 
     schema = json.loads(schema_json)
+    if coded := [field for field in schema["fields"] if _DICTIONARY in types.get(field["name"], "")]:
+        return _read_coded(session, location, files, schema, coded[0]["name"])
     short = {name: _SHORT[kind] for name, kind in types.items() if kind in _SHORT}
+    texts = [name for name, kind in types.items() if kind in _WIDER["string"]]
+    short |= {one["name"]: "string" for one in schema["fields"] if one["type"] == "binary" and one["name"] in texts}
     longer = {
         field["name"]: field["type"] for field in schema["fields"] if short.get(field["name"], field["type"]) != field["type"]
     }
@@ -169,6 +175,29 @@ def _read_alike(
     return rows.select(*(
         F.col(quoted(name)).cast(longer[name]).alias(name) if name in longer else F.col(quoted(name)) for name in rows.columns
     ))  # fmt: skip
+
+
+def _read_coded(
+    session: SparkSession, location: FileLocation, files: Sequence[SourceFile], schema: Mapping[str, Any], column: str
+) -> DataFrame:
+    """The rows of files with Arrow's dictionaries, as of pandas' categories, which Sail reads as what they are in the file alone.
+
+    Raises:
+        BadInputError: They have nested columns, too, whose fields a cast would take by their places.
+    """
+    from pyspark.sql import functions as F
+
+    if any(not isinstance(field["type"], str) for field in schema["fields"]):
+        raise BadInputError(
+            "a column is a dictionary in the file, which Sail does not read in or beside nested columns",
+            file=location.full_path(files[0]),
+            column=column,
+            remedy="write the column without a dictionary (of pandas: astype('string')), or read the files with Apache Spark",
+        )
+    rows = session.read.options(ignoreCorruptFiles="false", ignoreMissingFiles="false").parquet(
+        *reader_paths(session, location.file_uris(files))
+    )
+    return rows.select(*(F.col(quoted(one["name"])).cast(one["type"]).alias(one["name"]) for one in schema["fields"]))
 
 
 def _read(session: SparkSession, location: FileLocation, files: Sequence[SourceFile], schema_json: str) -> DataFrame:

@@ -147,6 +147,30 @@ def test_parquet_files_with_shorter_numbers_than_the_schema_on_sail(sail, tmp_pa
     )
 
 
+def test_parquet_dictionaries_and_texts_as_bytes(session, tmp_path):
+    texts, times, short = pa.array(["\u00e9", None]), pa.array([5, None], pa.timestamp("us")), pa.array([1, None], pa.int16())
+    for name, column in {"plain": texts, "coded": texts.dictionary_encode()}.items():
+        pq.write_table(pa.table({"e": column, "b": column, "t": times, "s": short}), tmp_path / f"{name}.parquet")
+    source = FileSource(tmp_path, schema="s bigint, b binary, e string, t timestamp")
+    rows = frame_of(session, source).selectExpr("s", "b", "e", "unix_micros(t)").collect()
+    assert (
+        sorted(((s, b and bytes(b), e, t) for s, b, e, t in rows), key=repr)
+        == [(1, "\u00e9".encode(), "\u00e9", 5)] * 2 + [(None,) * 4] * 2
+    )
+
+
+def test_parquet_dictionaries_beside_nested_columns_are_refused_on_sail(sail, tmp_path):
+    table = pa.table({"e": pa.array(["a"]).dictionary_encode(), "n": [{"a": 1}]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    source = FileSource(tmp_path, schema="e string, n struct<a: bigint>")
+    with pytest.raises(BadInputError, match="dictionary") as raised:
+        frame_of(sail, source)
+    assert (raised.value.file, raised.value.column) == (str(tmp_path / "a.parquet"), "e")
+    plain = table.set_column(0, "e", table["e"].cast(pa.string()))
+    pq.write_table(plain, tmp_path / "a.parquet")
+    assert frame_of(sail, source).select("e").collect() == [("a",)]
+
+
 def test_a_time_without_a_zone_counts_as_utc(session, tmp_path):
     pq.write_table(pa.table({"timestamp": pa.array([5], pa.timestamp("us")), "id": [1]}), tmp_path / "a.parquet")
     assert instants(session, FileSource(tmp_path, schema="timestamp timestamp, id long")) == [(5, 1)]

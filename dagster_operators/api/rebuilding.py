@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.records import Complete
 
+
+_log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 500
 """Of so many epochs one epoch of a rebuild reads at most, unless it is said otherwise."""
@@ -71,7 +74,8 @@ class Rebuildable:
         Args:
             tables: Their names; with them those that show the same state. All when neither these nor operators are named.
             operators: Operators: all tables that they lead to.
-            since: The first epoch whose rows are read, or a time: those of epochs that were complete from then on.
+            since: The first epoch whose rows are read, or a time: those of epochs that were complete from then on. The one behind
+                the last leaves out all that was read.
             epochs_at_once: Of how many epochs one epoch of the rebuild reads at most.
             wait_seconds: How long to wait for another rebuild to end, and, when all is computed, for another run of the pipeline.
 
@@ -80,6 +84,7 @@ class Rebuildable:
 
         Raises:
             PipelineError: There is no such table or operator; a source does not keep what it gave; a sink has rows of the state.
+            UnknownEpochError: There is no such epoch.
             SourceError: What an epoch has read is gone.
             UndecidedChangeError: Something else changed about which somebody has to decide first.
             PipelineBusyError: Another rebuild, or a run, is at work.
@@ -142,6 +147,14 @@ class Rebuildable:
         from dagster_operators.runtime.resetting import moment_of
 
         if isinstance(since, int):
+            last = epochs.coordinator.last_complete()
+            if last and since > last.epoch + 1:
+                raise UnknownEpochError(
+                    f"there is no epoch {since} yet: the last one is epoch {last.epoch}", pipeline=self.name, epoch=since,
+                    remedy=f"name one up to {last.epoch}; since={last.epoch + 1} leaves out all that was read",
+                )  # fmt: skip
+            if last and since > last.epoch:
+                _log.warning("since=%s leaves out all that the epochs up to %s have read", since, last.epoch)
             return since
         seconds = to_micros(moment_of(since)) / 1e6
         found: list[Complete] = [one for one in epochs.coordinator.history() if one.committed_at >= seconds]

@@ -135,7 +135,10 @@ class HistoryChoosing:
             if connector.forgets:
                 raise PipelineError(
                     f"what it gave cannot be read again: {connector.forgets}", source=name, epoch=pieces[0][0],
-                    remedy="leave its tables as they are, or read a source that keeps its rows",
+                    remedy=(
+                        "leave its tables as they are, a new one with the rows from here on: without backfill=True, and with "
+                        'pipeline.decide("table ...", "keep") where that is asked; or read a source that keeps its rows'
+                    ),
                 )  # fmt: skip
             try:
                 for items in _joined_all(connector, [items for _, items in pieces]):

@@ -30,10 +30,21 @@ def rebuildable(verdict: Verdict, before: LogicalPlan | None, after: LogicalPlan
     tables = sorted(tables_shown_by(verdict, before, after))
     reach = Reach.of(after.nodes, [pair for loop in after.loops for pair in loop.feedback])
     leading = reach.before([table.stream.operator for table in after.tables if table.name in tables])
-    operators = [node.operator for node in after.nodes if node.name in leading]
+    return [] if _forgets(after, leading) or _sinks(after, reach, leading) else tables
+
+
+def cannot_be_filled(verdict: Verdict, before: LogicalPlan | None, after: LogicalPlan) -> bool:
+    """Whether a change is about tables whose rows of before cannot be read again."""
+    tables = tables_shown_by(verdict, before, after)
+    reach = Reach.of(after.nodes, [pair for loop in after.loops for pair in loop.feedback])
+    return _forgets(after, reach.before([table.stream.operator for table in after.tables if table.name in tables]))
+
+
+def _forgets(plan: LogicalPlan, leading: Collection[str]) -> bool:
+    """Whether a source among some operators does not keep what it gave."""
+    operators = [node.operator for node in plan.nodes if node.name in leading]
     read = [operator.connector for operator in operators if isinstance(operator, Source)]
-    forgets = any(isinstance(connector, Connector) and connector.forgets for connector in read)
-    return [] if forgets or _sinks(after, reach, leading) else tables
+    return any(isinstance(connector, Connector) and connector.forgets for connector in read)
 
 
 def in_the_way(verdict: Verdict, before: LogicalPlan | None, after: LogicalPlan) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.graph.reach import Reach
-from dagster_operators.runtime.rebuildable import in_the_way, rebuildable, tables_shown_by
+from dagster_operators.runtime.rebuildable import cannot_be_filled, in_the_way, rebuildable, tables_shown_by
 
 if TYPE_CHECKING:
     from dagster_operators.plans.logical_plan import LogicalPlan
@@ -23,12 +23,14 @@ class WaysOut:
         waits_for: The changes that take effect with an epoch, before which the tables cannot be computed anew.
         sinks: The sinks for which they may not.
         renamed: The changes that are one with another one, which can only be settled by saying that something was renamed.
+        unfillable: The changes about new tables that cannot have the rows of before, as a source does not keep them.
     """
 
     rebuilt: Mapping[str, Sequence[str]] = field(default_factory=dict)
     waits_for: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sinks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     renamed: Collection[str] = ()
+    unfillable: Collection[str] = ()
 
 
 def ways_out(verdicts: Sequence[Verdict], before: LogicalPlan | None, after: LogicalPlan) -> WaysOut:
@@ -56,7 +58,8 @@ def ways_out(verdicts: Sequence[Verdict], before: LogicalPlan | None, after: Log
     # A source that is another by its name alone is one change with the operators of its own.
     stuck = {other for one in verdicts if one.renamed_from and not one.choices for other in waits.get(one.subject, ())}
     renamed = {one.subject for one in verdicts if one.subject in stuck and one.renamed_from}
-    return WaysOut(rebuilt, waits, {one.subject: in_the_way(one, before, after) for one in verdicts}, renamed)
+    unfillable = {one.subject for one in verdicts if one.fillable and cannot_be_filled(one, before, after)}
+    return WaysOut(rebuilt, waits, {one.subject: in_the_way(one, before, after) for one in verdicts}, renamed, unfillable)
 
 
 def _begins_anew(verdict: Verdict, tables: Sequence[str]) -> bool:
@@ -77,4 +80,5 @@ def _settled(
 
 def without_dead_ends(verdicts: Sequence[Verdict], ways: WaysOut) -> list[Verdict]:
     """Changes without the choices after which another one could not be settled."""
-    return [replace(one, choices={}) if one.subject in ways.renamed else one for one in verdicts]
+    left = [replace(one, choices={}) if one.subject in ways.renamed else one for one in verdicts]
+    return [replace(one, fillable=False) if one.subject in ways.unfillable else one for one in left]

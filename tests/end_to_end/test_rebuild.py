@@ -260,6 +260,8 @@ def test_part_of_the_history(tmp_path: Path) -> None:
     before = content(made)
     with pytest.raises(UnknownEpochError, match="no epoch was complete since 2099-01-01"):
         made.rebuild("clean", since="2099-01-01")
+    with pytest.raises(UnknownEpochError, match=r"no epoch 6 yet: the last one is epoch 4.*name one up to 4; since=5 leaves out"):
+        made.rebuild("clean", since=6)
     made.rebuild(operators="some", since=3)
     later = computed(tmp_path / "fresh", rows[2:])
     assert content(made) == {**later, "newest": before["newest"]}
@@ -428,6 +430,11 @@ def test_what_cannot_be_computed_anew(tmp_path: Path) -> None:
     made.run_until_caught_up()
     with pytest.raises(PipelineError, match="what it gave cannot be read again: its rows are kept until"):
         made.rebuild()
+    renamed = do.Pipeline("forgets", root=str(tmp_path), engine=SAIL)
+    renamed.source("numbers", Numbers()).to_table("rows")
+    with pytest.raises(UndecidedChangeError, match=r"pipeline.decide\('table rows', 'keep'\)") as asked:
+        renamed.run_epoch()
+    assert "backfill" not in str(asked.value)
     with pytest.raises(PipelineError, match=r"no such table.*name one of: all"):
         made.rebuild("some")
     with pytest.raises(PipelineError, match="no such operator that leads to a table"):

@@ -1,18 +1,49 @@
 """The book of sinks in Kafka: a topic that keeps, of each sink, the last epoch that is there and the newest run that was.
 
-An epoch is noted in the transaction that has its records, so the book has it if and only if they are there.
+An epoch is noted in the transaction that has its records, so the book has it if and only if they are there. Of a topic only what
+lies before the first open transaction can be read, whoever opened that: what is not found may be hidden behind it.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from hashlib import sha256
+from typing import Any, Final
 
 from dagster_operators.connectors.kafka_client import client, settings, told_as
 from dagster_operators.connectors.kafka_topic import KafkaTopic
 from dagster_operators.errors import SinkError, SinkUnavailableError
+
+_LONGEST: Final = 249
+_TURN: Final = 0.05
+_CONFIG: Final[Mapping[str, str]] = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",  # what is written to last is never compacted, and by default is that for a week, or 1 GB
+    "segment.ms": "600000",
+    "min.cleanable.dirty.ratio": "0.01",
+}
+
+
+def book_of(pipeline: str, sink: str) -> str:
+    """The topic that is a sink's own book, unless it is given another.
+
+    Kafka takes topics that differ in a dot and an underscore only for one, and some letters and lengths not at all.
+
+    >>> book_of("0f3c", "routes")
+    'dagster_operators_epochs-0f3c-routes'
+    >>> book_of("0f3c", "routes.eu")
+    'dagster_operators_epochs-0f3c-routes-eu-111c9635ce651689'
+    """
+    name = f"dagster_operators_epochs-{pipeline}-{sink}"
+    legal = re.sub("[^A-Za-z0-9_-]", "-", name)
+    if legal == name and len(name) <= _LONGEST:
+        return name
+    mark = sha256(name.encode()).hexdigest()[:16]
+    return f"{legal[: _LONGEST - len(mark) - 1]}-{mark}"
 
 
 @dataclass(frozen=True)
@@ -60,19 +91,29 @@ class KafkaBook:
     timeout: float
     key: bytes
 
-    def read(self) -> Noted:
-        """What it says; only what is committed counts."""
+    def read(self, wait: float = 0.0) -> tuple[Noted, bool]:
+        """What it says at least, and whether that is all: no transaction is open that was when it was asked.
+
+        Args:
+            wait: Seconds to wait until none is.
+        """
         noted = Noted()
         with KafkaTopic(self.servers, self.topic, self.options, self.timeout, (SinkUnavailableError, SinkError)) as book:
             if not book.exists():
                 self._make()
-                return noted
-            ranges = {number: bound for number, bound in book.bounds().items() if bound[0] < bound[1]}
+                return noted, True
+            written = book.written()
+            until = time.monotonic() + wait
+            while is_open := _ends_before(bounds := book.bounds(), written):
+                if time.monotonic() >= until:
+                    break
+                time.sleep(_TURN)
+            ranges = {number: bound for number, bound in bounds.items() if bound[0] < bound[1]}
             for records in book.records(ranges) if ranges else ():
                 for record in records:
                     if record.key() == self.key and (value := record.value()) is not None:
                         noted = Noted.of(value)
-        return noted
+        return noted, not is_open
 
     def _make(self) -> None:
         from confluent_kafka.admin import AdminClient
@@ -80,10 +121,14 @@ class KafkaBook:
 
         with told_as(SinkUnavailableError, SinkError, self.options, topic=self.topic):
             admin = AdminClient(settings(self.servers, self.options, {}))
-            topic = NewTopic(self.topic, num_partitions=1, replication_factor=-1, config={"cleanup.policy": "compact"})
+            topic = NewTopic(self.topic, num_partitions=1, replication_factor=-1, config=dict(_CONFIG))
             made = admin.create_topics([topic], operation_timeout=self.timeout, request_timeout=self.timeout)
             try:
                 made[self.topic].result()
             except client().KafkaException as error:
                 if error.args[0].code() != client().KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
+
+
+def _ends_before(bounds: Mapping[int, tuple[int, int]], written: Mapping[int, int]) -> bool:
+    return any(number not in bounds or bounds[number][1] < end for number, end in written.items())

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from dagster_operators.connectors.debezium_events import check_types
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, keys_of
-from dagster_operators.connectors.kafka_book import KafkaBook, Noted
+from dagster_operators.connectors.kafka_book import KafkaBook, Noted, book_of
 from dagster_operators.connectors.kafka_client import check_place
 from dagster_operators.connectors.kafka_messages import event_messages, row_messages
 from dagster_operators.connectors.kafka_topic import KafkaTopic
@@ -43,7 +43,8 @@ class KafkaSink(Sink):
         key: The columns of messages' keys, which are objects too. By default an updating stream's own, else none.
         options: Further settings of the client (librdkafka's); ``"env:NAME"`` takes a value from an environment variable. Never
             stored or shown.
-        book: The topic that remembers the sinks' epochs; made, compacted, if there is none.
+        book: The topic that remembers the sink's epochs; made, compacted, if there is none. By default one of its own,
+            ``dagster_operators_epochs-<pipeline's uuid>-<sink's name>``.
         timeout: Seconds to wait for the brokers.
         transaction_timeout: Seconds until brokers end a transaction that a dead process left open, if no run does before.
 
@@ -67,12 +68,12 @@ class KafkaSink(Sink):
         *,
         key: str | Sequence[str] | None = None,
         options: Mapping[str, Any] | None = None,
-        book: str = "dagster_operators_epochs",
+        book: str | None = None,
         timeout: float = 30.0,
         transaction_timeout: float = 300.0,
     ) -> None:
         check_place(servers, topic, options, timeout)
-        check_place(servers, book, None, transaction_timeout)
+        check_place(servers, topic if book is None else book, None, transaction_timeout)
         if format not in {"json", DEBEZIUM}:
             raise PipelineError(f"a KafkaSink writes json and {DEBEZIUM}, not {format!r}")
         if format == DEBEZIUM and not keys_of(key):
@@ -120,8 +121,9 @@ class KafkaSink(Sink):
 
     @override
     def config(self) -> dict[str, Any]:
-        told = {name: getattr(self, name) for name in ("servers", "topic", "format", "book")}
-        return {"sink": self.kind, **told, "key": list(self.key)}
+        told = {name: getattr(self, name) for name in ("servers", "topic", "format")}
+        book = {} if self.book is None else {"book": self.book}
+        return {"sink": self.kind, **told, **book, "key": list(self.key)}
 
     @override
     def check(self, stream: StreamType) -> None:
@@ -160,9 +162,12 @@ class KafkaSink(Sink):
             FencedError: A newer run has taken over.
             SchemaError: A column has a type that no message can hold.
             SinkError: There is no such topic, or the book is of another moment than the ledger.
-            SinkUnavailableError: No broker answers.
+            SinkUnavailableError: No broker answers, or a transaction of another sink is open in the book.
         """
-        noted = self._noted(attempt.generation)
+        noted, is_all = self._looked(attempt.generation)
+        if not is_all and not attempt.decided:  # what is open may be what a dead process of this sink left
+            self._drop()
+            _, noted = self._alone(attempt.generation)
         with KafkaTopic(self.servers, self.topic, self._options, self.timeout, (SinkUnavailableError, SinkError)) as topic:
             if not topic.exists():
                 raise SinkError("there is no such topic", topic=self.topic, remedy="create it, or correct its name")
@@ -194,12 +199,15 @@ class KafkaSink(Sink):
         with transaction:
             key = self.key or rows.keys or ()
             transaction.put(self.topic, event_messages(rows, key) if self.format == DEBEZIUM else row_messages(rows, key))
-            transaction.put(self.book, [(self._name, Noted(epoch, max(generation, noted.generation)).to_bytes())])
+            transaction.put(self._book, [(self._name, Noted(epoch, max(generation, noted.generation)).to_bytes())])
         self._open = attempt, transaction
 
     @override
     def commit(self, epoch: int, commit_data: JSON) -> None:
-        """Commit the transaction. If it is gone, the book tells whether it was committed."""
+        """Commit the transaction. If it is gone, the book tells whether it was committed.
+
+        Where the book is silent, :meth:`prepare` asks it again, when nothing can be hidden, before anything is sent.
+        """
         if self._done < epoch and self._open is not None and self._open[0] == _attempt(commit_data):
             try:
                 self._open[1].commit()
@@ -207,26 +215,26 @@ class KafkaSink(Sink):
                 self._open = None
                 raise
             self._done = epoch
-        if self._done < epoch and self._noted(None).epoch < epoch:
-            raise NotPreparedError("the transaction is gone, and the book does not have the epoch", topic=self.topic)
+        if self._done < epoch and self._looked(None)[0].epoch < epoch:
+            raise NotPreparedError("the transaction is gone, and the book does not show the epoch", topic=self.topic)
         self._open = self._given = None
 
     @override
     def abort(self, epoch: int, generation: int) -> None:
         """End what is open."""
-        self._noted(generation)
+        self._looked(generation)
         self._drop()
-        self._alone(generation)
+        self._begun(generation)
 
     @override
     def recover(self, decided_epoch: int, generation: int) -> None:
         """Shut earlier runs out, which ends what they left open; the decided epoch is asked about when it is committed."""
-        if self._noted(None).generation >= generation:
+        if self._looked(None)[0].generation >= generation:
             return
         self._drop()
         transaction, noted = self._alone(generation)
         with transaction:
-            transaction.put(self.book, [(self._name, Noted(noted.epoch, generation).to_bytes())])
+            transaction.put(self._book, [(self._name, Noted(noted.epoch, generation).to_bytes())])
         try:
             transaction.commit()
         except NotPreparedError as error:
@@ -240,28 +248,46 @@ class KafkaSink(Sink):
     def _name(self) -> bytes:
         return f"{self.pipeline}/{self.name}".encode()
 
-    def _noted(self, generation: int | None) -> Noted:
-        """What the book says.
+    @property
+    def _book(self) -> str:
+        return self.book if self.book is not None else book_of(self.pipeline, self.name)
+
+    def _looked(self, generation: int | None, wait: float = 0.0) -> tuple[Noted, bool]:
+        """What the book says at least, and whether that is all.
 
         Raises:
             FencedError: It knows a newer run than the one given.
         """
-        noted = KafkaBook(self.servers, self.book, self._options, self.timeout, self._name).read()
+        book = KafkaBook(self.servers, self._book, self._options, self.timeout, self._name)
+        noted, is_all = book.read(wait)
         if generation is not None and noted.generation > generation:
             raise FencedError("a newer run of the pipeline has taken the sink over", topic=self.topic)
-        return noted
+        return noted, is_all
+
+    def _begun(self, generation: int) -> KafkaTransaction:
+        """A transaction to be begun; what the sink's earlier ones left open is ended.
+
+        The book is asked before, so that an earlier run that comes late shuts nobody out.
+        """
+        self._looked(generation)
+        name = f"dagster_operators/{self._name.decode()}"
+        return KafkaTransaction(self.servers, name, self._options, timeout=self.timeout, lasts=self.transaction_timeout)
 
     def _alone(self, generation: int) -> tuple[KafkaTransaction, Noted]:
-        """A transaction to be begun, and what the book says when nobody else can write to it any more.
+        """A transaction to be begun, and all that the book says when nobody else can write to it for the sink any more.
 
-        The book is asked before, too, so that an earlier run that comes late shuts nobody out.
+        Raises:
+            SinkUnavailableError: Another sink's transaction is open in the book, and the sink's note may be hidden behind it.
         """
-        self._noted(generation)
-        name = f"dagster_operators/{self._name.decode()}"
-        made = KafkaTransaction(
-            self.servers, name, self._options, timeout=self.timeout, lasts=self.transaction_timeout
-        )  # fmt: skip
-        return made, self._noted(generation)
+        made = self._begun(generation)
+        noted, is_all = self._looked(generation, self.timeout)
+        if not is_all:
+            raise SinkUnavailableError(
+                f"another transaction is open in the book {self._book}, and hides what was written after it",
+                topic=self.topic,
+                remedy="run again when that one is committed, or brokers have ended it (transaction_timeout=)",
+            )
+        return made, noted
 
     def _drop(self) -> None:
         if self._open is not None:

@@ -104,6 +104,23 @@ class KafkaTopic:
                 bounds[number] = self._consumer.get_watermark_offsets(place, timeout=self._timeout, cached=False)
             return bounds
 
+    def written(self) -> dict[int, int]:
+        """For each partition the offset behind the last record, committed or not."""
+        from confluent_kafka.admin import AdminClient
+
+        library = client()
+        with self._guard():
+            found = self._found()
+            if found.error is not None:
+                raise self._error(found.error)
+            admin = AdminClient(settings(self._servers, self._options, {}))
+            asked = admin.list_offsets(
+                {library.TopicPartition(self._topic, number): library.admin.OffsetSpec.latest() for number in found.partitions},
+                isolation_level=library.IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self._timeout,
+            )
+            return {place.partition: told.result().offset for place, told in asked.items()}
+
     def _found(self) -> Any:
         return self._consumer.list_topics(self._topic, timeout=self._timeout).topics[self._topic]
 

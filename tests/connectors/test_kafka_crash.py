@@ -13,12 +13,14 @@ import pytest
 
 from dagster_operators.connectors.kafka_sink import KafkaSink
 from dagster_operators.connectors.kafka_source import KafkaSource
-from dagster_operators.errors import BadInputError, FencedError
+from dagster_operators.connectors.sink import SinkAttempt
+from dagster_operators.errors import BadInputError, FencedError, NotPreparedError, SinkUnavailableError
 from dagster_operators.runtime.stages.sinks import SinkParticipant
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.failpoints import VARIABLE, watch
 from dagster_operators.transactions.owner import Owner
 from tests.connectors.sink_flow import SinkFlow, numbers_of
+from tests.connectors.test_kafka_sink import rows_of
 from tests.connectors.test_kafka_source import chosen
 from tests.forked import PROCESSES
 from tests.transactions.flow import read_numbers
@@ -110,6 +112,64 @@ def test_a_zombie_that_comes_back_is_refused(tmp_path, broker, step):
         SinkFlow(run).epoch(Owner.of_process("first"))
     assert stopped == [step]
     finish(tmp_path, broker, topic, 3)
+
+
+def opened(broker, topic, **settings) -> KafkaSink:
+    sink = KafkaSink(broker.servers, topic, **{"timeout": 120, **settings})
+    sink.open(f"u-{topic}", "out")
+    return sink
+
+
+def test_an_open_transaction_of_another_sink_hides_nothing_where_each_has_a_book(broker):
+    from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+    a, b = opened(broker, broker.topic(1)), opened(broker, broker.topic(1))
+    theirs = b.write(rows_of(100), SinkAttempt(1, "b", 1))
+    b.prepare(1, theirs, 1)
+    data = a.write(rows_of(1, 2), SinkAttempt(1, "a", 1))
+    a.prepare(1, data, 1)
+    a.commit(1, data)
+    again = opened(broker, a.topic)
+    again.recover(1, 2)
+    again.commit(1, data)
+    again.write(rows_of(3), SinkAttempt(2, "c", 2, after=1))
+    b.commit(1, theirs)
+    assert [len(broker.committed(sink.topic)) for sink in (a, b)] == [2, 1]
+    admin = AdminClient({"bootstrap.servers": broker.servers, "log_level": 0})
+    (asked,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, f"dagster_operators_epochs-{a.pipeline}-out")]).values()
+    assert asked.result()["segment.ms"].value == "600000"
+
+
+def test_an_open_transaction_of_another_sink_in_the_same_book_is_waited_for(broker, monkeypatch):
+    book = broker.topic(1)
+    a, b = opened(broker, broker.topic(1), book=book), opened(broker, broker.topic(1), book=book)
+    data, theirs = a.write(rows_of(1, 2), SinkAttempt(1, "a", 1)), b.write(rows_of(100), SinkAttempt(1, "b", 1))
+    alone = a._alone
+
+    def alone_and_then_another_comes(generation):
+        found = alone(generation)
+        b.prepare(1, theirs, 1)
+        return found
+
+    monkeypatch.setattr(a, "_alone", alone_and_then_another_comes)
+    a.prepare(1, data, 1)
+    a.commit(1, data)  # noted, behind the other one's open transaction
+    again = opened(broker, a.topic, book=book, timeout=10)
+    with pytest.raises(NotPreparedError):
+        again.commit(1, data)
+    assert again.write(rows_of(1, 2), SinkAttempt(1, "a", 1, decided=True)) == data
+    for call in (
+        lambda: again.prepare(1, data, 1),
+        lambda: again.recover(1, 2),
+        lambda: again.write(rows_of(3), SinkAttempt(2, "c", 1, after=1)),
+    ):
+        with pytest.raises(SinkUnavailableError, match="another transaction is open in the book"):
+            call()
+    b.commit(1, theirs)
+    again.recover(1, 2)
+    again.commit(1, data)
+    again.write(rows_of(3), SinkAttempt(2, "c", 2, after=1))
+    assert [len(broker.committed(sink.topic)) for sink in (a, b)] == [2, 1]
 
 
 def test_a_source_reads_what_is_committed_and_knows_a_topic_that_was_created_again(tmp_path, broker):

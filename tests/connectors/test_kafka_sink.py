@@ -5,18 +5,22 @@ what is not committed; with a real broker and real kills it is tests/connectors/
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 import dagster_operators as do
+from dagster_operators.connectors import kafka_transaction
+from dagster_operators.connectors.kafka_book import KafkaBook, Noted, book_of
 from dagster_operators.connectors.kafka_messages import event_messages, row_messages
 from dagster_operators.connectors.kafka_topic import KafkaTopic
+from dagster_operators.connectors.kafka_transaction import KafkaTransaction
 from dagster_operators.connectors.sink import SinkAttempt, SinkRows
 from dagster_operators.errors import FencedError, NotPreparedError, PipelineError, SchemaError, SinkError, SinkUnavailableError
 from tests.engines import SAIL
 
-BOOK = "dagster_operators_epochs"
+BOOK = "the book"
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +45,7 @@ def there(brokers, topic):
 
 
 def opened(brokers, topic, pipeline="u", **settings):
-    sink = do.KafkaSink(brokers.servers, topic, timeout=60, **settings)
+    sink = do.KafkaSink(brokers.servers, topic, timeout=60, book=BOOK, **settings)
     sink.open(pipeline, f"sink-{topic}")
     return sink
 
@@ -64,6 +68,8 @@ def test_an_epoch_is_there_once_whoever_commits_it(brokers):
     again.prepare(1, data, 1)
     again.commit(1, data)
     assert len(there(brokers, "once")) == 3
+    again.recover(1, 2)  # which leaves the epoch in the book
+    again.write(rows_of(3), SinkAttempt(2, "b", 2, after=1))
 
 
 def test_an_earlier_run_is_refused_and_another_process_needs_the_rows(brokers):
@@ -96,6 +102,103 @@ def test_a_book_of_another_moment_is_refused(brokers, epoch, after):
         sink.commit(1, data)
     with pytest.raises(SinkError, match="put back"):
         opened(brokers, topic).write(rows_of(1), SinkAttempt(epoch, "b", 1, after))
+
+
+def test_what_may_be_hidden_behind_an_open_transaction_is_not_decided(brokers, monkeypatch):
+    brokers.put("hidden", [b"before"])
+    sink = opened(brokers, "hidden")
+    data = sink.write(rows_of(1), SinkAttempt(1, "a", 1))
+    read, waits = KafkaBook.read, []
+    monkeypatch.setattr(do.KafkaSink, "_begun", lambda *_: None)
+    monkeypatch.setattr(KafkaBook, "read", lambda book, wait=0.0: waits.append(wait) or (read(book)[0], False))
+    for call in (
+        lambda: sink.prepare(1, data, 1),
+        lambda: sink.recover(0, 1),
+        lambda: sink.write(rows_of(1), SinkAttempt(1, "b", 1)),
+    ):
+        with pytest.raises(SinkUnavailableError, match="another transaction is open in the book the book") as busy:
+            call()
+        assert busy.value.retryable
+        assert waits[-1] == 60
+    with pytest.raises(NotPreparedError):
+        sink.commit(1, data)
+    sink.abort(1, 1)
+    monkeypatch.undo()
+    assert there(brokers, "hidden") == [(None, b"before")]
+
+
+def test_a_book_is_all_read_when_it_ends_where_all_that_was_written_does(brokers, monkeypatch):
+    brokers.put("book", [Noted(3, 2).to_bytes()], key=b"k")
+    book = KafkaBook(brokers.servers, "book", None, 60, b"k")
+    assert book.read() == (Noted(3, 2), True)
+    monkeypatch.setattr(KafkaTopic, "written", lambda _: {0: 2})
+    assert book.read(wait=0.01) == (Noted(3, 2), False)
+    bounds, asked = KafkaTopic.bounds, []
+
+    def grows(topic):
+        asked.append(topic)
+        if len(asked) == 2:
+            brokers.put("book", [Noted(4, 2).to_bytes()], key=b"k")
+        return bounds(topic)
+
+    monkeypatch.setattr(KafkaTopic, "bounds", grows)
+    assert book.read(wait=60) == (Noted(4, 2), True)
+
+
+def test_each_sink_has_a_book_of_its_own_which_is_compacted_soon(monkeypatch):
+    pytest.importorskip("confluent_kafka")
+    from confluent_kafka import admin
+
+    made = []
+
+    class Admin:
+        def __init__(self, _):
+            pass
+
+        def create_topics(self, topics, **_):
+            made.extend(topics)
+            return {topic.topic: SimpleNamespace(result=lambda: None) for topic in topics}
+
+    monkeypatch.setattr(admin, "AdminClient", Admin)
+    monkeypatch.setattr(KafkaTopic, "exists", lambda _: False)
+    for name in ("a", "b"):
+        sink = do.KafkaSink("127.0.0.1:1", "t", timeout=0.5)
+        sink.open("u", name)
+        with pytest.raises(NotPreparedError):
+            sink.commit(1, {"attempt": "x"})
+    assert [topic.topic for topic in made] == ["dagster_operators_epochs-u-a", "dagster_operators_epochs-u-b"]
+    assert made[0].num_partitions == 1
+    assert made[0].config["cleanup.policy"] == "compact"
+    assert int(made[0].config["segment.ms"]) < 3_600_000
+    assert int(made[0].config["segment.bytes"]) <= 1 << 20
+    assert float(made[0].config["min.cleanable.dirty.ratio"]) < 0.5
+
+
+@pytest.mark.parametrize("name", ["a.b", "rows of ä", "x" * 300])
+def test_a_book_is_a_topic_that_kafka_takes(name):
+    book = book_of("u", name)
+    assert len(book) <= 249
+    assert set(book) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+    assert book != book_of("u", name + "!")
+
+
+def test_a_transaction_lasts_as_long_as_told_and_is_taken_back_with_what_waits(monkeypatch):
+    pytest.importorskip("confluent_kafka")
+    import confluent_kafka
+
+    calls = []
+
+    class Producer:
+        def __init__(self, config):
+            calls.append(config["transaction.timeout.ms"])
+
+        def __getattr__(self, name):
+            return lambda *_: calls.append(name)
+
+    library = SimpleNamespace(Producer=Producer, KafkaException=confluent_kafka.KafkaException)
+    monkeypatch.setattr(kafka_transaction, "client", lambda: library)
+    KafkaTransaction("b:9092", "name", None, timeout=5, lasts=1.5).abort()
+    assert calls == [1500, "init_transactions", "purge", "abort_transaction"]
 
 
 def test_what_is_too_large_fails_before_the_decision(brokers):
@@ -134,7 +237,7 @@ def test_a_pipeline_writes_a_topic_that_a_pipeline_reads(sail, tmp_path, brokers
     batches = [[{"k": "a"}, {"k": "b"}], [{"k": "a"}]]
     rows = made.source("rows", do.MemorySource(batches, schema="k string"))
     counts = rows.key_by("k").aggregate(n="count(*)", name="counts")
-    counts.to_table("counts").to_sink(do.KafkaSink(brokers.servers, "both", timeout=60), name="out")
+    counts.to_table("counts").to_sink(do.KafkaSink(brokers.servers, "both", timeout=60, book=BOOK), name="out")
     made.run_until_caught_up()
     found = [(json.loads(key or b"{}"), json.loads(value)) for key, value in there(brokers, "both")]
     assert sorted((value["k"], value["n"]) for _, value in found) == [("a", 1), ("a", 2), ("b", 1), ("none", 0)]

@@ -37,6 +37,7 @@ class TableVerdicts:
         for name, stream in new.items():
             if name in old:
                 yield from self._kept(name, stream, old[name])
+                yield from self._exchanged(name, stream, old)
                 yield from self._partitions(name, stream)
             elif (
                 self._begins_anew(stream)
@@ -62,6 +63,17 @@ class TableVerdicts:
         text = "what is computed before it changed: only rows that change from here on would be as the pipeline is now"
         choices: Mapping[Choice, str] = {"keep": "leave the rows there are as they were computed", "restart": "empty it"}
         yield Verdict(Level.DECISION, f"table {name}", text, choices, empties=(name,))
+
+    def _exchanged(self, name: str, stream: StreamRef, old: Mapping[str, StreamRef]) -> Iterator[Verdict]:
+        """An append-only table that now has what another one had, which has something else or is gone: both were renamed."""
+        made = self._made(stream)
+        if name in self._stored.updating or name not in self._stored.tables or made == self._made_before(old[name]):
+            return
+        if before := self._left.get(made):
+            text = (
+                f"it has what {before!r} had, which no longer has it: behind the rows there are it would have those from here on"
+            )
+            yield Verdict(Level.DECISION, f"table {name}", text, {"keep": "let it go on so"}, tables=(name,))
 
     def _partitions(self, name: str, stream: StreamRef) -> Iterator[Verdict]:
         """A table has other partition columns when none of its files is one of before.
@@ -111,6 +123,14 @@ class TableVerdicts:
         now = {table.name for table in self._new.plan.tables}
         tables = [table for table in self._old.plan.tables if table.name not in now and table.name in self._stored.tables]
         return {self._made_before(table.stream): table.name for table in tables}
+
+    @cached_property
+    def _left(self) -> Mapping[tuple[tuple[str, ...], str], str]:
+        """The tables that have no more what was computed for them, by that; not what any table has kept."""
+        now = {table.name: self._made(table.stream) for table in self._new.plan.tables}
+        then = {table.name: self._made_before(table.stream) for table in self._old.plan.tables}
+        kept = {made for name, made in then.items() if now.get(name) == made}
+        return {made: name for name, made in then.items() if made not in kept and name in self._stored.tables}
 
     def _made(self, stream: StreamRef) -> tuple[tuple[str, ...], str]:
         anchors = self._new.anchors(stream)

@@ -81,3 +81,39 @@ def test_who_reads_the_table_goes_on_with_the_new_one(tmp_path: Path) -> None:
     later.decide("source read", "restart")
     later.run_until_caught_up()
     assert sorted(row.v for row in later.read("copy").collect()) == [1, 2, 3]
+
+
+def exchanged(root: Path, count: int, *tables: str) -> do.Pipeline:
+    made = do.Pipeline("p", root=str(root), engine=SAIL)
+    rows = made.source("rows", do.MemorySource(ROWS[:count], schema="k string, v long"))
+    for table, where in zip(tables, ("v > 1", "v <= 1"), strict=True):
+        rows.filter(where, name="over" if where == "v > 1" else "under").to_table(table)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("now", "asked"),
+    [(("y", "x"), {"x", "y"}), (("z", "x"), {"x"}), (("x", "y"), set()), (("x", "z"), {"z"})],
+    ids=["swapped", "shifted", "as before", "one renamed"],
+)
+def test_tables_that_take_each_others_names_are_asked_about(now: tuple[str, str], asked: set[str]) -> None:
+    before, after = (exchanged(Path("unused"), 0, *names).logical_plan() for names in (("x", "y"), now))
+    found = judge(before, after, Stored(tables=["x", "y"], positions=["rows"]))
+    assert {one.subject for one in found if one.level is Level.DECISION} == {f"table {name}" for name in asked}
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize("way", ["keep", "rebuild"])
+def test_each_way_on_of_swapped_tables_works(tmp_path: Path, way: str) -> None:
+    exchanged(tmp_path, 2, "x", "y").run_until_caught_up()
+    swapped = exchanged(tmp_path, 3, "y", "x")
+    with pytest.raises(UndecidedChangeError, match=r"rebuild\('x'\)"):
+        swapped.run_epoch()
+    if way == "keep":
+        swapped.decide("table x", "keep")
+        swapped.decide("table y", "keep")
+    else:
+        swapped.rebuild(["x", "y"])
+    swapped.run_until_caught_up()
+    tables = {name: sorted(row.v for row in swapped.read(name).collect()) for name in ("x", "y")}
+    assert tables == ({"x": [2], "y": [1, 3]} if way == "keep" else {"x": [1], "y": [2, 3]})

@@ -75,7 +75,7 @@ class History:
         view = self._ledger.view()
         last = view.last_complete
         if last and epoch in {None, last.epoch}:
-            return as_repaired(last, view)
+            return _without(as_repaired(last, view), view.dropped)
         first = first_readable(view)
         found = next((complete for complete in self.completed() if complete.epoch == epoch and complete.epoch >= first), None)
         if found is None:
@@ -87,7 +87,7 @@ class History:
                 first_epoch=first if last else None,
                 last_epoch=last.epoch if last else None,
             )
-        return found
+        return _without(found, view.dropped)
 
     def slices(self, source: str) -> Iterator[tuple[int, SourceSlice]]:
         """The slices of a source in the completed epochs, in order: those that lead to where it went on last.
@@ -200,6 +200,15 @@ def _cut(slices: list[tuple[int, SourceSlice]], start: JSON | None) -> None:
 def first_readable(view: LedgerView) -> int:
     """The first epoch whose files nobody has cleaned away."""
     return min(view.horizon, view.last_complete.epoch if view.last_complete else 1)
+
+
+def _without(complete: Complete, dropped: frozenset[str]) -> Complete:
+    """An epoch without the datasets whose files were deleted since: nobody is to look for them."""
+    if not dropped & complete.versions.keys():
+        return complete
+    return replace(
+        complete, versions={dataset: version for dataset, version in complete.versions.items() if dataset not in dropped}
+    )
 
 
 def as_repaired(last: Complete, view: LedgerView) -> Complete:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dagster_operators as do
-from dagster_operators.errors import UndecidedChangeError
+from dagster_operators.errors import PipelineError, UndecidedChangeError
 from dagster_operators.plans.verdict import Level, Stored, Verdict
 from dagster_operators.plans.verdicts import judge
 from tests.engines import SAIL
@@ -63,6 +63,9 @@ def test_each_way_on_works(tmp_path: Path, way: str) -> None:
     assert sorted(row.v for row in renamed.read("new").collect()) == ([3] if way == "keep" else [1, 2, 3])
     assert sorted(row.v for row in renamed.read("old").collect()) == [1, 2]
     assert renamed.drop("old") == ["tables/old"]
+    for read in (renamed.read, do.StoredPipeline(str(tmp_path)).to_arrow):  # before the next epoch, too
+        with pytest.raises(PipelineError, match="there is no table 'old'"):
+            read("old")
     assert not (tmp_path / "tables/old").exists()
 
 

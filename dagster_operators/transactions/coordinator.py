@@ -344,7 +344,7 @@ class Coordinator:
 
     def clean(self, epoch: int) -> int:
         """Make ``epoch`` the oldest one that can be read and delete the files that only older ones needed; how many."""
-        return self._run(clean_up(self._context(self._generation), self.versions(epoch)))
+        return self._run(clean_up(self._context(self._generation), self.past.at(epoch)))
 
     def close(self) -> None:
         """Stop the heartbeat. The pipeline becomes free, unless the owner is a Dagster run, whose next step goes on."""

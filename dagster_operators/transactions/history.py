@@ -67,6 +67,14 @@ class History:
         return list(self._completed)
 
     def readable(self, epoch: int | None = None) -> Complete:
+        """The completion of an epoch that can be read, by default of the last one, without what was dropped since then.
+
+        Raises:
+            UnknownEpochError: There is no such completed epoch.
+        """
+        return _without(self.at(epoch), self._ledger.view().dropped)
+
+    def at(self, epoch: int | None = None) -> Complete:
         """The completion of an epoch that can be read, by default of the last one; its versions are those that have its content.
 
         Raises:
@@ -75,7 +83,7 @@ class History:
         view = self._ledger.view()
         last = view.last_complete
         if last and epoch in {None, last.epoch}:
-            return _without(as_repaired(last, view), view.dropped)
+            return as_repaired(last, view)
         first = first_readable(view)
         found = next((complete for complete in self.completed() if complete.epoch == epoch and complete.epoch >= first), None)
         if found is None:
@@ -87,7 +95,7 @@ class History:
                 first_epoch=first if last else None,
                 last_epoch=last.epoch if last else None,
             )
-        return _without(found, view.dropped)
+        return found
 
     def slices(self, source: str) -> Iterator[tuple[int, SourceSlice]]:
         """The slices of a source in the completed epochs, in order: those that lead to where it went on last.

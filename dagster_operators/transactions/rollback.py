@@ -38,7 +38,7 @@ def roll_back(run: Coordinator, epoch: int, *, keep_sinks: bool = False) -> Comp
     """
     view = run.settle()
     require_none_waiting(view)
-    target = run.versions(epoch)
+    target = run.past.at(epoch)
     _check_sinks(run, target, keep_sinks=keep_sinks)
     found = _Found.of(run.records(*_KINDS), target)
     place = {"pipeline": run.pipeline, "epoch": epoch}

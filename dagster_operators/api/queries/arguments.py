@@ -148,9 +148,10 @@ class ArgumentReader:
                 remedy = near(name, [*by_name, *values]) or f"it takes: {', '.join(by_name) or 'none'}"
                 self.tell(PipelineError(f"{what} has no argument {name!r}", **given.key_place(name), remedy=remedy))
                 continue
-            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY and rest is not None and not isinstance(value.data, dict):
-                parameter = rest  # a column that is called as the argument for columns
             accepted = words(parameter.annotation)
+            for_columns = parameter.kind is inspect.Parameter.POSITIONAL_ONLY and "Mapping" in accepted
+            if for_columns and rest is not None and not isinstance(value.data, dict):
+                parameter, accepted = rest, words(rest.annotation)  # a column that is called as the argument for columns
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                 parts = value.data if isinstance(value.data, tuple) else (value,)
                 positional[name] = tuple(self.value(part, accepted, parameter) for part in parts)

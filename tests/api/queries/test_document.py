@@ -87,6 +87,19 @@ def test_a_document_is_the_pipeline_of_the_fluent_calls():
     assert built(DOCUMENT).to_plan() == pipeline.to_plan()
 
 
+@pytest.mark.parametrize("given", ["{order_by: v, place: row_number()}", "{order_by: v, functions: {place: row_number()}}"])
+def test_window_functions_have_an_order_and_columns(given):
+    made = do.Pipeline("p", root="unused")
+    rows = made.source("rows", do.MemorySource([[]], schema="k string, v long"))
+    rows.key_by("k").over("v", place="row_number()").to_table("placed")
+    text = f"""
+pipeline: p
+sources: {{rows: {{memory: {{batches: [[]], schema: "k string, v long"}}}}}}
+tables: {{placed: {{from: {{from: rows, steps: [key_by: k, over: {given}]}}}}}}
+"""
+    assert built(text).to_plan() == made.to_plan()
+
+
 def test_a_file_is_read_and_its_errors_name_it(tmp_path):
     file = tmp_path / "flights.yaml"
     file.write_text(DOCUMENT, "utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -131,7 +132,10 @@ class KafkaBroker:
         cache = Path.home() / ".ivy2.5.2" / "cache"
         lib = f"{self._folder}/lib/[artifact]-[revision].[ext]"
         more = ["-cache", str(cache), "-retrieve", lib, "-confs", "default", "-types", "jar", "bundle"]
-        self._run(["java", "-jar", str(jar), "-ivy", str(ivy), *more])
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache.parent / ".kafka-tests.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # Ivy spoils its cache when two processes fill it
+            self._run(["java", "-jar", str(jar), "-ivy", str(ivy), *more])
 
     def _command(self) -> list[str]:
         return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{self._folder}/lib/*"]

@@ -139,6 +139,12 @@ class MissingInputError(SourceError):
     retryable = True
 
 
+class EndedInputError(MissingInputError):
+    """What a source read is no longer written, though nobody said of the source that it is ``finished``."""
+
+    retryable = False
+
+
 class BadInputError(SourceError):
     """The input's content is wrong: corrupt, of another schema, or without a usable event time."""
 

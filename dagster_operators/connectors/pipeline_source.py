@@ -36,6 +36,8 @@ CHANGE_TYPE: Final = "_change_type"
 _BEFORE_ALL: Final = 0
 """As of which there is nothing to be read."""
 
+_NO_MORE: Final = "if nothing comes any more, say so: pipeline.source(..., finished=True)"
+
 _CHANGE_FIELDS: Final[list[dict[str, Any]]] = [{"name": CHANGE_TYPE, "type": "string", "nullable": True, "metadata": {}}]
 
 
@@ -210,6 +212,7 @@ class PipelineSource(DeltaReader):
 
         Raises:
             PipelineError: There is no such table.
+            EndedInputError: All rows were read, and the other pipeline no longer writes the table.
             BadInputError: Rows changed, and changes are not read; or the table is not the one that was read before.
             MissingInputError: The other pipeline was read before, and is gone.
         """
@@ -220,6 +223,8 @@ class PipelineSource(DeltaReader):
             if isinstance(start, dict):
                 raise gone(str(self.root), self.table, start["epoch"])
             return None
+        if isinstance(start, dict) and not self._up.has(epoch, self.table):
+            raise self._up.ended(epoch, self.table, _NO_MORE)
         if not self.changes and self._up.is_updating(self.table):
             raise self._refused("is an updating table, whose rows change from epoch to epoch", "read")
         version = self._up.version(epoch, self.table)
@@ -231,6 +236,8 @@ class PipelineSource(DeltaReader):
         self._check_same(start, before, version)
         end = {**self._position(epoch.epoch, version)}
         if version == before or not self._has_rows(before, version):
+            if not more and not self._up.is_written(self.table):
+                raise self._up.ended(epoch, self.table, _NO_MORE)
             # Behind a limit an epoch without rows has to go on, or none ever would.
             return SliceChoice(SourceSlice(start, end, None), more=more, news=more and self.max_epochs is not None)
         return SliceChoice(SourceSlice(start, end, {"versions": [before + 1, version]}), more=more)
@@ -240,7 +247,11 @@ class PipelineSource(DeltaReader):
         epoch = self._epoch()
         if epoch is None:
             raise nothing_there(str(self.root), self.table)
-        return {"snapshot": self._up.version(epoch, self.table)}
+        pin = {"snapshot": self._up.version(epoch, self.table)}
+        if not self._up.is_written(self.table):
+            as_it_is = f"if it stays as it is, look it up as a Delta table: DeltaSource({self.uri!r})"
+            raise self._up.ended(epoch, self.table, as_it_is)
+        return pin
 
     def _position(self, epoch: int, version: int) -> dict[str, JSON]:
         (commit,) = self._log.commits(version, version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dagster_operators.errors import MissingInputError, PipelineError
+from dagster_operators.errors import EndedInputError, MissingInputError, PipelineError
 
 if TYPE_CHECKING:
     from dagster_operators.transactions.history import History
@@ -70,6 +70,36 @@ class Upstream:
 
         found = self._ledger()
         return first_readable(found[0].view()) if found else 1
+
+    def has(self, epoch: Complete, table: str) -> bool:
+        """Whether an epoch has a table, written then or before."""
+        return f"tables/{table}" in epoch.versions
+
+    def is_written(self, table: str) -> bool:
+        """Whether the program of the last completed epoch writes a table."""
+        return table in self._written()
+
+    def _written(self) -> list[str]:
+        found = self._ledger()
+        plan = found[0].view().last_plan if found else None
+        return sorted(name.removeprefix("tables/") for name in plan.datasets if name.startswith("tables/")) if plan else []
+
+    def ended(self, epoch: Complete, table: str, otherwise: str) -> EndedInputError:
+        """That nothing comes to a table any more.
+
+        Args:
+            epoch: The last epoch.
+            table: The table.
+            otherwise: What to do if that is as it should be.
+        """
+        last, written = epoch.last_epochs.get(f"tables/{table}"), ", ".join(self._written()) or "there is none"
+        told = "no longer writes" if self.has(epoch, table) else "dropped"
+        until = f": its epoch {last} was the last one that did" if last else ""
+        return EndedInputError(
+            f"the pipeline {self.name!r} {told} the table {table!r}{until}", file=self._root, table=table,
+            remedy=f"if it was renamed, name the one that it is now ({written}); {otherwise}; "
+            "or put it back into the program of that pipeline",
+        )  # fmt: skip
 
     def version(self, epoch: Complete, table: str) -> int:
         """The version of a table at an epoch.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import inf
 from typing import Any
 
 from dagster_operators.connectors.connector import Connector, SliceChoice
 from dagster_operators.connectors.consumed import Consumed
 from dagster_operators.connectors.operator_source import OperatorSource
-from dagster_operators.errors import PipelineError, SourceError, located
+from dagster_operators.errors import EndedInputError, PipelineError, SourceError, located
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import MAIN, StreamRef
 from dagster_operators.graph.slice import SourceSlice
@@ -68,7 +69,7 @@ class Choosing:
             ahead = self._is_ahead(name, last)
             connector = cuts.get(name) or self._planning.connector(name)
             connector = connector.continuing(formerly[name]) if connector and name in formerly else connector
-            choice = None if ahead else self._offer(name, plan.origins.get(name, name), start, schemas, connector)
+            choice = None if ahead else self._offer(source, plan.origins.get(name, name), start, schemas, connector)
             offsets[name] = choice.slice if choice else SourceSlice(start, start, None)
             news = (
                 news
@@ -128,16 +129,17 @@ class Choosing:
         return frontiers.of(StreamRef(operator, port or MAIN)).less_than(last.watermarks[name] if least is None else least)
 
     def _offer(
-        self, name: str, origin: str, start: Any, schemas: Mapping[str, str], connector: Connector | None
+        self, source: Source, origin: str, start: Any, schemas: Mapping[str, str], connector: Connector | None
     ) -> SliceChoice | None:
         """What a source offers after a position, looked over; the ledger has its earlier slices under its origin."""
         if connector is None:
             return None
-        with located(source=name):
+        with located(source=source.name), _may_end(source):
             choice = connector.choose(start, self._consumed(origin))
             if choice is not None and choice.slice.items is not None:
-                connector.verify(choice.slice.items, schemas[name])
-        return choice
+                connector.verify(choice.slice.items, schemas[source.name])
+            return choice
+        return None
 
     def _consumed(self, origin: str) -> Consumed:
         """What a source has given in all epochs, by its name in the last one."""
@@ -180,14 +182,24 @@ class Choosing:
                     if self._is_ahead(name, view.last_complete):
                         continue
                     connector = connector.continuing(formerly[name]) if name in formerly else connector
-                    with located(pipeline=self._dataflow.name, source=name):
+                    with located(pipeline=self._dataflow.name, source=name), _may_end(node.operator):
                         told = connector.news(positions.get(name), self._consumed(origins.get(name, name)))
-                    if told is not None:
-                        found[name] = told
+                        if told is not None:
+                            found[name] = told
         if view.last_complete:
             figures = carried(view.last_complete.metrics, origins)
             found |= unfinished(self._dataflow, figures)
         return found
+
+
+@contextmanager
+def _may_end(source: Source) -> Iterator[None]:
+    """That nothing comes any more is no error of a source that is said to be finished."""
+    try:
+        yield
+    except EndedInputError:
+        if not source.finished:
+            raise
 
 
 def unfinished(dataflow: Dataflow, metrics: Mapping[str, float]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.connectors.pipeline_source import PipelineSource
-from dagster_operators.errors import BadInputError, MissingInputError, PipelineError
+from dagster_operators.errors import BadInputError, EndedInputError, MissingInputError, PipelineError
 from dagster_operators.transactions import failpoints
 from tests.engines import ENGINES, SAIL
 
@@ -303,3 +303,105 @@ def test_as_a_plan_and_in_yaml_it_is_the_same(tmp_path, shop):
     )
     written = do.Pipeline.from_query_file(str(file), root=str(tmp_path / "report"))
     assert written.dataflow.nodes["orders"].operator.connector.fingerprint() == source.fingerprint()
+
+
+class ChangedShop(Shop):
+    """The shop with another program: ``orders`` is called something else, or not written."""
+
+    orders: str | None = None
+
+    def pipeline(self):
+        made = do.Pipeline("shop", root=self.root, engine=self.engine)
+        source = do.MemorySource(self.batches, schema="v long, t timestamp")
+        rows = made.source("rows", source, event_time="t", lateness="10 minutes")
+        rows.select("v").to_table("values")
+        if self.orders:
+            rows.to_table(self.orders)
+        return made
+
+
+def sold(tmp_path, shop, table="orders", **options):
+    made = do.Pipeline("report", root=str(tmp_path / "report"), engine=shop.engine)
+    made.source("orders", do.PipelineSource(shop.root, table), **options).select("v").to_table("sold")
+    return made
+
+
+@pytest.fixture
+def left(tmp_path, sail):
+    """A shop whose ``orders`` were read, and are no longer written since two epochs; the last rows in them were not read."""
+    made = ChangedShop(tmp_path)
+    made.orders = "orders"
+    made.sell((1, 0), (2, 125))
+    sold(tmp_path, made).run_epoch()
+    made.sell((3, 130))
+    made.orders = None
+    made.sell((4, 140))
+    made.sell((5, 150))
+    return made
+
+
+def test_a_table_that_is_no_longer_written_is_told_once_all_of_it_is_read(tmp_path, left):
+    report = sold(tmp_path, left)
+    report.run_epoch()
+    assert rows(report, "sold") == [(1,), (2,), (3,)]
+    for look in (report.run_epoch, report.epochs.has_news):
+        with pytest.raises(EndedInputError, match=r"no longer writes the table 'orders': its epoch 2 .*\(values\)") as raised:
+            look()
+        assert (raised.value.source, raised.value.table, raised.value.retryable) == ("orders", "orders", False)
+    left.orders = "orders"
+    left.pipeline().decide("table orders", "keep")
+    left.sell((6, 160))
+    report.run_epoch()
+    assert rows(report, "sold") == [(1,), (2,), (3,), (6,)], "put back, as the remedy says"
+
+
+@pytest.mark.parametrize("dropped", [False, True], ids=["left out", "dropped"])
+def test_what_is_said_to_be_finished_goes_on_without_the_table(tmp_path, left, dropped):
+    sold(tmp_path, left).run_epoch()
+    if dropped:
+        left.pipeline().drop("orders")
+        with pytest.raises(EndedInputError, match="'shop' dropped the table 'orders'"):
+            sold(tmp_path, left).run_epoch()
+    report = sold(tmp_path, left, finished=True)
+    assert not report.epochs.has_news()
+    assert report.run_epoch().empty
+    assert rows(report, "sold") == [(1,), (2,), (3,)]
+
+
+def test_a_table_that_was_renamed_is_read_by_its_new_name(tmp_path, left):
+    sold(tmp_path, left).run_epoch()
+    left.orders = "bought"
+    left.sell((6, 160))
+    with pytest.raises(EndedInputError, match=r"if it was renamed, name the one that it is now \(bought, values\)"):
+        sold(tmp_path, left).run_epoch()
+    report = sold(tmp_path, left, table="bought")
+    report.reset("orders", 0, tables="restart")
+    report.decide("source orders", "restart")
+    report.run_epoch()
+    assert rows(report, "sold") == [(6,)], "what there is by that name, and nothing twice"
+
+
+def test_a_lookup_in_a_table_that_is_no_longer_written_is_refused_and_may_be_one_of_a_delta_table(tmp_path, left):
+    def report(lookup):
+        made = do.Pipeline("priced", root=str(tmp_path / "priced"), engine=SAIL)
+        values = made.source("values", do.PipelineSource(left.root, "values"))
+        values.lookup(lookup, on="v", columns=["t"], name="times").to_table("timed")
+        return made
+
+    with pytest.raises(EndedInputError, match=r"no longer writes the table 'orders'.*DeltaSource\('.*tables/orders'\)") as raised:
+        report(do.PipelineSource(left.root, "orders")).run_epoch()
+    assert raised.value.operator == "times"
+    made = report(do.DeltaSource(f"{left.root}/tables/orders"))
+    made.run_epoch()
+    assert sorted(row.v for row in made.read("timed").collect() if row.t) == [1, 2, 3]
+
+
+def test_a_rebuild_of_another_table_leaves_the_table_written(tmp_path, shop):
+    report = sold(tmp_path, shop)
+    report.run_epoch()
+    shop.pipeline().rebuild("totals")
+    shop.pipeline().compact()
+    assert report.run_epoch().empty
+    shop.sell((3, 130))
+    report.run_epoch()
+    assert rows(report, "sold") == [(1,), (2,), (3,)]

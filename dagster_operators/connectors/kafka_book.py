@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, Final
 
@@ -47,30 +47,64 @@ def book_of(pipeline: str, sink: str) -> str:
 
 
 @dataclass(frozen=True)
+class Writer:
+    """Who wrote a note.
+
+    Attributes:
+        root: The storage root; a copy has another one, though the same pipeline's uuid.
+        host: The machine.
+
+    >>> str(Writer("/data/flights", "alpha"))
+    '/data/flights on alpha'
+    """
+
+    root: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"{self.root} on {self.host}"
+
+
+@dataclass(frozen=True)
 class Noted:
     """What the book says of a sink.
 
     Attributes:
         epoch: The last epoch whose records are there; 0 for none.
         generation: The newest run that was; 0 for none.
+        attempt: The attempt whose rows these are; empty where nobody said, as in notes of earlier versions and by hand.
+        writer: Who wrote the epoch.
+        run: Who began the newest run.
     """
 
     epoch: int = 0
     generation: int = 0
+    attempt: str = ""
+    writer: Writer | None = None
+    run: Writer | None = None
 
     def to_bytes(self) -> bytes:
         """As the value of a record.
 
-        >>> Noted.of(Noted(3, 1).to_bytes())
-        Noted(epoch=3, generation=1)
+        >>> Noted.of(Noted(3, 1, "e3-g1-0badcafe", Writer("/data", "alpha")).to_bytes()).attempt
+        'e3-g1-0badcafe'
         """
-        return json.dumps({"epoch": self.epoch, "generation": self.generation}).encode()
+        return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def of(cls, value: bytes) -> Noted:
-        """From the value of a record."""
-        found = json.loads(value)
-        return cls(found["epoch"], found["generation"])
+    def of(cls, value: bytes | None) -> Noted:
+        """From the value of a record; a record without one takes back what was noted.
+
+        >>> Noted.of(b'{"epoch": 3, "generation": 1}')
+        Noted(epoch=3, generation=1, attempt='', writer=None, run=None)
+        """
+        found = json.loads(value) if value is not None else {}
+        who = {name: Writer(**found[name]) if found.get(name) else None for name in ("writer", "run")}
+        return cls(found.get("epoch", 0), found.get("generation", 0), found.get("attempt", ""), **who)
+
+    def is_of(self, epoch: int, attempt: str) -> bool:
+        """Whether the epoch is there with the rows of this attempt."""
+        return self.epoch == epoch and self.attempt in {"", attempt}
 
 
 @dataclass(frozen=True)
@@ -111,8 +145,8 @@ class KafkaBook:
             ranges = {number: bound for number, bound in bounds.items() if bound[0] < bound[1]}
             for records in book.records(ranges) if ranges else ():
                 for record in records:
-                    if record.key() == self.key and (value := record.value()) is not None:
-                        noted = Noted.of(value)
+                    if record.key() == self.key:
+                        noted = Noted.of(record.value())
         return noted, not is_open
 
     def _make(self) -> None:

@@ -7,14 +7,16 @@ which ends what was open, and asks the book: the epoch is there, with all its re
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from typing_extensions import override
 
 from dagster_operators.connectors.debezium_events import check_types
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, keys_of
-from dagster_operators.connectors.kafka_book import KafkaBook, Noted, book_of
+from dagster_operators.connectors.kafka_book import KafkaBook, Noted, Writer, book_of
 from dagster_operators.connectors.kafka_client import check_place
 from dagster_operators.connectors.kafka_messages import event_messages, row_messages
 from dagster_operators.connectors.kafka_topic import KafkaTopic
@@ -84,7 +86,8 @@ class KafkaSink(Sink):
         self.updates, self.takes_changes = format == "json", format == DEBEZIUM
         self._options = dict(options) if options else None
         self._left_out: tuple[str, ...] = ()
-        self._given: tuple[str, SinkRows] | None = None
+        self._given: tuple[SinkAttempt, SinkRows] | None = None
+        self._asked: JSON = None
         self._open: tuple[str, KafkaTransaction] | None = None
         self._done = 0
 
@@ -158,65 +161,84 @@ class KafkaSink(Sink):
     def write(self, rows: SinkRows, attempt: SinkAttempt) -> JSON:
         """Remember where the rows are staged, which is durable; nothing is sent yet, for a transaction would hold readers up.
 
+        The commit data name the book, so that the epoch is asked about, and noted, where it was written: ``book=`` may be another
+        by then.
+
         Raises:
             FencedError: A newer run has taken over.
             SchemaError: A column has a type that no message can hold.
-            SinkError: There is no such topic, or the book is of another moment than the ledger.
+            SinkError: There is no such topic, or the book is of another moment than the ledger, or of another root.
             SinkUnavailableError: No broker answers, or a transaction of another sink is open in the book.
         """
-        noted, is_all = self._looked(attempt.generation)
+        asked = self._asked if self._asked is not None and _attempt(self._asked) == attempt.attempt else None
+        data = asked if asked is not None else {"attempt": attempt.attempt, "book": self._book}
+        book = self._book_of(data)
+        noted, is_all = self._looked(None, book=book)
+        if is_all:
+            self._require_ours(noted, attempt, book)
+        self._require_newest(noted, attempt.generation, book)
         if not is_all and not attempt.decided:  # what is open may be what a dead process of this sink left
             self._drop()
-            _, noted = self._alone(attempt.generation)
+            _, noted = self._alone(attempt.generation, book)
+            self._require_ours(noted, attempt, book)
         with KafkaTopic(self.servers, self.topic, self._options, self.timeout, (SinkUnavailableError, SinkError)) as topic:
             if not topic.exists():
                 raise SinkError("there is no such topic", topic=self.topic, remedy="create it, or correct its name")
-        if not attempt.decided and (noted.epoch < attempt.after or noted.epoch >= attempt.epoch):
+        if not attempt.decided and noted.epoch >= attempt.epoch:
             raise SinkError(
-                f"the book has epoch {noted.epoch} as the last of this sink, and the pipeline has epoch {attempt.after}: "
-                "one of them was put back to an earlier state, or the brokers are others",
+                f"the book {book} has epoch {noted.epoch} as the last of this sink, and the pipeline has epoch {attempt.after}: "
+                "the pipeline was put back to an earlier state",
                 topic=self.topic,
-                remedy="put both back to one moment; or go on behind the gap with another name of the sink: "
-                "to_sink(..., name=...)",
+                remedy="put both back to one moment; or go on behind it with another name of the sink, to_sink(..., name=...); "
+                f"or {self._by_hand(Noted(attempt.after, attempt.generation), book)}",
             )
         check_types(rows.schema)
-        self._given = attempt.attempt, rows
-        return {"attempt": attempt.attempt}
+        self._given = attempt, rows
+        return data
 
     @override
     def prepare(self, epoch: int, commit_data: JSON, generation: int) -> None:
         """Send the records and the note of the epoch in a transaction, and wait until the brokers have them."""
-        attempt = _attempt(commit_data)
+        attempt, book = _attempt(commit_data), self._book_of(commit_data)
+        self._asked = commit_data
         if self._open is not None and self._open[0] == attempt:
             return
-        if self._given is None or self._given[0] != attempt:
+        if self._given is None or self._given[0].attempt != attempt:
             raise NotPreparedError("another process was given the rows", topic=self.topic)
-        rows = self._given[1]
-        transaction, noted = self._alone(generation)
+        given, rows = self._given
+        transaction, noted = self._alone(generation, book)
+        self._require_ours(noted, given, book)
         if noted.epoch >= epoch:
-            self._done = noted.epoch
+            self._done = epoch
             return
         with transaction:
             key = self.key or rows.keys or ()
             transaction.put(self.topic, event_messages(rows, key) if self.format == DEBEZIUM else row_messages(rows, key))
-            transaction.put(self._book, [(self._name, Noted(epoch, max(generation, noted.generation)).to_bytes())])
+            run = noted.run if noted.generation > generation else self._writer
+            note = Noted(epoch, max(generation, noted.generation), attempt, self._writer, run)
+            transaction.put(book, [(self._name, note.to_bytes())])
         self._open = attempt, transaction
 
     @override
     def commit(self, epoch: int, commit_data: JSON) -> None:
         """Commit the transaction. If it is gone, the book tells whether it was committed.
 
-        Where the book is silent, :meth:`prepare` asks it again, when nothing can be hidden, before anything is sent.
+        Where the book is silent, or has what the ledger does not know, :meth:`prepare` asks it again, when nothing can be hidden,
+        before anything is sent.
         """
-        if self._done < epoch and self._open is not None and self._open[0] == _attempt(commit_data):
+        attempt = _attempt(commit_data)
+        self._asked = commit_data
+        if self._done < epoch and self._open is not None and self._open[0] == attempt:
             try:
                 self._open[1].commit()
             except NotPreparedError:
                 self._open = None
                 raise
             self._done = epoch
-        if self._done < epoch and self._looked(None)[0].epoch < epoch:
-            raise NotPreparedError("the transaction is gone, and the book does not show the epoch", topic=self.topic)
+        if self._done < epoch:
+            noted, _ = self._looked(None, book=self._book_of(commit_data))
+            if not noted.is_of(epoch, attempt) and not (noted.epoch > epoch and self._is_ours(noted)):
+                raise NotPreparedError("the transaction is gone, and the book does not show the epoch", topic=self.topic)
         self._open = self._given = None
 
     @override
@@ -224,7 +246,7 @@ class KafkaSink(Sink):
         """End what is open."""
         self._looked(generation)
         self._drop()
-        self._begun(generation)
+        self._begun(generation, self._book)
 
     @override
     def recover(self, decided_epoch: int, generation: int) -> None:
@@ -232,9 +254,10 @@ class KafkaSink(Sink):
         if self._looked(None)[0].generation >= generation:
             return
         self._drop()
-        transaction, noted = self._alone(generation)
+        transaction, noted = self._alone(generation, self._book)
         with transaction:
-            transaction.put(self._book, [(self._name, Noted(noted.epoch, generation).to_bytes())])
+            taken = replace(noted, generation=generation, run=self._writer)
+            transaction.put(self._book, [(self._name, taken.to_bytes())])
         try:
             transaction.commit()
         except NotPreparedError as error:
@@ -242,7 +265,7 @@ class KafkaSink(Sink):
                 f"another run takes the sink over at the same time: {error.problem}", topic=self.topic, remedy="run again"
             ) from error
 
-    # --- the brokers -----------------------------------------------------------------------------------------------------
+    # --- the book --------------------------------------------------------------------------------------------------------
 
     @property
     def _name(self) -> bytes:
@@ -252,38 +275,103 @@ class KafkaSink(Sink):
     def _book(self) -> str:
         return self.book if self.book is not None else book_of(self.pipeline, self.name)
 
-    def _looked(self, generation: int | None, wait: float = 0.0) -> tuple[Noted, bool]:
+    def _book_of(self, commit_data: JSON) -> str:
+        named = commit_data.get("book") if isinstance(commit_data, dict) else None
+        return named if isinstance(named, str) else self._book
+
+    @property
+    def _writer(self) -> Writer:
+        return Writer(self.root, socket.gethostname())
+
+    def _is_ours(self, noted: Noted) -> bool:
+        """Whether the ledger has what is noted as the last epoch."""
+        known = not noted.epoch or not noted.attempt or self.is_decided is None
+        return known or (self.is_decided is not None and self.is_decided(noted.epoch, noted.attempt))
+
+    def _require_ours(self, noted: Noted, attempt: SinkAttempt, book: str) -> None:
+        """Refuse a book that lacks what the pipeline gave the sink, or has what it did not give it.
+
+        Raises:
+            SinkError: With both ways on, the one that gives this root up and the one that goes on with it.
+        """
+        wanted = Noted(attempt.after, attempt.generation)
+        if noted.epoch < attempt.after:
+            raise SinkError(
+                f"the book {book} has epoch {noted.epoch} as the last of this sink, and the pipeline has epoch {attempt.after}: "
+                "the brokers were put back to an earlier state, or they or the book are others than before",
+                topic=self.topic,
+                remedy="give servers= and book= as they were, or put both back to one moment; or, if the sink has another place "
+                f"from here on: {self._by_hand(wanted, book)}",
+            )
+        if noted.is_of(attempt.epoch, attempt.attempt) or self._is_ours(noted):
+            return
+        raise SinkError(
+            f"epoch {noted.epoch} of this sink was written from the storage root {noted.writer}, as attempt {noted.attempt}, "
+            f"which the ledger of this one, {self._writer}, does not have: one of them is a copy of the other that runs beside "
+            "it, or this one was put back to a backup",
+            topic=self.topic,
+            remedy="let one of them go on alone, and delete the other; or, if this one is to go on in the same topic, behind "
+            f"what the other one wrote, which stays: stop the other one, and {self._by_hand(wanted, book)}",
+        )
+
+    def _require_newest(self, noted: Noted, generation: int, book: str) -> None:
+        """Refuse what an earlier run does.
+
+        Raises:
+            FencedError: The book knows a newer run.
+            SinkError: The newer one is of another root, so that this one would wait for ever.
+        """
+        if noted.generation <= generation:
+            return
+        if noted.run is not None and self.root not in {"", noted.run.root}:
+            raise SinkError(
+                f"run {noted.generation} of the storage root {noted.run} has taken the sink over, and this is run {generation} "
+                f"of {self._writer}: one of them is a copy of the other that runs beside it",
+                topic=self.topic,
+                remedy="let one of them go on alone, and delete the other; if that is this one, stop the other one, and "
+                f"{self._by_hand(replace(noted, generation=generation, run=None), book)}",
+            )
+        raise FencedError("a newer run of the pipeline has taken the sink over", topic=self.topic)
+
+    def _by_hand(self, note: Noted, book: str) -> str:
+        """How to have the book say what the ledger does."""
+        value = note.to_bytes().decode()
+        return f"write a record to the topic {book} with the key {self._name.decode()} and the value {value}"
+
+    # --- the brokers -----------------------------------------------------------------------------------------------------
+
+    def _looked(self, generation: int | None, wait: float = 0.0, book: str | None = None) -> tuple[Noted, bool]:
         """What the book says at least, and whether that is all.
 
         Raises:
             FencedError: It knows a newer run than the one given.
         """
-        book = KafkaBook(self.servers, self._book, self._options, self.timeout, self._name)
-        noted, is_all = book.read(wait)
-        if generation is not None and noted.generation > generation:
-            raise FencedError("a newer run of the pipeline has taken the sink over", topic=self.topic)
+        read = KafkaBook(self.servers, book or self._book, self._options, self.timeout, self._name)
+        noted, is_all = read.read(wait)
+        if generation is not None:
+            self._require_newest(noted, generation, read.topic)
         return noted, is_all
 
-    def _begun(self, generation: int) -> KafkaTransaction:
+    def _begun(self, generation: int, book: str) -> KafkaTransaction:
         """A transaction to be begun; what the sink's earlier ones left open is ended.
 
         The book is asked before, so that an earlier run that comes late shuts nobody out.
         """
-        self._looked(generation)
+        self._looked(generation, book=book)
         name = f"dagster_operators/{self._name.decode()}"
         return KafkaTransaction(self.servers, name, self._options, timeout=self.timeout, lasts=self.transaction_timeout)
 
-    def _alone(self, generation: int) -> tuple[KafkaTransaction, Noted]:
+    def _alone(self, generation: int, book: str) -> tuple[KafkaTransaction, Noted]:
         """A transaction to be begun, and all that the book says when nobody else can write to it for the sink any more.
 
         Raises:
             SinkUnavailableError: Another sink's transaction is open in the book, and the sink's note may be hidden behind it.
         """
-        made = self._begun(generation)
-        noted, is_all = self._looked(generation, self.timeout)
+        made = self._begun(generation, book)
+        noted, is_all = self._looked(generation, self.timeout, book)
         if not is_all:
             raise SinkUnavailableError(
-                f"another transaction is open in the book {self._book}, and hides what was written after it",
+                f"another transaction is open in the book {book}, and hides what was written after it",
                 topic=self.topic,
                 remedy="run again when that one is committed, or brokers have ended it (transaction_timeout=)",
             )

@@ -155,6 +155,11 @@ class Sink(ABC):
     """The pipeline's uuid, which is made with its storage root; known from ``open`` on."""
     name: str = ""
     """The sink's name in the pipeline; known from ``open`` on."""
+    root: str = ""
+    """The URI of the pipeline's storage root, without a user; known from ``open`` on. A copy of it has the same ``pipeline``."""
+    is_decided: Callable[[int, str], bool] | None = None
+    """Whether the ledger has an epoch as decided with an attempt's rows for the sink; known from ``open`` on. What a sink has
+    and the ledger does not was given it from a copy of the storage root, or the root was put back to a backup."""
 
     def open(self, pipeline: str, name: str) -> None:
         """Called in every process before any other call, to say for whom the sink works.

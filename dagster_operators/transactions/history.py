@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import UnknownEpochError
 from dagster_operators.transactions.carrying import carried
-from dagster_operators.transactions.records import Begin, Complete
+from dagster_operators.transactions.records import Begin, Complete, Decision
 
 if TYPE_CHECKING:
     from dagster_operators.graph.slice import JSON, SourceSlice
@@ -104,6 +104,16 @@ class History:
         """
         self._catch_up()
         return iter(tuple(self._slices.get(source, ())))
+
+    def given(self, participant: str, epoch: int) -> Any:
+        """What an external participant was given to commit in an epoch that was decided; None for nothing."""
+        last = self._ledger.view().last_decision
+        found = last if last and last.epoch == epoch else None
+        if found is None and (last is None or last.epoch > epoch):
+            decisions = (entry.record for entry in self._ledger.scan({Decision.kind}))
+            found = next((one for one in decisions if isinstance(one, Decision) and one.epoch == epoch), None)
+        manifests = found.manifests if found else ()
+        return next((manifest.commit_data[participant] for manifest in manifests if participant in manifest.commit_data), None)
 
     def mark(self) -> int:
         """The number of the record that completed the last epoch; 0 before the first."""

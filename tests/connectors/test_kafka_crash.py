@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -14,7 +16,7 @@ import pytest
 from dagster_operators.connectors.kafka_sink import KafkaSink
 from dagster_operators.connectors.kafka_source import KafkaSource
 from dagster_operators.connectors.sink import SinkAttempt
-from dagster_operators.errors import BadInputError, FencedError, NotPreparedError, SinkUnavailableError
+from dagster_operators.errors import BadInputError, FencedError, NotPreparedError, SinkError, SinkUnavailableError
 from dagster_operators.runtime.stages.sinks import SinkParticipant
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.failpoints import VARIABLE, watch
@@ -46,15 +48,15 @@ def broker():
         server.stop()
 
 
-def coordinator(root, servers, topic, **options) -> Coordinator:
+def coordinator(root, servers, topic, book=None, **options) -> Coordinator:
     run = Coordinator("numbers", str(root / "pipeline"), **options)
-    run.join({"warehouse": SinkParticipant(KafkaSink(servers, topic, key="n", timeout=120), "warehouse", run)})
+    run.join({"warehouse": SinkParticipant(KafkaSink(servers, topic, key="n", timeout=120, book=book), "warehouse", run)})
     return run
 
 
-def child_epochs(root, servers, topic, failpoint, epochs):
+def child_epochs(root, servers, topic, failpoint, epochs, book=None):  # noqa: PLR0917 - a process is given them in order
     os.environ[VARIABLE] = failpoint
-    with coordinator(root, servers, topic) as run:
+    with coordinator(root, servers, topic, book) as run:
         for _ in range(epochs):
             SinkFlow(run).epoch(Owner.of_process())
 
@@ -85,6 +87,49 @@ def test_killed_in_a_straight_run(tmp_path, broker, failpoint):
     times = 1 if "recover" in failpoint else 2
     assert was_killed(tmp_path, broker.servers, topic, f"{failpoint}#{times}", 2)
     finish(tmp_path, broker, topic, 3)
+
+
+def test_a_book_edited_after_a_kill_doubles_nothing(tmp_path, broker):
+    topic, old, new = broker.topic(), broker.topic(1), broker.topic(1)
+    assert was_killed(tmp_path, broker.servers, topic, "after:commit_participant#1", 1, old)
+    with coordinator(tmp_path, broker.servers, topic, new) as run, pytest.raises(SinkError) as told:
+        SinkFlow(run, last=2).epoch()
+    assert "or the book are others" in told.value.problem
+    assert len(broker.committed(topic)) == 3
+    note_as_told(broker, told.value)
+    with coordinator(tmp_path, broker.servers, topic, new) as run:
+        SinkFlow(run, last=2).epoch()
+    assert sorted(json.loads(value)["n"] for _, value in broker.committed(topic)) == numbers_of(2)
+
+
+def test_a_copy_of_the_root_that_runs_beside_it_is_told(tmp_path, broker):
+    topic, copy = broker.topic(), tmp_path / "copy"
+    with coordinator(tmp_path, broker.servers, topic) as run:
+        SinkFlow(run).epoch(Owner.of_process())
+    shutil.copytree(tmp_path / "pipeline", copy / "pipeline")
+    assert was_killed(copy, broker.servers, topic, "after:append_decision", 1)  # with a transaction that is open
+    with coordinator(tmp_path, broker.servers, topic) as run:
+        SinkFlow(run, last=2).epoch(Owner.of_process())
+    with (
+        coordinator(copy, broker.servers, topic) as run,
+        pytest.raises(SinkError, match="epoch 2 of this sink was written") as told,
+    ):
+        SinkFlow(run, last=2).epoch(Owner.of_process())
+    note_as_told(broker, told.value)
+    with coordinator(copy, broker.servers, topic) as run:
+        SinkFlow(run, last=2).epoch(Owner.of_process())
+    found = sorted(json.loads(value)["n"] for _, value in broker.committed(topic))
+    assert found == sorted(numbers_of(2) + numbers_of(2)[3:])
+
+
+def note_as_told(broker, error) -> None:
+    """Write the record that the error says."""
+    from confluent_kafka import Producer
+
+    book, key, value = re.search(r"to the topic (\S+) with the key (\S+) and the value (\{.*\})", str(error)).groups()
+    producer = Producer({"bootstrap.servers": broker.servers, "log_level": 0})
+    producer.produce(book, value, key=key)
+    assert producer.flush(120) == 0
 
 
 def take_over(root, broker, topic, epochs):
@@ -146,8 +191,8 @@ def test_an_open_transaction_of_another_sink_in_the_same_book_is_waited_for(brok
     data, theirs = a.write(rows_of(1, 2), SinkAttempt(1, "a", 1)), b.write(rows_of(100), SinkAttempt(1, "b", 1))
     alone = a._alone
 
-    def alone_and_then_another_comes(generation):
-        found = alone(generation)
+    def alone_and_then_another_comes(*asked):
+        found = alone(*asked)
         b.prepare(1, theirs, 1)
         return found
 

@@ -14,6 +14,7 @@ from dagster_operators.errors import NotPreparedError, OperatorsError, SinkError
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.runtime.stages.staged_rows import arrow_schema, read_batches
+from dagster_operators.storage.uri import without_user
 from dagster_operators.transactions.codec import decode, encode
 from dagster_operators.transactions.failpoints import reach
 from dagster_operators.transactions.manifest import CheckOutcome
@@ -119,11 +120,16 @@ class SinkParticipant:
                 remedy="name what is prepared by the attempt alone",
             )
 
+    def _is_decided(self, epoch: int, attempt: str) -> bool:
+        given = self._coordinator.past.given(self.name, epoch)
+        return given is not None and decode(StagedForSink, given).attempt == attempt
+
     def _call(self, epoch: int | None, call: Callable[[], Any]) -> Any:
         place = {"pipeline": self._coordinator.pipeline, "sink": self.name, "epoch": epoch}
         try:
             with self._turn:
                 if not self._opened:
+                    self.sink.root, self.sink.is_decided = without_user(self._coordinator.root.uri), self._is_decided
                     self.sink.open(self._coordinator.view().pipeline, self.name)
                     self._opened = True
                 return call()

@@ -13,8 +13,13 @@ from dagster_operators.graph.changes import ChangeKind, Changes
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
 from dagster_operators.graph.ports import InputPort
-from dagster_operators.operators.joins.join_columns import JoinColumns, check_sides, join_columns
-from dagster_operators.operators.joins.kept_sides import SIDES
+from dagster_operators.operators.joins.join_columns import (
+    JoinColumns,
+    check_sides,
+    join_columns,
+    late_lineage,
+    late_outputs,
+)
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
@@ -122,12 +127,11 @@ class AsOfJoin(LogicalOperator):
 
     @override
     def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
-        return {f"late_{side}": stream for side, stream in zip(SIDES, inputs, strict=True)}
+        return late_outputs(inputs)
 
     @override
     def side_lineage(self, port: str, inputs: Sequence[StreamType]) -> Lineage:
-        number = SIDES.index(port.removeprefix("late_"))
-        return {column: frozenset({(number, column)}) for column in inputs[number].columns or ()}
+        return late_lineage(port, inputs)
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> JoinVersions:

@@ -24,12 +24,16 @@ from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamTyp
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.engine_schema import empty
 from dagster_operators.operators.joins.join_columns import (
+    LATE,
+    SIDES,
     How,
     JoinColumns,
     check_key_kinds,
     check_sides,
     equal_keys,
     join_columns,
+    late_lineage,
+    late_outputs,
     merged_keys,
     side_rows,
     sides,
@@ -52,7 +56,6 @@ from dagster_operators.types.names import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SIDES = ("left", "right")
 _FAR = 2**62
 """Microseconds before and after any event time: the ends of time as numbers that one can calculate with."""
 
@@ -152,12 +155,11 @@ class IntervalJoin(LogicalOperator):
 
     @override
     def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
-        return {f"late_{side}": stream for side, stream in zip(SIDES, inputs, strict=True)}
+        return late_outputs(inputs)
 
     @override
     def side_lineage(self, port: str, inputs: Sequence[StreamType]) -> Lineage:
-        number = SIDES.index(port.removeprefix("late_"))
-        return {column: frozenset({(number, column)}) for column in inputs[number].columns or ()}
+        return late_lineage(port, inputs)
 
     @override
     def watermark(self, inputs: int) -> int:
@@ -185,9 +187,8 @@ class JoinIntervals(RelationalOperator[JoinColumns]):
         columns = self.logical.joined([frame.columns for frame in inputs])
         check_key_kinds(columns, *inputs)
         sides = [_kept(number, self._timed(number, frame), columns, MIN_WATERMARK) for number, frame in enumerate(inputs)]
-        late = {f"late_{side}": frame for side, frame in zip(SIDES, inputs, strict=True)}
         output = self._finish(self._pairs(sides[0], sides[1], columns, "inner"), columns)
-        return Analysis(output, dict(zip(SIDES, sides, strict=True)), late, facts=columns)
+        return Analysis(output, dict(zip(SIDES, sides, strict=True)), late_outputs(inputs), facts=columns)
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[JoinColumns]) -> Rows:
@@ -213,10 +214,9 @@ class JoinIntervals(RelationalOperator[JoinColumns]):
         return frame.selectExpr("*", f"{time} AS __{SIDES[number]}_time")
 
     def _on_time(self, context: StageContext, number: int, rows: DataFrame, begin: int) -> DataFrame:
-        side, name = SIDES[number], self.logical.name
-        time = f"__{side}_time"
+        time, name = f"__{SIDES[number]}_time", self.logical.name
         late = late_condition(time, f"{time} < {context.varying(begin - self.logical.reach[number], time)}", begin)
-        return on_time(context, name, rows, late, time=time, port=f"late_{side}")
+        return on_time(context, name, rows, late, time=time, port=LATE[number])
 
     def _new_pairs(self, states: Sequence[StateRuns], columns: JoinColumns, begin: int) -> list[DataFrame]:
         """The pairs of which this epoch brought at least one row."""

@@ -17,8 +17,8 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import CHANGE, DELETE, INSERT, ChangeKind, Changes
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.joins.join import Join
-from dagster_operators.operators.joins.join_columns import ONE_SIDED, check_key_kinds, equal_keys
-from dagster_operators.operators.joins.kept_sides import SIDES, JoinFacts, key_type
+from dagster_operators.operators.joins.join_columns import ONE_SIDED, SIDES, check_key_kinds, equal_keys
+from dagster_operators.operators.joins.kept_sides import JoinFacts, key_type
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.weighted_rows import (
     ADDED,

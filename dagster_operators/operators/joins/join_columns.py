@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.changes import ChangeKind
@@ -17,6 +17,12 @@ from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+SIDES: Final = ("left", "right")
+LATE: Final = ("late_left", "late_right")
+"""The ports of the sides' late rows."""
+
+_T = TypeVar("_T")
 
 How = Literal["inner", "left", "right", "full"]
 """Which rows come out without a partner: none, those of the left, of the right, or of both sides."""
@@ -123,9 +129,23 @@ def sides(
     """The input ports of a join on these keys of its sides, which take rows of some kinds."""
     remedy = "write join(other, on=...), which takes rows that change; or join before the aggregate, or aggregate in windows"
     return tuple(
-        InputPort(side, accepts, by_keys(columns, window=window), remedy)
-        for side, columns in zip(("left", "right"), keys, strict=True)
+        InputPort(side, accepts, by_keys(columns, window=window), remedy) for side, columns in zip(SIDES, keys, strict=True)
     )
+
+
+def late_outputs(inputs: Sequence[_T]) -> dict[str, _T]:
+    """The ports of late rows, which have what each side has.
+
+    >>> late_outputs(["flights", "airports"])
+    {'late_left': 'flights', 'late_right': 'airports'}
+    """
+    return dict(zip(LATE, inputs, strict=True))
+
+
+def late_lineage(port: str, inputs: Sequence[StreamType]) -> Lineage:
+    """Where the columns of late rows come from: from their side."""
+    side = LATE.index(port)
+    return {column: frozenset({(side, column)}) for column in inputs[side].columns or ()}
 
 
 def check_sides(
@@ -140,7 +160,7 @@ def check_sides(
             operator=operator.name,
             remedy="key both sides by as many columns; they are compared in order",
         )
-    for side, stream, columns in zip(("left", "right"), inputs, keys, strict=True):
+    for side, stream, columns in zip(SIDES, inputs, keys, strict=True):
         operator.require(stream, columns, f"the key of the {side} side")
 
 
@@ -162,9 +182,7 @@ def _cast(keys: Sequence[tuple[str, Field | None]]) -> str:
     types = ["STRING" if field is None else field.type.sql for _, field in keys]
     side = 0 if types[0].upper() == "STRING" else 1
     name, wanted = keys[side][0], types[1 - side]
-    return (
-        f"cast one of them before the join: with_columns({name}='CAST({name} AS {wanted})') on the {('left', 'right')[side]} side"
-    )
+    return f"cast one of them before the join: with_columns({name}='CAST({name} AS {wanted})') on the {SIDES[side]} side"
 
 
 def side_rows(frame: DataFrame, side: str, keys: Sequence[str], values: Sequence[str], extra: Sequence[str] = ()) -> DataFrame:

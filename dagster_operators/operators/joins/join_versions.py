@@ -18,8 +18,8 @@ from typing_extensions import override
 
 from dagster_operators.graph.changes import CHANGE, DELETE, INSERT
 from dagster_operators.operators.joins.as_of_join import AsOfJoin
-from dagster_operators.operators.joins.join_columns import JoinColumns, check_key_kinds
-from dagster_operators.operators.joins.kept_sides import SIDES, JoinFacts, key_type
+from dagster_operators.operators.joins.join_columns import LATE, SIDES, JoinColumns, check_key_kinds, late_outputs
+from dagster_operators.operators.joins.kept_sides import JoinFacts, key_type
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.late_rows import late_condition, on_time
 from dagster_operators.operators.physical import (
@@ -88,8 +88,7 @@ class JoinVersions(RelationalOperator[JoinFacts]):
         left, right = (self._kept(side, timed(frame, self.logical.event_times[side]), facts) for side, frame in enumerate(inputs))
         types = tuple(Schema.from_json(frame.schema.json()).types for frame in (left, right))
         output = self._finish(self._as_of(left, right, facts, types))
-        late = {f"late_{side}": frame for side, frame in zip(SIDES, inputs, strict=True)}
-        return Analysis(output, {"left": left, "right": right}, late, facts=facts)
+        return Analysis(output, {"left": left, "right": right}, late_outputs(inputs), facts=facts)
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[JoinFacts]) -> Rows:
@@ -119,9 +118,7 @@ class JoinVersions(RelationalOperator[JoinFacts]):
 
     def _on_time(self, context: StageContext, side: int, rows: DataFrame, settled: int) -> DataFrame:
         late = late_condition(TIME, f"{TIME} < {context.varying(settled, TIME)}", settled)
-        return on_time(
-            context, self.logical.name, timed(rows, self.logical.event_times[side]), late, time=TIME, port=f"late_{SIDES[side]}"
-        )
+        return on_time(context, self.logical.name, timed(rows, self.logical.event_times[side]), late, time=TIME, port=LATE[side])
 
     def _kept(self, side: int, rows: DataFrame, facts: JoinFacts) -> DataFrame:
         """An epoch's rows of a side; without versions that nobody has, as their key is null."""

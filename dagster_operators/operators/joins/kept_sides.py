@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final
 from dagster_operators.errors import SchemaError
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
 from dagster_operators.operators.engine_schema import schema_of
-from dagster_operators.operators.joins.join_columns import JoinColumns
+from dagster_operators.operators.joins.join_columns import SIDES, JoinColumns
 from dagster_operators.types.names import quoted
 from dagster_operators.types.wider_type import wider_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SIDES: Final = ("left", "right")
 _KEY: Final = "__key_"
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 

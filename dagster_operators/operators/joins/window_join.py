@@ -16,7 +16,9 @@ from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamTyp
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.engine_schema import empty
 from dagster_operators.operators.joins.join_columns import (
+    LATE,
     ONE_SIDED,
+    SIDES,
     HowInWindows,
     JoinColumns,
     check_key_kinds,
@@ -24,6 +26,8 @@ from dagster_operators.operators.joins.join_columns import (
     equal_keys,
     from_either,
     join_columns,
+    late_lineage,
+    late_outputs,
     merged_keys,
     side_rows,
     sides,
@@ -47,7 +51,6 @@ from dagster_operators.types.names import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SIDES = ("left", "right")
 _BOUNDS = (WINDOW_START, WINDOW_END)
 
 
@@ -120,12 +123,11 @@ class WindowJoin(LogicalOperator):
 
     @override
     def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
-        return {f"late_{side}": stream for side, stream in zip(SIDES, inputs, strict=True)}
+        return late_outputs(inputs)
 
     @override
     def side_lineage(self, port: str, inputs: Sequence[StreamType]) -> Lineage:
-        number = SIDES.index(port.removeprefix("late_"))
-        return {column: frozenset({(number, column)}) for column in inputs[number].columns or ()}
+        return late_lineage(port, inputs)
 
     @override
     def watermark(self, inputs: int) -> int:
@@ -169,8 +171,7 @@ class JoinWindows(RelationalOperator[WindowJoinFacts]):
         sides = [self._kept(number, waiting[number].panes(frame), columns) for number, frame in enumerate(inputs)]
         closing = [rows.windows(side, MIN_WATERMARK, MAX_WATERMARK) for rows, side in zip(waiting, sides, strict=True)]
         facts = WindowJoinFacts(columns, tuple(frame.schema.json() for frame in closing))
-        late = {f"late_{side}": frame for side, frame in zip(SIDES, inputs, strict=True)}
-        return Analysis(self._join(closing, columns), dict(zip(SIDES, sides, strict=True)), late, facts=facts)
+        return Analysis(self._join(closing, columns), dict(zip(SIDES, sides, strict=True)), late_outputs(inputs), facts=facts)
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[WindowJoinFacts]) -> Rows:
@@ -179,7 +180,7 @@ class JoinWindows(RelationalOperator[WindowJoinFacts]):
         states = [context.state(name, side) for side in SIDES]
         for number, (state, waiting, frame) in enumerate(zip(states, both, inputs, strict=True)):
             if frame is not None:
-                on_time = waiting.on_time(context, name, f"late_{SIDES[number]}", waiting.panes(frame), begin)
+                on_time = waiting.on_time(context, name, LATE[number], waiting.panes(frame), begin)
                 state.append(self._kept(number, on_time, facts.columns))
         end = context.watermark_end(name)
         closing = [waiting.closing(state, begin, end) for waiting, state in zip(both, states, strict=True)]

@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.changes import CHANGE, DELETE, INSERT, ChangeKind, Changes
+from dagster_operators.graph.changes import CHANGE, ChangeKind, Changes
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.joins.join import Join
 from dagster_operators.operators.joins.join_columns import ONE_SIDED, SIDES, check_key_kinds, equal_keys
 from dagster_operators.operators.joins.kept_sides import JoinFacts, key_type
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.weighted_rows import (
-    ADDED,
     WEIGHT,
     added_up,
     all_of,
     all_or_none,
+    changes_of,
     not_there,
     taken_back,
+    weight_of,
 )
 from dagster_operators.types.data_type import DataType, Plain
 from dagster_operators.types.names import quoted
@@ -103,7 +104,7 @@ class JoinChanges(RelationalOperator[JoinFacts]):
 
     def _weighted(self, side: int, rows: DataFrame, facts: JoinFacts) -> DataFrame:
         """An epoch's rows of a side; without those that come out never, as their key is null."""
-        weight = f"IF({ADDED}, 1L, -1L)" if self.retracting[side] else "1L"
+        weight = weight_of(retracting=self.retracting[side])
         kept = rows.selectExpr(*facts.key_columns(side), *map(quoted, facts.kept[side]), f"{weight} AS {WEIGHT}")
         if side not in _JUDGED.get(self.logical.how, ()) or self.logical.how == "semi":
             kept = kept.filter(" AND ".join(f"{name} IS NOT NULL" for name in facts.keys))
@@ -202,12 +203,8 @@ class JoinChanges(RelationalOperator[JoinFacts]):
         """Rows with weights as rows that come, or as changes; what cancels out is left out."""
         kinds = [Changes.RETRACT if taken else Changes.APPEND for taken in self.retracting]
         stay = self.logical.gives(kinds).kind is ChangeKind.APPEND
-        net = rows if stay and self.logical.how == "inner" else added_up(rows)
-        columns = [quoted(name) for name in rows.columns if name != WEIGHT]
-        change = [] if stay else [f"IF({WEIGHT} > 0, '{INSERT}', '{DELETE}') AS {CHANGE}"]
-        told = [] if stay else [CHANGE]
-        copies = net.selectExpr(*columns, *change, f"explode(sequence(1L, abs({WEIGHT}))) AS __copy")
-        return copies.selectExpr(*columns, *told)
+        changes = changes_of(rows if stay and self.logical.how == "inner" else added_up(rows))
+        return changes.drop(CHANGE) if stay else changes
 
 
 def _output(rows: DataFrame, keys: Sequence[str], values: Sequence[str], weight: str, facts: JoinFacts) -> DataFrame:

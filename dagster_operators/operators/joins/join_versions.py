@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from typing_extensions import override
 
-from dagster_operators.graph.changes import CHANGE, DELETE, INSERT
+from dagster_operators.graph.changes import CHANGE
 from dagster_operators.operators.joins.as_of_join import AsOfJoin
 from dagster_operators.operators.joins.join_columns import LATE, SIDES, JoinColumns, check_key_kinds, late_outputs
 from dagster_operators.operators.joins.kept_sides import JoinFacts, key_type
@@ -34,14 +34,15 @@ from dagster_operators.operators.physical import (
 )
 from dagster_operators.operators.relational.ranking import total_order
 from dagster_operators.operators.relational.weighted_rows import (
-    ADDED,
     WEIGHT,
     added_up,
     all_of,
     all_or_none,
+    changes_of,
     not_there,
     taken_back,
     there,
+    weight_of,
 )
 from dagster_operators.operators.rows_by_time import TIME, since, timed, until
 from dagster_operators.time.watermark import MIN_WATERMARK
@@ -122,7 +123,7 @@ class JoinVersions(RelationalOperator[JoinFacts]):
 
     def _kept(self, side: int, rows: DataFrame, facts: JoinFacts) -> DataFrame:
         """An epoch's rows of a side; without versions that nobody has, as their key is null."""
-        weight = f"IF({ADDED}, 1L, -1L)" if self.retracting[side] else "1L"
+        weight = weight_of(retracting=self.retracting[side])
         further = [f"{quoted(name)} AS {kept}" for name, kept in facts.ordering if side == 1 and name not in facts.kept[1]]
         kept = rows.selectExpr(*facts.key_columns(side), TIME, *map(quoted, facts.kept[side]), *further, f"{weight} AS {WEIGHT}")
         if side == 1:
@@ -229,12 +230,7 @@ class JoinVersions(RelationalOperator[JoinFacts]):
 
     def _finish(self, rows: DataFrame) -> DataFrame:
         """Rows with weights as changes, without those that cancel out; or as rows that come."""
-        columns = [quoted(name) for name in rows.columns if name != WEIGHT]
-        if not self.logical.corrections:
-            return rows.selectExpr(*columns)
-        change = f"IF({WEIGHT} > 0, '{INSERT}', '{DELETE}') AS {CHANGE}"
-        copies = added_up(rows).selectExpr(*columns, change, f"explode(sequence(1L, abs({WEIGHT}))) AS __copy")
-        return copies.selectExpr(*columns, CHANGE)
+        return changes_of(added_up(rows)) if self.logical.corrections else rows.drop(WEIGHT)
 
 
 def _from_earliest(rows: DataFrame, versions: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.graph.changes import CHANGE, DELETE, INSERT
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.over import Over
 from dagster_operators.operators.relational.ranking import OrderItem, total_order
-from dagster_operators.operators.relational.weighted_rows import WEIGHT, added_up, repeated, weighted
+from dagster_operators.operators.relational.weighted_rows import WEIGHT, added_up, changes_of, repeated, weighted
 from dagster_operators.operators.relational.window_functions import OF_ROW, Order
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_COPY: Final = "__copy"
 
 
 @dataclass(frozen=True)
@@ -89,11 +86,7 @@ class OverChanges(RelationalOperator[tuple[tuple[str, str, str | None], ...]]):
         given = self._placed(repeated(now), written).selectExpr("*", f"1L AS {WEIGHT}")
         if before is not None:
             given = given.union(self._placed(repeated(before), written).selectExpr("*", f"-1L AS {WEIGHT}"))
-        net = added_up(given)
-        columns = [quoted(name) for name in net.columns if name != WEIGHT]
-        change = f"IF({WEIGHT} > 0, '{INSERT}', '{DELETE}') AS {CHANGE}"
-        copies = net.selectExpr(*columns, change, f"explode(sequence(1L, abs({WEIGHT}))) AS {_COPY}")
-        return copies.selectExpr(*columns, CHANGE)
+        return changes_of(added_up(given))
 
     def _placed(self, rows: DataFrame, written: Sequence[tuple[str, str, str | None]]) -> DataFrame:
         """The rows with their new columns."""

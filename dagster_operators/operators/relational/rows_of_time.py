@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.graph.changes import CHANGE, DELETE, INSERT
+from dagster_operators.graph.changes import CHANGE
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
-from dagster_operators.operators.relational.weighted_rows import ADDED, WEIGHT, added_up, all_or_none, taken_back, there
+from dagster_operators.operators.relational.weighted_rows import (
+    WEIGHT,
+    added_up,
+    all_or_none,
+    changes_of,
+    taken_back,
+    there,
+    weight_of,
+)
 from dagster_operators.operators.relational.within_last import WithinLast
 from dagster_operators.operators.rows_by_time import TIME, since, timed, until
 from dagster_operators.types.names import quoted
@@ -40,7 +48,7 @@ class RowsOfTime(RelationalOperator):
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis:
         rows = self._kept(timed(inputs[0], self.logical.event_time))
-        return Analysis(self._changes(rows), {"rows": rows}, facts=None)
+        return Analysis(changes_of(rows.drop(TIME)), {"rows": rows}, facts=None)
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
@@ -59,19 +67,13 @@ class RowsOfTime(RelationalOperator):
         state.drop(lambda file: file.high is not None and file.high < end)
         state.fold(lambda rows: since(added_up(rows) if self.retracting else rows, end, number))
         found = all_or_none(new, None if passed is None else taken_back(passed))
-        return None if found is None else self._changes(found)
+        return None if found is None else changes_of(found.drop(TIME))
 
     def _kept(self, rows: DataFrame) -> DataFrame:
         columns = [quoted(name) for name in rows.columns if name not in (CHANGE, TIME)]
-        weight = f"IF({ADDED}, 1L, -1L)" if self.retracting else "1L"
+        weight = weight_of(retracting=self.retracting)
         kept = rows.selectExpr(TIME, *columns, f"{weight} AS {WEIGHT}").filter(f"{TIME} IS NOT NULL")
         return added_up(kept) if self.retracting else kept
 
     def _there(self, rows: DataFrame) -> DataFrame:
         return there(rows) if self.retracting else rows
-
-    def _changes(self, rows: DataFrame) -> DataFrame:
-        columns = [quoted(name) for name in rows.columns if name not in (TIME, WEIGHT)]
-        change = f"IF({WEIGHT} > 0, '{INSERT}', '{DELETE}') AS {CHANGE}"
-        copies = rows.selectExpr(*columns, change, f"explode(sequence(1L, abs({WEIGHT}))) AS __copy")
-        return copies.selectExpr(*columns, CHANGE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dagster_operators.graph.changes import ADDS, CHANGE
+from dagster_operators.graph.changes import ADDS, CHANGE, DELETE, INSERT
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.types.names import quoted
 
@@ -26,6 +26,15 @@ ADDED: Final = f"{CHANGE} IN ({', '.join(map(repr, ADDS))})"
 _NOT_THERE: Final = "CAST(raise_error('a change takes a row back that is not there') AS BIGINT)"
 
 
+def weight_of(*, retracting: bool) -> str:
+    """SQL for the weight of a row that comes: 1, or of rows that may be taken back by what its change says.
+
+    >>> weight_of(retracting=False)
+    '1L'
+    """
+    return f"IF({ADDED}, 1L, -1L)" if retracting else "1L"
+
+
 def weighted(changes: DataFrame) -> DataFrame:
     """Changes as rows with weights, without those that cancel out.
 
@@ -33,12 +42,22 @@ def weighted(changes: DataFrame) -> DataFrame:
         changes: Rows with the column ``_change``.
     """
     columns = [quoted(name) for name in changes.columns if name != CHANGE]
-    return _added_up(changes.selectExpr(*columns, f"IF({ADDED}, 1L, -1L) AS {WEIGHT}"))
+    return added_up(changes.selectExpr(*columns, f"{weight_of(retracting=True)} AS {WEIGHT}"))
 
 
 def added_up(rows: DataFrame) -> DataFrame:
     """Rows with weights as few as can be, without those that cancel out."""
-    return _added_up(rows)
+    columns = [quoted(name) for name in rows.columns if name != WEIGHT]
+    summed = rows.groupBy(*columns).agg({WEIGHT: "sum"})
+    return summed.selectExpr(*columns, f"`sum({WEIGHT})` AS {WEIGHT}").filter(f"{WEIGHT} <> 0")
+
+
+def changes_of(rows: DataFrame) -> DataFrame:
+    """Rows with weights as changes, each as often as its weight says: rows that come, and rows that are taken back."""
+    columns = [quoted(name) for name in rows.columns if name != WEIGHT]
+    change = f"IF({WEIGHT} > 0, '{INSERT}', '{DELETE}') AS {CHANGE}"
+    copies = rows.selectExpr(*columns, change, f"explode(sequence(1L, abs({WEIGHT}))) AS __copy")
+    return copies.selectExpr(*columns, CHANGE)
 
 
 def repeated(rows: DataFrame, most: int | None = None) -> DataFrame:
@@ -53,12 +72,12 @@ def repeated(rows: DataFrame, most: int | None = None) -> DataFrame:
     columns = [quoted(name) for name in rows.columns if name != WEIGHT]
     checked = f"CASE WHEN {WEIGHT} < 0 THEN {_NOT_THERE} ELSE {WEIGHT} END"
     copies = checked if most is None else f"least({checked}, {most}L)"
-    return _added_up(rows).selectExpr(*columns, f"explode(sequence(1L, {copies})) AS {WEIGHT}").selectExpr(*columns)
+    return added_up(rows).selectExpr(*columns, f"explode(sequence(1L, {copies})) AS {WEIGHT}").selectExpr(*columns)
 
 
 def there(rows: DataFrame) -> DataFrame:
     """The rows there are, of all rows with weights of some keys; the query fails if one was taken back that was not there."""
-    return _added_up(rows).filter(f"CASE WHEN {WEIGHT} < 0 THEN {_NOT_THERE} ELSE {WEIGHT} END > 0")
+    return added_up(rows).filter(f"CASE WHEN {WEIGHT} < 0 THEN {_NOT_THERE} ELSE {WEIGHT} END > 0")
 
 
 def not_there(rows: DataFrame, old: Rows) -> DataFrame:
@@ -66,7 +85,7 @@ def not_there(rows: DataFrame, old: Rows) -> DataFrame:
     taken = rows.filter(f"{WEIGHT} < 0")
     names = [name for name in rows.columns if name != WEIGHT]
     before = None if old is None else with_keys_of(old, taken, names)
-    wrong = _added_up(all_of(taken, before) if before is not None else taken).filter(f"{WEIGHT} < 0")
+    wrong = added_up(all_of(taken, before) if before is not None else taken).filter(f"{WEIGHT} < 0")
     return wrong.selectExpr(*map(quoted, names), f"{_NOT_THERE} AS {WEIGHT}")
 
 
@@ -86,9 +105,3 @@ def all_of(first: DataFrame, *more: DataFrame) -> DataFrame:
     for frame in more:
         first = first.union(frame)
     return first
-
-
-def _added_up(rows: DataFrame) -> DataFrame:
-    columns = [quoted(name) for name in rows.columns if name != WEIGHT]
-    summed = rows.groupBy(*columns).agg({WEIGHT: "sum"})
-    return summed.selectExpr(*columns, f"`sum({WEIGHT})` AS {WEIGHT}").filter(f"{WEIGHT} <> 0")

@@ -17,8 +17,8 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import CHANGE, ChangeKind, Changes
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.joins.join import Join
-from dagster_operators.operators.joins.join_columns import ONE_SIDED, SIDES, check_key_kinds, equal_keys
-from dagster_operators.operators.joins.kept_sides import JoinFacts, key_type
+from dagster_operators.operators.joins.join_columns import ONE_SIDED, SIDES, equal_keys
+from dagster_operators.operators.joins.kept_sides import JoinFacts, key_types, without_changes
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.weighted_rows import (
     WEIGHT,
@@ -57,11 +57,10 @@ class JoinChanges(RelationalOperator[JoinFacts]):
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[JoinFacts]:
-        plain = [frame.drop(CHANGE) if taken else frame for frame, taken in zip(inputs, self.retracting, strict=True)]
-        names = [frame.columns for frame in plain]
+        left, right = without_changes(inputs, self.retracting)
+        names = (left.columns, right.columns)
         columns = self.logical.joined(names)
-        check_key_kinds(columns, *plain)
-        facts = JoinFacts(columns, self.logical.kept(names), tuple(key_type(pair, *plain) for pair in columns.keys))
+        facts = JoinFacts(columns, self.logical.kept(names), key_types(columns, left, right))
         left, right = (self._weighted(number, frame, facts) for number, frame in enumerate(inputs))
         self._check_condition(left, right, facts)
         if self.logical.how in ONE_SIDED:
@@ -160,7 +159,7 @@ class JoinChanges(RelationalOperator[JoinFacts]):
         keys = [f"__left_{number}" for number in range(len(facts.keys))]
         values = [quoted(name) for name in facts.columns.values]
         joined = self._joined(sides[0], sides[1], facts, "inner")
-        return _output(joined, keys, values, "__left_rows * __right_rows", facts)
+        return facts.output(joined, keys, values, "__left_rows * __right_rows")
 
     # --- rows by whether they have a partner -------------------------------------------------------------------------
 
@@ -195,7 +194,7 @@ class JoinChanges(RelationalOperator[JoinFacts]):
         """Rows of one side as output, with nulls for the other's columns."""
         own = facts.kept[side]
         values = [quoted(name) if name in own else f"CAST(NULL AS {types[1 - side][name].sql})" for name in facts.columns.values]
-        return _output(rows, facts.keys, values, WEIGHT, facts)
+        return facts.output(rows, facts.keys, values)
 
     # --- the output --------------------------------------------------------------------------------------------------
 
@@ -205,12 +204,3 @@ class JoinChanges(RelationalOperator[JoinFacts]):
         stay = self.logical.gives(kinds).kind is ChangeKind.APPEND
         changes = changes_of(rows if stay and self.logical.how == "inner" else added_up(rows))
         return changes.drop(CHANGE) if stay else changes
-
-
-def _output(rows: DataFrame, keys: Sequence[str], values: Sequence[str], weight: str, facts: JoinFacts) -> DataFrame:
-    """Rows with the output's columns, all said to be nullable, for an engine that believes a union's first side."""
-    names = [*(left for left, _ in facts.columns.keys), *facts.columns.values]
-    pairs = zip([*keys, *values], names, strict=True)
-    return rows.selectExpr(
-        *(f"CASE WHEN {weight} <> 0 THEN {value} END AS {quoted(name)}" for value, name in pairs), f"{weight} AS {WEIGHT}"
-    )

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from typing_extensions import override
 
-from dagster_operators.graph.changes import CHANGE
 from dagster_operators.operators.joins.as_of_join import AsOfJoin
-from dagster_operators.operators.joins.join_columns import LATE, SIDES, JoinColumns, check_key_kinds, late_outputs
-from dagster_operators.operators.joins.kept_sides import JoinFacts, key_type
+from dagster_operators.operators.joins.join_columns import LATE, SIDES, JoinColumns, late_outputs
+from dagster_operators.operators.joins.kept_sides import JoinFacts, key_types, without_changes
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.late_rows import late_condition, on_time
 from dagster_operators.operators.physical import (
@@ -81,11 +80,10 @@ class JoinVersions(RelationalOperator[JoinFacts]):
 
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[JoinFacts]:
-        plain = [frame.drop(CHANGE) if taken else frame for frame, taken in zip(inputs, self.retracting, strict=True)]
-        columns = self.logical.joined([frame.columns for frame in plain])
-        check_key_kinds(columns, *plain)
-        kinds = tuple(key_type(pair, *plain) for pair in columns.keys)
-        facts = JoinFacts(columns, (columns.left, columns.right), kinds, self._ordering(columns, plain[1].columns))
+        left, right = without_changes(inputs, self.retracting)
+        columns = self.logical.joined((left.columns, right.columns))
+        kept, ordering = (columns.left, columns.right), self._ordering(columns, right.columns)
+        facts = JoinFacts(columns, kept, key_types(columns, left, right), ordering)
         left, right = (self._kept(side, timed(frame, self.logical.event_times[side]), facts) for side, frame in enumerate(inputs))
         types = tuple(Schema.from_json(frame.schema.json()).types for frame in (left, right))
         output = self._finish(self._as_of(left, right, facts, types))
@@ -222,11 +220,7 @@ class JoinVersions(RelationalOperator[JoinFacts]):
     # --- the output --------------------------------------------------------------------------------------------------
 
     def _named(self, rows: DataFrame, facts: JoinFacts) -> DataFrame:
-        """Rows with the output's columns, all said to be nullable, for an engine that believes a union's first side."""
-        keys = [(key, left) for key, (left, _) in zip(facts.keys, facts.columns.keys, strict=True)]
-        pairs = [*keys, *((quoted(name), name) for name in facts.columns.values)]
-        named = (f"CASE WHEN {WEIGHT} <> 0 THEN {value} END AS {quoted(name)}" for value, name in pairs)
-        return rows.selectExpr(*named, f"{WEIGHT} AS {WEIGHT}")
+        return facts.output(rows, facts.keys, [quoted(name) for name in facts.columns.values])
 
     def _finish(self, rows: DataFrame) -> DataFrame:
         """Rows with weights as changes, without those that cancel out; or as rows that come."""

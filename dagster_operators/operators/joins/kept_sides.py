@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import SchemaError
+from dagster_operators.graph.changes import CHANGE
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
 from dagster_operators.operators.engine_schema import schema_of
-from dagster_operators.operators.joins.join_columns import SIDES, JoinColumns
+from dagster_operators.operators.joins.join_columns import SIDES, JoinColumns, check_key_kinds
+from dagster_operators.operators.relational.weighted_rows import WEIGHT
 from dagster_operators.types.names import quoted
 from dagster_operators.types.wider_type import wider_type
 
@@ -46,8 +48,37 @@ class JoinFacts:
         pairs = zip(self.columns.keys, self.key_types, self.keys, strict=True)
         return [f"{one_zero_one_nan(f'CAST({quoted(pair[side])} AS {kind})', kind)} AS {name}" for pair, kind, name in pairs]
 
+    def output(self, rows: DataFrame, keys: Sequence[str], values: Sequence[str], weight: str = WEIGHT) -> DataFrame:
+        """Rows with the output's columns and weights, said to be nullable, for an engine that believes a union's first side.
 
-def key_type(pair: tuple[str, str], left: DataFrame, right: DataFrame) -> str:
+        Args:
+            rows: The rows.
+            keys: SQL for the keys.
+            values: SQL for the columns behind them.
+            weight: SQL for the weight.
+        """
+        names = [*(left for left, _ in self.columns.keys), *self.columns.values]
+        pairs = zip([*keys, *values], names, strict=True)
+        named = (f"CASE WHEN {weight} <> 0 THEN {value} END AS {quoted(name)}" for value, name in pairs)
+        return rows.selectExpr(*named, f"{weight} AS {WEIGHT}")
+
+
+def without_changes(inputs: Sequence[DataFrame], retracting: Sequence[bool]) -> list[DataFrame]:
+    """The sides' own columns: without what is done to a row, of the sides whose rows may be taken back."""
+    return [frame.drop(CHANGE) if taken else frame for frame, taken in zip(inputs, retracting, strict=True)]
+
+
+def key_types(columns: JoinColumns, left: DataFrame, right: DataFrame) -> tuple[str, ...]:
+    """The types in which the keys of both sides are compared, as SQL.
+
+    Raises:
+        SchemaError: A pair of keys has two types, and not both are whole numbers.
+    """
+    check_key_kinds(columns, left, right)
+    return tuple(_key_type(pair, left, right) for pair in columns.keys)
+
+
+def _key_type(pair: tuple[str, str], left: DataFrame, right: DataFrame) -> str:
     """The type in which a pair of keys is compared: theirs, or the wider of two whole numbers.
 
     Raises:

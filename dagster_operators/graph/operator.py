@@ -121,6 +121,8 @@ class LogicalOperator(ABC):
     """Whether it gives the same rows for the same rows, as long as its expressions do."""
     declares_state: ClassVar[bool] = False
     """Whether its state is what its author declared, so that no change of other settings changes what the state means."""
+    keeps_rows: ClassVar[bool] = False
+    """Whether it keeps the rows of all epochs; those of a loop are of one."""
     rows_by_name: ClassVar[bool] = False
     """Whether it reads what an epoch chooses under its name, so that two alike may read different rows."""
 
@@ -165,6 +167,8 @@ class LogicalOperator(ABC):
     @property
     def unfit_for_loops(self) -> str:
         """Why it cannot work in the rounds of a loop; empty if it can."""
+        if self.keeps_rows:
+            return "it keeps the rows of all epochs, and those of a loop are of one"
         return "it holds time back, and time stands still until the loop has come to rest" if self.holds_time else ""
 
     @abstractmethod

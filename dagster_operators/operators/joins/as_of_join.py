@@ -48,6 +48,7 @@ class AsOfJoin(LogicalOperator):
     """
 
     kind: ClassVar[str] = "as_of_join"
+    keeps_rows: ClassVar[bool] = True
     keys: tuple[str, ...]
     right_keys: tuple[str, ...]
     event_times: tuple[str, str]
@@ -67,11 +68,6 @@ class AsOfJoin(LogicalOperator):
             "keep": self.keep,
             "columns": None if self.columns is None else list(self.columns),
         }
-
-    @property
-    @override
-    def unfit_for_loops(self) -> str:
-        return "it keeps the rows of all epochs, and those of a loop are of one"
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:

@@ -36,6 +36,7 @@ class Join(LogicalOperator):
     """
 
     kind: ClassVar[str] = "join"
+    keeps_rows: ClassVar[bool] = True
     keys: tuple[str, ...]
     right_keys: tuple[str, ...]
     how: HowInWindows = "inner"
@@ -55,11 +56,6 @@ class Join(LogicalOperator):
             "condition": self.condition,
             "columns": None if self.columns is None else list(self.columns),
         }
-
-    @property
-    @override
-    def unfit_for_loops(self) -> str:
-        return "it keeps the rows of all epochs, and those of a loop are of one"
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:

@@ -54,6 +54,7 @@ class Over(LogicalOperator):
     """
 
     kind: ClassVar[str] = "over"
+    keeps_rows: ClassVar[bool] = True
     keys: tuple[str, ...]
     order_by: tuple[str, ...]
     functions: tuple[tuple[str, str], ...]
@@ -90,11 +91,6 @@ class Over(LogicalOperator):
             "frame": self.frame,
             "event_time": self.event_time,
         }
-
-    @property
-    @override
-    def unfit_for_loops(self) -> str:
-        return "it keeps the rows of all epochs, and those of a loop are of one"
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:

@@ -28,17 +28,13 @@ class WithinLast(LogicalOperator):
     """
 
     kind: ClassVar[str] = "within_last"
+    keeps_rows: ClassVar[bool] = True
     event_time: str
     age: int
 
     @override
     def config(self) -> dict[str, Any]:
         return {"event_time": self.event_time, "age": self.age}
-
-    @property
-    @override
-    def unfit_for_loops(self) -> str:
-        return "it keeps the rows of all epochs, and those of a loop are of one"
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:

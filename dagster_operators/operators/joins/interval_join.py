@@ -50,6 +50,7 @@ from dagster_operators.operators.physical import (
     Varying,
     constant,
 )
+from dagster_operators.operators.rows_by_time import micros_of
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, parse_duration, require_unit
 from dagster_operators.types.names import quoted
 
@@ -210,7 +211,7 @@ class JoinIntervals(RelationalOperator[JoinColumns]):
         return rows
 
     def _timed(self, number: int, frame: DataFrame) -> DataFrame:
-        time = f"unix_micros(CAST({quoted(self.logical.event_times[number])} AS TIMESTAMP))"
+        time = micros_of(self.logical.event_times[number])
         return frame.selectExpr("*", f"{time} AS __{SIDES[number]}_time")
 
     def _on_time(self, context: StageContext, number: int, rows: DataFrame, begin: int) -> DataFrame:

@@ -34,13 +34,13 @@ from dagster_operators.operators.physical import (
 )
 from dagster_operators.operators.relational.first_rows import FirstRows, alternatives
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
+from dagster_operators.operators.rows_by_time import TIME, micros_of, since, until
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TIME = "__time"
 _OF_CHANGES = "write key_by(...).deduplicate(keep=...), which takes changes too"
 
 
@@ -184,7 +184,7 @@ class FirstOfKeys(RelationalOperator):
         end = MAX_WATERMARK if timeless else context.watermark_end(name)
         rows = self._decided(waiting, begin, end, context.varying)
         waiting.drop(lambda file: file.high is not None and file.high < end)
-        waiting.fold(lambda frame: self._first(_from(frame, end, context.varying)))
+        waiting.fold(lambda frame: self._first(since(frame, end, context.varying)))
         out = None
         if rows is not None:
             seen.append(self._kept(self._unseen(rows, seen.read(lambda _: True))))
@@ -196,7 +196,7 @@ class FirstOfKeys(RelationalOperator):
 
     def _timed(self, frame: DataFrame) -> DataFrame:
         time = self.logical.event_time
-        value = "0L" if time is None else f"unix_micros(CAST({quoted(time)} AS TIMESTAMP))"
+        value = "0L" if time is None else micros_of(time)
         return frame.selectExpr(f"{value} AS {TIME}", "*")  # first, since only the first columns of a file have statistics
 
     def _on_time(self, context: StageContext, rows: DataFrame, begin: int) -> DataFrame:
@@ -213,10 +213,10 @@ class FirstOfKeys(RelationalOperator):
             return None
         new = waiting.read(lambda file: file.fresh and _begins_before(file, end))
         old = waiting.read(lambda file: not file.fresh and _begins_before(file, end))
-        rows = None if old is None else _from(old, begin, number)
+        rows = None if old is None else since(old, begin, number)
         if new is not None:
             rows = new if rows is None else new.unionByName(rows)
-        return rows if rows is None or end == MAX_WATERMARK else rows.filter(f"{TIME} < {number(end, TIME)}")
+        return None if rows is None else until(rows, end, number)
 
     def _unseen(self, rows: DataFrame, seen: Rows) -> DataFrame:
         """The rows that are no duplicates of rows that are out."""
@@ -253,10 +253,3 @@ class FirstOfKeys(RelationalOperator):
 
 def _begins_before(file: RunFile, watermark: int) -> bool:
     return file.low is None or file.low < watermark
-
-
-def _from(rows: DataFrame, watermark: int, number: Varying) -> DataFrame:
-    """The rows that a watermark has not passed."""
-    if watermark in (MIN_WATERMARK, MAX_WATERMARK):
-        return rows if watermark == MIN_WATERMARK else rows.filter("false")
-    return rows.filter(f"{TIME} >= {number(watermark, TIME)}")

@@ -29,9 +29,10 @@ from dagster_operators.operators.physical import (
     StageContext,
     Varying,
 )
+from dagster_operators.operators.rows_by_time import TIME, open_at, timed
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
 from dagster_operators.operators.windows.session import LAST, START, Session, merge_sessions
-from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.time.watermark import MAX_WATERMARK
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 VERSION = "__version"
 """The state's column that says how often a session was merged; with key, start and last row it tells each state of a session."""
-
-TIME = "__time"
 
 FEW = 500_000
 """As long as the state has no more rows than this, all open sessions are written anew by an epoch with rows."""
@@ -82,7 +81,7 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
     @override
     def analyse(self, inputs: Sequence[DataFrame]) -> Analysis[AggregateTypes]:
         parts = self.logical.parts.for_rows(inputs[0])
-        panes = self._panes(self._timed(inputs[0]), parts)
+        panes = self._panes(timed(inputs[0], self.logical.event_time), parts)
         parts = parts.for_partials(panes)
         sessions = self._pieces(panes, parts)
         states = {"sessions": sessions, "tombstones": sessions.selectExpr(*self._identity)}
@@ -94,7 +93,7 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
         begin, number = context.watermark_begin(name), context.varying
         sessions, tombstones = context.state(name, "sessions"), context.state(name, "tombstones")
         if inputs[0] is not None:
-            panes = self._panes(self._on_time(context, self._timed(inputs[0]), begin), parts)
+            panes = self._panes(self._on_time(context, timed(inputs[0], self.logical.event_time), begin), parts)
             self._add(context, self._pieces(panes, parts), parts)
         end = context.watermark_end(name)
         closing = None
@@ -146,9 +145,6 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
             grown = merge_sessions(merged, self.logical.keys, window.gap, [*parts.merges(), _next_version()])
             sessions.append(self._stored(grown, parts, "__next"))
 
-    def _timed(self, frame: DataFrame) -> DataFrame:
-        return frame.selectExpr("*", f"unix_micros(CAST({quoted(self.logical.event_time)} AS TIMESTAMP)) AS {TIME}")
-
     def _on_time(self, context: StageContext, rows: DataFrame, begin: int) -> DataFrame:
         late = late_condition(TIME, f"{TIME} <= {context.varying(begin - self.logical.window.gap, TIME)}", begin)
         return on_time(context, self.logical.name, rows, late, time=TIME)
@@ -184,9 +180,7 @@ class AggregateSessions(RelationalOperator[AggregateTypes]):
 
     def _open(self, frame: DataFrame, watermark: int, number: Varying) -> DataFrame:
         """The rows of sessions that had not ended at a watermark."""
-        if watermark in (MIN_WATERMARK, MAX_WATERMARK):
-            return frame if watermark == MIN_WATERMARK else frame.filter("false")
-        return frame.filter(f"{LAST} > {number(watermark - self.logical.window.gap, LAST)}")
+        return open_at(frame, watermark, lambda: f"{LAST} > {number(watermark - self.logical.window.gap, LAST)}")
 
     def _over(self, frame: DataFrame, watermark: int, number: Varying) -> DataFrame:
         if watermark == MAX_WATERMARK:

@@ -32,6 +32,7 @@ from dagster_operators.operators.physical import (
     constant,
 )
 from dagster_operators.operators.relational.weighted_rows import WEIGHT
+from dagster_operators.operators.rows_by_time import open_at
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
 from dagster_operators.operators.windows.window_rows import START, PlacedRows
 from dagster_operators.operators.windows.windows import Window
@@ -114,9 +115,7 @@ class AggregateWindowsOfChanges(RelationalOperator[AggregateTypes]):
 
     def _open(self, rows: DataFrame, watermark: int, number: Varying) -> DataFrame:
         """The rows of the windows that are open at a watermark."""
-        if watermark in (MIN_WATERMARK, MAX_WATERMARK):
-            return rows if watermark == MIN_WATERMARK else rows.filter("false")
-        return rows.filter(f"{START} > {number(watermark - self.logical.window.size, START)}")
+        return open_at(rows, watermark, lambda: f"{START} > {number(watermark - self.logical.window.size, START)}")
 
     def _finish(self, rows: DataFrame, weighted: WeightedPartials) -> DataFrame:
         """The current row of each window; one that has no rows any more leaves the table."""

@@ -18,10 +18,10 @@ from typing_extensions import override
 from dagster_operators.graph.values import Fields, check_fields
 from dagster_operators.operators.late_rows import late_condition, on_time
 from dagster_operators.operators.physical import RunFile, StageContext, StateRuns, Varying, constant
+from dagster_operators.operators.rows_by_time import micros_of, open_at
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.windows.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
-from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -80,7 +80,7 @@ class WindowRows(ABC):
 
     @property
     def _time(self) -> str:
-        return f"unix_micros(CAST({quoted(self.event_time)} AS TIMESTAMP))"
+        return micros_of(self.event_time)
 
     def on_time(self, context: StageContext, operator: str, port: str, panes: DataFrame, begin: int) -> DataFrame:
         """The rows of which some window is still open; the others are counted as late and go to a side output."""
@@ -103,9 +103,7 @@ class WindowRows(ABC):
 
     def open_panes(self, frame: DataFrame, watermark: int) -> DataFrame:
         """The rows that some window needs that is open at a watermark."""
-        if watermark in (MIN_WATERMARK, MAX_WATERMARK):
-            return frame if watermark == MIN_WATERMARK else frame.filter("false")
-        return frame.filter(self.still_open(watermark))
+        return open_at(frame, watermark, lambda: self.still_open(watermark))
 
     @abstractmethod
     def still_open(self, watermark: int) -> str:

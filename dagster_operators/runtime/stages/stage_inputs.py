@@ -14,6 +14,7 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.batch_operator import BatchOperator
 from dagster_operators.operators.physical import EVERYTHING, Needed, Rows
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.rows_by_time import micros_of
 from dagster_operators.operators.worker_program import OriginTimes
 from dagster_operators.planner.stages import Stage
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
@@ -26,6 +27,7 @@ from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, advance
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.transactions.stage_keys import StageKey
+from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,8 +133,8 @@ class StageInputs:
             self.rejected[operator], largest = self.rejected[operator].unionByName(early), UNKNOWN
         rows = needed.of(rows)
         if largest is UNKNOWN or nulls is UNKNOWN:
-            micros = f"unix_micros(CAST(`{column}` AS TIMESTAMP))"
-            figures = {"largest": f"max({micros})", "nulls": f"count_if(`{column}` IS NULL)"}
+            micros = micros_of(column)
+            figures = {"largest": f"max({micros})", "nulls": f"count_if({quoted(column)} IS NULL)"}
             return self._observed.watch(f"source {operator}", rows, figures)
         self._check_nulls(operator, column, nulls)
         self._ends[operator] = self._advanced(operator, largest)

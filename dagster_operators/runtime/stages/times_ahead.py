@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dagster_operators.connectors.connector import UNKNOWN
 from dagster_operators.errors import BadInputError
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.rows_by_time import micros_of
 from dagster_operators.time.watermark import format_duration, format_timestamp
 from dagster_operators.types.names import quoted
 
@@ -51,7 +52,7 @@ class TimesAhead:
 
     def split(self, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
         """The rows that are in time, and the others as rejects."""
-        micros = f"unix_micros(CAST({quoted(self.source.event_time or '')} AS TIMESTAMP))"
+        micros = micros_of(self.source.event_time or "")
         columns = ", ".join(map(quoted, rows.columns))
         reason = f"the event time is more than {format_duration(self.source.ahead or 0)} ahead of the clock"
         good = rows.where(f"{micros} IS NULL OR {micros} <= {self.bound}L")

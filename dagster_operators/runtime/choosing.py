@@ -23,7 +23,7 @@ from dagster_operators.runtime.cuts import one_cut
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
 from dagster_operators.runtime.pinning import pinned
 from dagster_operators.runtime.planning import Planning
-from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, behind
 from dagster_operators.transactions.carrying import carried
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.plan import Slices
@@ -94,7 +94,7 @@ class Choosing:
         for name, connector in cuts.items():
             source, time = self._dataflow.nodes[name].operator, connector.time()
             if isinstance(source, Source) and time and (source.event_time or "").lower() == time[0].lower():
-                yield name, time[1] if time[1] in {MIN_WATERMARK, MAX_WATERMARK} else time[1] - source.lateness
+                yield name, behind(time[1], source.lateness)
 
     def only_time(self, view: LedgerView, watermarks: Mapping[str, int]) -> Slices:
         """Slices without rows, after which the watermarks of sources are that far."""

@@ -134,6 +134,15 @@ def advance(watermark: int, largest_event_time: int | None, lateness: int) -> in
     return max(watermark, largest_event_time - lateness)
 
 
+def behind(watermark: int, distance: int) -> int:
+    """The watermark that lies so far behind another one; none and the end stay what they are.
+
+    >>> behind(100, 30), behind(MIN_WATERMARK, 30) == MIN_WATERMARK, behind(MAX_WATERMARK, 30) == MAX_WATERMARK
+    (70, True, True)
+    """
+    return watermark if watermark in (MIN_WATERMARK, MAX_WATERMARK) else watermark - distance
+
+
 def combine(watermarks: Iterable[int]) -> int:
     """The watermark of an operator with several inputs: the smallest of theirs (infinity without inputs).
 

@@ -20,7 +20,7 @@ from dagster_operators.operators.joins.join_columns import (
     late_lineage,
     late_outputs,
 )
-from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.time.watermark import MIN_WATERMARK, behind
 
 if TYPE_CHECKING:
     from dagster_operators.operators.joins.join_versions import JoinVersions
@@ -105,9 +105,7 @@ class AsOfJoin(LogicalOperator):
         """The event time before which nothing changes any more at a watermark."""
         if self.corrections and self.keep is None:
             return MIN_WATERMARK
-        if watermark in (MIN_WATERMARK, MAX_WATERMARK):
-            return watermark
-        return watermark - (self.keep or 0)
+        return behind(watermark, self.keep or 0)
 
     @override
     def watermark(self, inputs: int) -> int:

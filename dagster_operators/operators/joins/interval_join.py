@@ -51,7 +51,7 @@ from dagster_operators.operators.physical import (
     constant,
 )
 from dagster_operators.operators.rows_by_time import micros_of
-from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, parse_duration, require_unit
+from dagster_operators.time.watermark import MIN_WATERMARK, behind, parse_duration, require_unit
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -165,9 +165,7 @@ class IntervalJoin(LogicalOperator):
     @override
     def watermark(self, inputs: int) -> int:
         """Rows wait until no partner can come any more, so they come out by their reach after their time."""
-        if inputs in (MIN_WATERMARK, MAX_WATERMARK):
-            return inputs
-        return inputs - self.reach[self.how == "right"]
+        return behind(inputs, self.reach[self.how == "right"])
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> JoinIntervals:

@@ -12,7 +12,7 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.graph.changes import ChangeKind, Changes
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
-from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
+from dagster_operators.time.watermark import behind
 
 if TYPE_CHECKING:
     from dagster_operators.operators.relational.rows_of_time import RowsOfTime
@@ -50,7 +50,7 @@ class WithinLast(LogicalOperator):
 
     def begins(self, watermark: int) -> int:
         """The event time from which on rows are there at a watermark."""
-        return watermark if watermark in (MIN_WATERMARK, MAX_WATERMARK) else watermark - self.age
+        return behind(watermark, self.age)
 
     @override
     def watermark(self, inputs: int) -> int:

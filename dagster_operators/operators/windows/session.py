@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dagster_operators.graph.values import Fields, check_fields
 from dagster_operators.operators.windows.windows import positive
-from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration
+from dagster_operators.time.watermark import behind, format_duration
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Session:
 
         A session's start would not do: a session that has been open for hours comes out with a start from hours ago.
         """
-        return watermark if watermark in (MIN_WATERMARK, MAX_WATERMARK) else watermark + 1
+        return behind(watermark, -1)
 
     def config(self) -> dict[str, Any]:
         """The settings as JSON values."""

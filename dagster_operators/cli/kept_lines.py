@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import BadInputError, PipelineBusyError, PipelineError, SourceError
 from dagster_operators.operators.events.wiring import table_of
+from dagster_operators.storage.flushing import replace
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline import Pipeline
@@ -84,13 +85,7 @@ class KeptLines:
 
     def _write(self, lines: Sequence[bytes]) -> None:
         name = f"lines-{self.count:015d}-{len(lines):06d}-{uuid.uuid4().hex[:8]}.json"
-        unfinished = self._folder / f".{name}"
-        with unfinished.open("wb") as file:
-            file.write(b"\n".join([*lines, b""]))
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.rename(self._folder / name)
-        _flush_names(self._folder)
+        replace(self._folder / name, b"\n".join([*lines, b""]), beside=f".{name}")
         self.count += len(lines)
 
 
@@ -218,12 +213,3 @@ def _is_object(line: bytes) -> bool:
         return isinstance(_STRICT.decode(line.strip().decode()), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _flush_names(folder: Path) -> None:
-    """Have the names of a folder's files on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -23,6 +23,7 @@ from dagster_operators.errors import FencedError, NotPreparedError, PipelineErro
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.slice import JSON
 from dagster_operators.graph.values import Fields, check_fields
+from dagster_operators.storage.flushing import rename, replace
 
 _NOTHING: Final[dict[str, Any]] = {"generation": 0, "epoch": 0, "moving": ""}
 _PATIENCE: Final = 60.0
@@ -147,11 +148,10 @@ class FileSink(Sink):
         with new.open("w", encoding="utf-8") as file:
             file.writelines(f"{event}\n" for event in events_of(rows, self.key))
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(file.fileno())  # by the open file: a run that has taken over may have deleted its name
         with self._alone():
             self._fenced(attempt.generation)
-            new.rename(self._own / name)
-            _sync(self._own)
+            rename(new, self._own / name)
         return name
 
     @override
@@ -178,8 +178,7 @@ class FileSink(Sink):
                 known = self._fenced(self._generation)
             if prepared.exists():
                 self._note({**known, "moving": prepared.name})
-                prepared.rename(Path(self.path) / f"{self.name}-{self.pipeline[:8]}-{epoch:09d}.json")
-                _sync(Path(self.path))
+                rename(prepared, Path(self.path) / f"{self.name}-{self.pipeline[:8]}-{epoch:09d}.json")
             elif known["moving"] != prepared.name:
                 raise NotPreparedError("the prepared file is gone and was not committed", path=self.path)
             self._note({**known, "epoch": epoch, "moving": ""})
@@ -240,13 +239,7 @@ class FileSink(Sink):
         return {**_NOTHING, **json.loads(file.read_text())} if file.exists() else dict(_NOTHING)
 
     def _note(self, known: dict[str, Any]) -> None:
-        new = self._own / "state.new"
-        with new.open("w") as file:
-            json.dump(known, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.rename(self._own / "state.json")
-        _sync(self._own)
+        replace(self._own / "state.json", json.dumps(known).encode(), beside="state.new")
 
     def _fenced(self, generation: int) -> dict[str, Any]:
         """What the folder says, which is told of this run; to be called alone.
@@ -262,12 +255,3 @@ class FileSink(Sink):
             known = {**known, "generation": generation}
             self._note(known)
         return known
-
-
-def _sync(folder: Path) -> None:
-    """Have a folder's names on the disk."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

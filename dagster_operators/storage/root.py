@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from dagster_operators.errors import OperatorsError, StorageError
 from dagster_operators.storage.access import Access, ShippedFiles
+from dagster_operators.storage.flushing import flush
 from dagster_operators.storage.object_store import ObjectStore
 from dagster_operators.storage.uri import OBJECT_STORES, absolute, is_local, split_uri, without_user
 
@@ -128,7 +129,7 @@ class Root:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 temporary.write_bytes(content)
             if self.durable:
-                _flush(temporary)
+                flush(temporary)
             temporary.replace(file)
         finally:
             with contextlib.suppress(OSError):  # it has its name, or the error says more
@@ -148,10 +149,10 @@ class Root:
             for path in paths:
                 file = Path(self.path(path))
                 if file.exists():
-                    _flush(file)
+                    flush(file)
                     folders |= dict.fromkeys(folder for folder in file.parents if folder.is_relative_to(self._base))
             for folder in sorted(folders, key=lambda folder: -len(folder.parts)):
-                _flush(folder)
+                flush(folder)
 
     def create(self, path: str, content: bytes) -> tuple[int, int] | None:
         """Write a file, all of it at once, unless there is one.
@@ -178,7 +179,7 @@ class Root:
             try:
                 Path(temporary).write_bytes(content)
                 if self.durable:
-                    _flush(Path(temporary))
+                    flush(Path(temporary))
                 about = Path(temporary).stat()
                 self._link(temporary, path)
             except FileExistsError:
@@ -187,7 +188,7 @@ class Root:
                 with contextlib.suppress(OSError):  # the file is there, or its error says more; scraps are cleaned up later
                     Path(temporary).unlink(missing_ok=True)
             if self.durable:
-                _flush(Path(temporary).parent)
+                flush(Path(temporary).parent)
             return about.st_mtime_ns, about.st_size
 
     def _link(self, temporary: str, path: str) -> None:
@@ -362,15 +363,6 @@ class Root:
     def redact(self, text: str) -> str:
         """The text without any secret of the storage options."""
         return self.access.redact(text)
-
-
-def _flush(path: Path) -> None:
-    """Have a file's content, or a folder's names, on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _opened(uri: str, access: Access, durable: bool) -> Root:  # noqa: FBT001 - of a pickle

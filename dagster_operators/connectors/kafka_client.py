@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from dagster_operators.connectors.secret_settings import found, redacted
 from dagster_operators.errors import OperatorsError, PipelineError
 
 if TYPE_CHECKING:
     import confluent_kafka as kafka
+
+_SECRET: Final = ("password", "secret", "key", "token", "config")
+"""In the names of options that may hold secrets."""
 
 _SHORTEST_SECRET: Final = 4
 _OWN: Final = (
@@ -61,8 +64,8 @@ def settings(servers: str, options: Mapping[str, Any] | None, own: Mapping[str, 
     >>> settings("a:9092", {"client.id": "me"}, {"isolation.level": "read_committed"})["client.id"]
     'me'
     """
-    found = {name: _resolved(value) for name, value in (options or {}).items()}
-    return {"log_level": 0, **found, "bootstrap.servers": servers, **own}
+    given = {name: _resolved(value) for name, value in (options or {}).items()}
+    return {"log_level": 0, **given, "bootstrap.servers": servers, **own}
 
 
 @contextmanager
@@ -105,21 +108,10 @@ def _code(error: Any) -> kafka.KafkaError | None:
 
 
 def _resolved(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith("env:"):
-        name = value.removeprefix("env:")
-        if name not in os.environ:
-            raise PipelineError(
-                f"the environment variable {name} is not set", remedy=f"set {name}, which an option of Kafka names"
-            )
-        return os.environ[name]
-    return value
+    return found(value, "the value of the option") if isinstance(value, str) else value
 
 
 def _redacted(text: str, options: Mapping[str, Any] | None) -> str:
     """The text without the values of options that may be secret."""
-    secret: Callable[[str], bool] = lambda name: any(part in name for part in ("password", "secret", "key", "token", "config"))  # noqa: E731
-    for name, value in (options or {}).items():
-        shown = str(_resolved(value))
-        if secret(name) and len(shown) >= _SHORTEST_SECRET:
-            text = text.replace(shown, "***")
-    return text
+    values = (_resolved(value) for name, value in (options or {}).items() if any(part in name for part in _SECRET))
+    return redacted(text, (value for value in map(str, values) if len(value) >= _SHORTEST_SECRET))

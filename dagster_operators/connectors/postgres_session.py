@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from dagster_operators.connectors.secret_settings import found, redacted
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError, SinkError, SinkUnavailableError
 
 if TYPE_CHECKING:
@@ -31,13 +31,7 @@ def resolve(dsn: DSN) -> str:
     >>> resolve(lambda: "dbname=lake")
     'dbname=lake'
     """
-    given = dsn() if callable(dsn) else dsn
-    if given.startswith("env:"):
-        name = given.removeprefix("env:")
-        if name not in os.environ:
-            raise PipelineError(f"the environment variable {name} is not set", remedy=f"set {name} to the connection string")
-        return os.environ[name]
-    return given
+    return found(dsn() if callable(dsn) else dsn, "the connection string")
 
 
 @contextmanager
@@ -59,7 +53,7 @@ def connect(dsn: DSN, application_name: str, *, connect_timeout: int, lock_secon
             text, autocommit=True, application_name=application_name, connect_timeout=connect_timeout, client_encoding="utf8"
         )
     except psycopg.Error as error:
-        told = _redacted(str(error), secrets).strip().replace("\n", " ")
+        told = redacted(str(error), secrets).strip().replace("\n", " ")
         kind = SinkError if _FOR_GOOD.search(told) else SinkUnavailableError
         # The cause is cut off: a driver may quote the connection string.
         raise kind(f"PostgreSQL cannot be reached: {told}", remedy="check the server and the connection string") from None
@@ -78,10 +72,10 @@ def explained(error: psycopg.Error, secrets: tuple[str, ...] = ()) -> OperatorsE
 
     diagnosis = error.diag
     state = error.sqlstate or ""
-    told = _redacted(diagnosis.message_primary or str(error), secrets).strip()
+    told = redacted(diagnosis.message_primary or str(error), secrets).strip()
     place: dict[str, Any] = {"constraint": diagnosis.constraint_name, "column": diagnosis.column_name, "sqlstate": state or None}
-    if found := _PLACE.search(diagnosis.context or ""):
-        place |= {"row": int(found[1]), "column": diagnosis.column_name or found[2]}
+    if at := _PLACE.search(diagnosis.context or ""):
+        place |= {"row": int(at[1]), "column": diagnosis.column_name or at[2]}
     detail = f": {diagnosis.message_detail}" if diagnosis.message_detail else ""
     if (not state and isinstance(error, psycopg.OperationalError)) or state.startswith(_PASSING):
         remedy = "try again; if it goes on, look who holds the lock (pg_locks, pg_prepared_xacts)" if state == "55P03" else ""
@@ -113,16 +107,5 @@ def _secrets(dsn: str) -> tuple[str, ...]:
             "the connection string is not one of PostgreSQL's",
             remedy="write postgresql://user@host:5432/database or host=... dbname=... user=...",
         ) from None
-    found = [str(value) for name, value in parts.items() if name in {"password", "sslpassword", "oauth_client_secret"} and value]
-    return (*found, dsn)
-
-
-def _redacted(text: str, secrets: tuple[str, ...]) -> str:
-    """The text with every secret starred out.
-
-    >>> _redacted('password "x1" is wrong', ("x1",))
-    'password "***" is wrong'
-    """
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return text
+    told = [str(value) for name, value in parts.items() if name in {"password", "sslpassword", "oauth_client_secret"} and value]
+    return (*told, dsn)

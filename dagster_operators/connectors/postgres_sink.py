@@ -12,6 +12,7 @@ from typing_extensions import override
 from dagster_operators.connectors.postgres_book import Book, epoch_of, gid_of, session_name
 from dagster_operators.connectors.postgres_load import TableName, load, quoted
 from dagster_operators.connectors.postgres_session import DSN, connect
+from dagster_operators.connectors.secret_settings import only_names
 from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
 from dagster_operators.errors import FencedError, NotPreparedError, OperatorsError, PipelineError, SchemaError, SinkError
 from dagster_operators.functions.captured import capture, restore
@@ -99,7 +100,7 @@ class PostgresSink(Sink):
 
     def encode(self) -> Fields:
         """All settings as values: what plans store. A connection string is left out unless it only names where one is found."""
-        named = callable(self._dsn) or self._dsn.startswith("env:")
+        named = callable(self._dsn) or only_names(self._dsn)
         dsn = Reference.to(self._dsn) if callable(self._dsn) else self._dsn
         return {
             "dsn": dsn if named else None,

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from dagster_operators.connectors.debezium_events import check_types, events_of
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, keys_of
-from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
+from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows, check_columns
 from dagster_operators.errors import FencedError, NotPreparedError, PipelineError, SchemaError, SinkError, SinkUnavailableError
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.slice import JSON
@@ -114,12 +114,7 @@ class FileSink(Sink):
         if not stream.retracting:
             way = "write to_changes() before it" if stream.updating else "write to_changes(key, order_by=...) before it"
             raise SchemaError("change events are made of changes, with the row before", remedy=way)
-        for name in self.key:
-            if stream.resolve(name) is None:
-                raise SchemaError(
-                    f"key= names the column {name!r}, which the stream does not have", column=name,
-                    remedy=f"use one of: {', '.join(stream.columns or ())}",
-                )  # fmt: skip
+        check_columns(stream, "key", self.key)
 
     # --- the calls of the commit -----------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from dagster_operators.connectors.kafka_client import check_place
 from dagster_operators.connectors.kafka_messages import event_messages, row_messages
 from dagster_operators.connectors.kafka_topic import KafkaTopic
 from dagster_operators.connectors.kafka_transaction import KafkaTransaction
-from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
+from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows, check_columns
 from dagster_operators.errors import FencedError, NotPreparedError, PipelineError, SchemaError, SinkError, SinkUnavailableError
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.slice import JSON
@@ -137,12 +137,7 @@ class KafkaSink(Sink):
             raise SchemaError(
                 "change events are made of changes, with the row before", topic=self.topic, remedy=f"write {way} before it"
             )
-        for name in self.key:
-            if stream.resolve(name) is None:
-                raise SchemaError(
-                    f"key= names the column {name!r}, which the stream does not have", column=name, topic=self.topic,
-                    remedy=f"use one of: {', '.join(stream.columns or ())}",
-                )  # fmt: skip
+        check_columns(stream, "key", self.key, topic=self.topic)
         keys = set(map(str.lower, stream.keys or ()))
         if stream.updating and not keys:
             raise SchemaError(

@@ -13,7 +13,7 @@ from dagster_operators.connectors.postgres_book import Book, epoch_of, gid_of, s
 from dagster_operators.connectors.postgres_load import TableName, load, quoted
 from dagster_operators.connectors.postgres_session import DSN, connect
 from dagster_operators.connectors.secret_settings import only_names
-from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows
+from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows, check_columns
 from dagster_operators.errors import FencedError, NotPreparedError, OperatorsError, PipelineError, SchemaError, SinkError
 from dagster_operators.functions.captured import capture, restore
 from dagster_operators.functions.references import Reference
@@ -148,13 +148,8 @@ class PostgresSink(Sink):
     @override
     def check(self, stream: StreamType) -> None:
         chosen = None if self.columns is None else list(self.columns)
-        for names, what in ((chosen, "columns="), (self.key, "key=")):
-            for name in names or ():
-                if stream.resolve(name) is None:
-                    raise SchemaError(
-                        f"{what} names the column {name!r}, which the stream does not have", column=name, table=self.table,
-                        remedy=f"use one of: {', '.join(stream.columns or ())}",
-                    )  # fmt: skip
+        check_columns(stream, "columns", chosen or (), table=self.table)
+        check_columns(stream, "key", self.key or (), table=self.table)
         keys = set(map(str.lower, stream.keys or ()))
         if stream.updating and self.mode == "append":
             raise SchemaError(

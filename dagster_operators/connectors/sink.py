@@ -63,6 +63,23 @@ class SinkRows:
         return iter(self.batches())
 
 
+def check_columns(stream: StreamType, setting: str, names: Iterable[str], **place: Any) -> None:
+    """Raise SchemaError for a column that a setting of a sink names and the stream does not have.
+
+    Args:
+        stream: What the sink is to take.
+        setting: The setting.
+        names: The columns that it names.
+        place: Where the rows go, for errors.
+    """
+    for name in names:
+        if stream.resolve(name) is None:
+            raise SchemaError(
+                f"{setting}= names the column {name!r}, which the stream does not have", column=name,
+                remedy=f"use one of: {', '.join(stream.columns or ())}", **place,
+            )  # fmt: skip
+
+
 class Sink(ABC):
     r"""A place outside the storage root that takes part in the commit of every epoch that has rows for it.
 

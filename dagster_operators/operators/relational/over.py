@@ -18,7 +18,7 @@ from dagster_operators.graph.ports import InputPort, check_taken_back
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.relational.projection import from_columns
 from dagster_operators.operators.relational.ranking import OrderItem, parse_order
-from dagster_operators.operators.relational.window_functions import FRAMES, WindowFunction, window_function
+from dagster_operators.operators.relational.window_functions import WindowFunction, is_frame, window_function
 
 if TYPE_CHECKING:
     from dagster_operators.operators.relational.over_changes import OverChanges
@@ -49,7 +49,8 @@ class Over(LogicalOperator):
         keys: The key columns.
         order_by: What comes behind ORDER BY.
         functions: New column and window function.
-        frame: What running values are of, where rows are equal in the order: ``range``, of all of these; ``rows``, up to the row.
+        frame: What running values are of, where rows are equal in the order: ``range``, of all of these; ``rows``, up to the row;
+            ``rows 10 preceding``, of the row and so many before it.
         event_time: Decides between rows that are equal in the order, before all columns do: the earlier one comes first.
     """
 
@@ -102,8 +103,8 @@ class Over(LogicalOperator):
         self.require(stream, self.keys, "key_by")
         if not self.functions:
             raise PipelineError("there is nothing to compute", operator=self.name, remedy="write over('at', n='row_number()')")
-        if self.frame not in FRAMES:
-            raise PipelineError(f'frame is "range" or "rows", not {self.frame!r}', operator=self.name)
+        if not is_frame(self.frame):
+            raise PipelineError(f'frame is "range", "rows" or "rows 10 preceding", say, not {self.frame!r}', operator=self.name)
         check_taken_back(self.sql(), [Changes.RETRACT])
         for item in self.order:
             self.require(stream, columns_of_row(item.expression), f"order_by={str(item)!r}")

@@ -6,6 +6,7 @@ a key's rows give the same result whenever they are computed: what was put out c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -20,7 +21,6 @@ from dagster_operators.operators.engine_schema import schema_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FRAMES: Final = ("range", "rows")
 OF_ROW: Final = "__of_row"
 """Stands for the value of a row up to it."""
 _PLACES: Final[Mapping[str, str]] = {"rank": "INT", "dense_rank": "INT", "percent_rank": "DOUBLE", "cume_dist": "DOUBLE"}
@@ -37,6 +37,16 @@ _FLOATING: Final = frozenset({"float", "double"})
 _MOST_SUMMED: Final = 28
 """Digits of a decimal whose sum fits into 38."""
 _FROM_FIRST: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+_MOVING: Final = re.compile(r"rows ([0-9]{1,9}) preceding", re.IGNORECASE)
+
+
+def is_frame(frame: str) -> bool:
+    """Whether a frame is one there is.
+
+    >>> [frame for frame in ("range", "rows", "rows 10 preceding", "rows -1 preceding", "groups") if is_frame(frame)]
+    ['range', 'rows', 'rows 10 preceding']
+    """
+    return frame in {"range", "rows"} or _MOVING.fullmatch(frame) is not None
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,8 @@ class WindowFunction:
 
         Args:
             order: Their order.
-            frame: Whether running values of equal rows are those of all of them, or go on row by row.
+            frame: Whether running values of equal rows are those of all of them (``range``), go on row by row (``rows``), or are
+                of a row and so many before it (``rows 10 preceding``).
             rows: Rows with these columns; only analysed.
 
         Returns:
@@ -106,13 +117,16 @@ class WindowFunction:
             return f"CAST({name}() {order.over(order.user)} AS {_PLACES[name]})", None
         if name in ("row_number", "ntile"):
             return f"CAST({name}({', '.join(arguments)}) {total} AS INT)", None
-        in_rows = order.over(order.total, _FROM_FIRST)
+        moving = _MOVING.fullmatch(frame)
+        in_rows = order.over(order.total, f"ROWS BETWEEN {moving[1]} PRECEDING AND CURRENT ROW" if moving else _FROM_FIRST)
         if name == "first_value":
             return f"first_value({arguments[0]}) {in_rows}", None
         kind = "bigint" if arguments[0] == "*" else _type_of(arguments[0], rows)
         if name in ("lag", "lead"):
             default = [self._default(arguments[2], kind, rows)] if len(arguments) > 2 else []  # noqa: PLR2004 - value, offset, default
             return f"{name}({', '.join([*arguments[:2], *default])}) {total}", None
+        if moving:
+            return self._running(kind, in_rows, moving=True), None
         return self._up_to(kind, order, in_rows, frame)
 
     def _default(self, default: str, kind: str, rows: DataFrame) -> str:
@@ -132,7 +146,7 @@ class WindowFunction:
             return self._running(kind, in_rows), f"last_value({OF_ROW}) {last}"
         return self._running(kind, order.over(order.user, "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")), None
 
-    def _running(self, kind: str, over: str) -> str:
+    def _running(self, kind: str, over: str, *, moving: bool = False) -> str:
         name = self.call.function
         value = self.call.kept("1" if self.call.arguments[0] == "*" else f"({self.call.arguments[0]})")
         if name == "count":
@@ -142,15 +156,27 @@ class WindowFunction:
         if name == "avg":
             if kind not in _FLOATING | _WHOLE:
                 raise self._refused(kind, f"avg(CAST({self.call.arguments[0]} AS DOUBLE))")
-            return f"sum(CAST({value} AS DOUBLE)) {over} / nullif(count({value}) {over}, 0L)"
+            return f"{self._floating_sum(value, over, moving=moving)} / nullif(count({value}) {over}, 0L)"
         if kind in _WHOLE:  # in a type in which no engine goes round
             return f"CAST(sum(CAST({value} AS DECIMAL(20,0))) {over} AS BIGINT)"
         if kind in _FLOATING:
-            return f"sum(CAST({value} AS DOUBLE)) {over}"
+            return self._floating_sum(value, over, moving=moving)
         digits = int(kind.removeprefix("decimal(").split(",")[0]) if kind.startswith("decimal(") else None
         if digits is None or digits > _MOST_SUMMED:
             raise self._refused(kind, f"sum(CAST({self.call.arguments[0]} AS DECIMAL({_MOST_SUMMED},4)))")
         return f"sum({value}) {over}"
+
+    def _floating_sum(self, value: str, over: str, *, moving: bool) -> str:
+        """The sum as a double.
+
+        Of rows that leave the frame Sail takes away what it added: that rounds, NaN would stay, and lists would lose their nulls.
+        """
+        if not moving:
+            return f"sum(CAST({value} AS DOUBLE)) {over}"
+        zero = "CAST(0 AS DOUBLE)"
+        values = f"collect_list(coalesce(CAST({value} AS DOUBLE), {zero})) {over}"
+        added = f"aggregate({values}, {zero}, (so_far, one) -> so_far + one)"
+        return f"CASE WHEN count({value}) {over} > 0 THEN {added} END"
 
     def _extreme(self, value: str, kind: str, over: str) -> str:
         """The least or greatest value; NaN is greater than all others, on every engine."""

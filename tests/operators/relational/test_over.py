@@ -37,10 +37,14 @@ def build(log: ChangeLog, pipeline: do.Pipeline) -> None:
     keyed = log.stream(pipeline).key_by("k")
     keyed.over("n DESC", {**IN_ORDER, **PLACES, **RUNNING}, name="ranged").to_table("ranged")
     keyed.over("n DESC", {**IN_ORDER, **RUNNING}, frame="rows", name="by_row").to_table("by_row")
+    keyed.over("n DESC", {"first": "first_value(n)", **RUNNING}, frame="rows 1 preceding", name="moving").to_table("moving")
 
 
 def asked(frame: str) -> str:
     key = "PARTITION BY k ORDER BY"
+    if frame == "moving":
+        calls = ("first_value(n)", *RUNNING.values())
+        return f"SELECT *, {', '.join(f'{call} OVER ({key} {TOTAL} ROWS 1 PRECEDING)' for call in calls)} FROM rows"
     columns = [f"{call} OVER ({key} {TOTAL})" for call in IN_ORDER.values()]
     if frame == "range":
         columns += [f"{call} OVER ({key} {USER})" for call in PLACES.values()]
@@ -51,7 +55,7 @@ def asked(frame: str) -> str:
 
 
 def check(log: ChangeLog, pipeline: do.Pipeline, epoch: int) -> None:
-    for table, frame in (("ranged", "range"), ("by_row", "rows")):
+    for table, frame in (("ranged", "range"), ("by_row", "rows"), ("moving", "moving")):
         assert read(pipeline, table) == computed(log.rows(epoch), asked(frame)), (table, epoch)
 
 
@@ -74,12 +78,17 @@ def test_rows_that_come_and_go(tmp_path: Path) -> None:
 def test_the_same_on_spark(tmp_path: Path) -> None:
     pipeline = do.Pipeline("p", root=str(tmp_path), engine=EMBEDDED)
     functions = {name: (IN_ORDER | PLACES | RUNNING)[name] for name in ("number", "or_not", "place", "total", "floating", "most")}
-    LOG.stream(pipeline).key_by("k").over("n DESC", functions, name="placed").to_table("placed")
+    rows = LOG.stream(pipeline).key_by("k")
+    rows.over("n DESC", functions, name="placed").to_table("placed")
+    moving = {"total": "sum(n)", "mean": "avg(v)", "first": "first_value(n)", "least": "min(v)"}
+    rows.over("n DESC", moving, frame="rows 1 preceding").to_table("moving")
+    last_two = [f"{text} OVER (PARTITION BY k ORDER BY {TOTAL} ROWS 1 PRECEDING)" for text in moving.values()]
     ordered = [f"{text} OVER (PARTITION BY k ORDER BY {TOTAL})" for text in ("row_number()", "lag(n, 1, -1)")]
     others = [f"{text} OVER (PARTITION BY k ORDER BY {USER})" for text in ("rank()", "sum(n)", "sum(v)", "max(v)")]
     for epoch in (1, 2):
         pipeline.run_epoch()
         assert read(pipeline, "placed") == computed(LOG.rows(epoch), f"SELECT *, {', '.join(ordered + others)} FROM rows")
+        assert read(pipeline, "moving") == computed(LOG.rows(epoch), f"SELECT *, {', '.join(last_two)} FROM rows")
 
 
 @pytest.mark.slow
@@ -162,8 +171,8 @@ def test_what_is_no_window_function_is_refused(text: str, told: str) -> None:
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(PipelineError, match="nothing to compute"):
         rows().key_by("k").over("n")
-    with pytest.raises(PipelineError, match='frame is "range" or "rows"'):
-        rows().key_by("k").over("n", x="count(*)", frame="groups")  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match='frame is "range", "rows" or "rows 10 preceding"'):
+        rows().key_by("k").over("n", x="count(*)", frame="groups")
     with pytest.raises(SchemaError, match="there is a column 'V' already"):
         rows().key_by("k").over("n", V="count(*)")
     with pytest.raises(SchemaError, match="uses column 'w'"):

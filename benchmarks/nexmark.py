@@ -23,7 +23,7 @@ from benchmarks.events import SHUFFLE_PARTITIONS, engine, profile
 from benchmarks.harness import Claim, Spread, medians, timed, workplace
 from benchmarks.nexmark_spark import BATCH_ONLY, Batch, Streaming
 from jobs.nexmark.generator import SCHEMAS, Nexmark
-from jobs.nexmark.queries import QUERIES, Events
+from jobs.nexmark.queries import PARTITIONS, QUERIES, Events
 from jobs.nexmark.reference import SQL, answer, connect, difference, rows_of_delta
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ class Run:
             (self._input / kind).mkdir(parents=True)
         on = engine("spark")
         self.pipeline = do.Pipeline(query, root=str(place / "ours"), engine=on)
-        QUERIES[query](Events(self.pipeline, self._input, files_per_epoch=None)).to_table(query)
+        answer_of = QUERIES[query](Events(self.pipeline, self._input, files_per_epoch=None))
+        answer_of.to_table(query, partition_by=PARTITIONS.get(query, ()))
         self.streaming = None if query in BATCH_ONLY else Streaming(on.session(), query, place / "streaming", self._input)
         self._batch = Batch(on.session(), query, place / "batch")
         self.seconds: dict[str, list[float]] = {"ours": [], "streaming": [], "batch": []}

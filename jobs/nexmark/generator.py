@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from jobs.nexmark import SIDE_INPUT, SIDE_KEYS
 from jobs.nexmark.chance import Chance, Ints
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -143,7 +144,8 @@ class Nexmark:
     def write(self, folder: Path, files: int = 1) -> dict[str, list[Path]]:
         """Writes the events into ``folder/person``, ``folder/auction`` and ``folder/bid``, cut evenly into files.
 
-        A file appears whole. Its time of change is the time of its last event, so that the order of time is that of the names.
+        The side input lies beside them. A file appears whole. Its time of change is the time of its last event, so that the order
+        of time is that of the names.
 
         Args:
             folder: Made if it is not there.
@@ -160,7 +162,15 @@ class Nexmark:
                 self._write(paths, first, end)
             for kind, path in paths.items():
                 written[kind].append(path)
+        self._write_side_input(folder / SIDE_INPUT)
         return written
+
+    def _write_side_input(self, path: Path) -> None:
+        """A value for each key, as in the original: the key's own digits."""
+        if not path.exists():
+            hidden = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            hidden.write_text("key,value\n" + "".join(f"{key},{key}\n" for key in range(SIDE_KEYS)), encoding="utf-8")
+            hidden.replace(path)
 
     def _write(self, paths: Mapping[str, Path], first: int, end: int) -> None:
         hidden = {kind: path.with_name(f".{path.name}.{os.getpid()}.tmp") for kind, path in paths.items()}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster_operators as do
-from jobs.nexmark.queries import QUERIES, Events
+from jobs.nexmark.queries import PARTITIONS, QUERIES, Events
 
 if TYPE_CHECKING:
     from dagster_operators.runtime.engine import Engine
@@ -37,5 +37,6 @@ def build(
     events = Events(pipeline, folder / "events", files_per_epoch, finished=finished)
     for name in QUERIES if queries is None else queries:
         query = QUERIES[name]
-        query(events).to_table(name, description=(query.__doc__ or "").partition("\n")[0].rstrip("."))
+        description = (query.__doc__ or "").partition("\n")[0].rstrip(".")
+        query(events).to_table(name, description=description, partition_by=PARTITIONS.get(name, ()))
     return pipeline

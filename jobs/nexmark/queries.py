@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import dagster_operators as do
+from jobs.nexmark import SIDE_INPUT, SIDE_KEYS
 
 LATENESS: Final = "4 seconds"
 """How late an event may come, as in the original's DDL."""
@@ -62,6 +63,11 @@ class Events:
     def bid(self) -> do.Stream:
         """Bids."""
         return self._source("bid")
+
+    @property
+    def side_input(self) -> do.FileSource:
+        """A bounded table: a value for each key."""
+        return do.FileSource(str(self.folder / SIDE_INPUT), schema="key LONG, value STRING")
 
     def _source(self, kind: str) -> do.Stream:
         files = do.FileSource(str(self.folder / kind), format="parquet", schema=SCHEMAS[kind], max_files=self.files_per_epoch)
@@ -120,6 +126,14 @@ def q5(events: Events) -> do.Stream:
     return counts.window().top(1, by="num DESC", ties=True).select("auction", "num", "window_start", "window_end")
 
 
+def q6(events: Events) -> do.Stream:
+    """Average selling price by seller: of an auction and the ten before it that the seller sold; a whole number, as in q4."""
+    bids = _bids_in_time(events, ["seller", "price", "bid_dateTime"]).key_by("id", "seller")
+    sold = bids.top(1, by=["price DESC", "bid_dateTime"]).to_changes().key_by("seller")
+    last = sold.over("bid_dateTime, id", total="sum(price)", auctions="count(*)", frame="rows 10 preceding")
+    return last.latest("id").select("id", "seller", "total div auctions AS avg_price")
+
+
 def q7(events: Events) -> do.Stream:
     """Highest bid: the bids with the highest price of ten seconds."""
     highest = events.bid.window(do.Tumbling("10 seconds")).top(1, by="price DESC", ties=True)
@@ -139,6 +153,13 @@ def q9(events: Events) -> do.Stream:
     return best.key_by("id").top(1, by=["price DESC", "bid_dateTime"], rank="rownum").with_columns(auction="id")
 
 
+def q10(events: Events) -> do.Stream:
+    """Log to the file system: every bid, in files by day and minute."""
+    return events.bid.select(
+        "auction", "bidder", "price", "dateTime", "extra", f"{DAY} AS dt", "date_format(dateTime, 'HH:mm') AS hm"
+    )
+
+
 def q11(events: Events) -> do.Stream:
     """User sessions: bids of each bidder without a pause of ten seconds."""
     return events.bid.key_by("bidder").window(do.Session("10 seconds")).aggregate(bid_count="count(*)")
@@ -148,6 +169,12 @@ def q12(events: Events) -> do.Stream:
     """Bids of each bidder in ten seconds (of event time here)."""
     windows = events.bid.key_by("bidder").window(do.Tumbling("10 seconds"))
     return windows.aggregate(bid_count="count(*)")
+
+
+def q13(events: Events) -> do.Stream:
+    """Bounded side input: each bid with the value that a table has for its auction."""
+    bids = events.bid.with_columns(key=f"auction % {SIDE_KEYS}").lookup(events.side_input, on="key", how="inner")
+    return bids.select("auction", "bidder", "price", "dateTime", "value")
 
 
 def q14(events: Events) -> do.Stream:
@@ -228,7 +255,23 @@ def q22(events: Events) -> do.Stream:
     return events.bid.select("auction", "bidder", "price", "channel", *folders)
 
 
+def q23(events: Events) -> do.Stream:
+    """Expand bids with their bidders, and with the auctions that these hold."""
+    people = events.person.rename(dateTime="person_dateTime", extra="person_extra")
+    auctions = events.auction.rename(dateTime="auction_dateTime", extra="auction_extra")
+    bids = events.bid.select("bidder", "price", "channel", "url", "extra AS bid_extra")
+    columns = ("price", "channel", "url", "bid_extra", "name", "emailAddress", "creditCard", "city", "state", "person_extra")
+    bidders = bids.join(people, on={"bidder": "id"}, columns=columns)
+    return bidders.join(auctions.drop("id"), on={"bidder": "seller"})
+
+
 QUERIES: Final[Mapping[str, Query]] = {
-    query.__name__: query for query in (q0, q1, q2, q3, q4, q5, q7, q8, q9, q11, q12, q14, q15, q16, q17, q18, q19, q20, q21, q22)
-}
+    query.__name__: query
+    for query in (
+        q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11, q12, q13, q14, q15, q16, q17, q18, q19, q20, q21, q22, q23,
+    )
+}  # fmt: skip
 """All queries by their names."""
+
+PARTITIONS: Final[Mapping[str, Sequence[str]]] = {"q10": ("dt", "hm")}
+"""Queries whose tables have partition columns."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from jobs.nexmark import SIDE_INPUT, SIDE_KEYS
+
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
@@ -59,6 +61,15 @@ SQL: Final = {
         )
         SELECT auction, num, window_start, window_start + INTERVAL 10 SECOND AS window_end
         FROM (SELECT *, max(num) OVER (PARTITION BY window_start) AS most FROM counts) WHERE num >= most""",
+    "q6": """
+        SELECT id, seller, CAST(sum(price) OVER last_sold // count(*) OVER last_sold AS BIGINT) AS avg_price
+        FROM (
+            SELECT a.id, a.seller, b.price, b.dateTime,
+                row_number() OVER (PARTITION BY a.id, a.seller ORDER BY b.price DESC, b.dateTime) AS rownum
+            FROM auction a JOIN bid b ON a.id = b.auction AND b.dateTime BETWEEN a.dateTime AND a.expires
+        )
+        WHERE rownum <= 1
+        WINDOW last_sold AS (PARTITION BY seller ORDER BY dateTime, id ROWS BETWEEN 10 PRECEDING AND CURRENT ROW)""",
     "q7": f"""
         SELECT auction, price, bidder, dateTime, extra, window_start, window_end
         FROM (SELECT *, max(price) OVER (PARTITION BY window_start) AS highest FROM (SELECT *, {_TUMBLE} FROM bid))
@@ -75,6 +86,8 @@ SQL: Final = {
             FROM auction a JOIN bid b ON a.id = b.auction AND b.dateTime BETWEEN a.dateTime AND a.expires
         )
         WHERE rownum <= 1""",
+    "q10": f"""
+        SELECT auction, bidder, price, dateTime, extra, {_DAY} AS dt, strftime(dateTime, '%H:%M') AS hm FROM bid""",
     "q11": """
         SELECT bidder, count(*) AS bid_count, min(dateTime) AS window_start, max(dateTime) + INTERVAL 10 SECOND AS window_end
         FROM (
@@ -88,6 +101,8 @@ SQL: Final = {
     "q12": f"""
         SELECT bidder, count(*) AS bid_count, window_start, window_end
         FROM (SELECT bidder, {_TUMBLE} FROM bid) GROUP BY bidder, window_start, window_end""",
+    "q13": f"""
+        SELECT auction, bidder, price, dateTime, value FROM bid JOIN side_input ON auction % {SIDE_KEYS} = key""",
     "q14": f"""
         SELECT auction, bidder, {_EUROS} AS price,
             CASE WHEN hour(dateTime) >= 8 AND hour(dateTime) <= 18 THEN 'dayTime'
@@ -131,8 +146,12 @@ SQL: Final = {
     "q22": """
         SELECT auction, bidder, price, channel, split_part(url, '/', 4) AS dir1, split_part(url, '/', 5) AS dir2,
             split_part(url, '/', 6) AS dir3 FROM bid""",
+    "q23": """
+        SELECT bidder, price, channel, url, b.extra AS bid_extra, name, emailAddress, creditCard, city, state,
+            p.extra AS person_extra, a.* EXCLUDE (id, seller) RENAME (dateTime AS auction_dateTime, extra AS auction_extra)
+        FROM bid b JOIN person p ON p.id = b.bidder JOIN auction a ON a.seller = b.bidder""",
 }
-"""Each query in DuckDB's SQL over the views ``person``, ``auction`` and ``bid``."""
+"""Each query in DuckDB's SQL over the views ``person``, ``auction``, ``bid`` and ``side_input``."""
 
 
 def connect(folder: Path, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
@@ -143,6 +162,8 @@ def connect(folder: Path, *, threads: int | None = None) -> duckdb.DuckDBPyConne
     for kind, times in _TIMES.items():
         plain = ", ".join(f"make_timestamp(epoch_us({time})) AS {time}" for time in times)
         connection.execute(_EVENTS.format(kind=kind, times=plain, files=folder / kind / "*.parquet"))
+    side = f"read_csv('{folder / SIDE_INPUT}', columns = {{key: 'BIGINT', value: 'VARCHAR'}})"
+    connection.execute(f"CREATE VIEW side_input AS SELECT * FROM {side}")
     return connection
 
 

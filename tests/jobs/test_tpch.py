@@ -107,11 +107,6 @@ def test_any_epochs_on_sail(larger, steps, steps_per_epoch, tmp_path):
     follow(replace(larger, steps=steps, seed=steps_per_epoch), tmp_path, steps_per_epoch, SAIL)
 
 
-@pytest.mark.usefixtures("spark")
-def test_outer_join_and_nested_aggregate_on_spark(small, tmp_path):
-    follow(replace(small, steps=2), tmp_path, 1, EMBEDDED, ("q13",))
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("spark")

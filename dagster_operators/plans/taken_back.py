@@ -7,6 +7,7 @@ is behind it would take back what it never had, or never take back what it has.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.plans.compared import ComparedPlans
@@ -15,10 +16,11 @@ from dagster_operators.plans.row_forms import RowForms
 from dagster_operators.plans.shape import PlanShape
 from dagster_operators.plans.verdict import Level, Stored, Verdict
 
-_PROBLEM = (
+TAKEN_BACK: Final = (
     "what is done to changes before it changed: rows that came before would be taken back as they are computed now, "
     "and not as they were added"
 )
+"""What is told of such a change."""
 
 
 class TakenBackVerdicts:
@@ -42,17 +44,21 @@ class TakenBackVerdicts:
         old, new = self._compared.old, self._compared.new
         for name, former in self._compared.former.items():
             node, earlier = new.nodes[name], old.nodes[former]
+            if former in self._stored.emptied:  # nothing came before
+                continue
             if name not in new.running or former not in old.running or hands_on(new, name) or hands_on(old, former):
                 continue
             used = _used(new, name) if _used(new, name) == _used(old, former) else None
             pairs = zip(node.inputs, earlier.inputs, strict=False)
             if any(self._differ(now, then, used) for now, then in pairs):
-                yield Verdict(Level.DECISION, f"operator {name}", _PROBLEM, was=former)
+                yield Verdict(Level.DECISION, f"operator {name}", TAKEN_BACK, was=former)
         earlier_streams = {table.name: table.stream for table in old.plan.tables}
         for table in new.plan.tables:
             then = earlier_streams.get(table.name)
-            if then is not None and table.name in self._stored.tables and self._differ(table.stream, then, None):
-                yield Verdict(Level.DECISION, f"table {table.name}", _PROBLEM)
+            if then is None or then.operator in self._stored.emptied:
+                continue
+            if table.name in self._stored.tables and self._differ(table.stream, then, None):
+                yield Verdict(Level.DECISION, f"table {table.name}", TAKEN_BACK)
 
     def _differ(self, now: StreamRef, then: StreamRef, used: Collection[str] | None) -> bool:
         """Whether changes that came before would come out of a stream otherwise."""

@@ -105,6 +105,7 @@ class Stored:
         sources: What gave positions their meaning, by source.
         pauses: What the last epoch did not run, and one before did.
         left_out: By the source, the tables that it leads to again, and that were computed anew without it.
+        emptied: The operators that a reset had begin anew, of which there was no epoch since.
     """
 
     stateful: Collection[str] = ()
@@ -119,3 +120,4 @@ class Stored:
     decided: Mapping[tuple[str, str], str] = field(default_factory=dict)
     pauses: Pauses = field(default_factory=Pauses)
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    emptied: Collection[str] = ()

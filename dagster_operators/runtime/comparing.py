@@ -210,7 +210,9 @@ class Comparing:
         back = {name: pause for name, pause in pauses.operators.items() if name not in was}
         left = elsewhere(self._dataflow, was, ledgered)
         missing = past.left_out(before, after, was, last)
-        stored = replace(ledgered.stored(self._former_fingerprints()), pauses=pauses, elsewhere=left, left_out=missing)
+        stored = replace(
+            ledgered.stored(self._former_fingerprints()), pauses=pauses, elsewhere=left, left_out=missing, emptied=view.emptied
+        )
         verdicts = tuple(judge(before, after, stored, self._fingerprints()))
         undecided = tuple(one for one in verdicts if one.level is Level.DECISION)
         return Comparison(last.epoch, before, after, was, verdicts, undecided, back, left, restarted(verdicts))

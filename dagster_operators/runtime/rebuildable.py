@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.graph.reach import Reach
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.plans.taken_back import TAKEN_BACK
 from dagster_operators.runtime.undecided import tables_behind
 
 if TYPE_CHECKING:
@@ -31,6 +32,23 @@ def rebuildable(verdict: Verdict, before: LogicalPlan | None, after: LogicalPlan
     reach = Reach.of(after.nodes, [pair for loop in after.loops for pair in loop.feedback])
     leading = reach.before([table.stream.operator for table in after.tables if table.name in tables])
     return [] if _forgets(after, leading) or _sinks(after, reach, leading) else tables
+
+
+def read_anew_for(verdict: Verdict, before: LogicalPlan) -> list[str]:
+    """The sources that settle a change when they are read anew together, with all that is behind them; none where that is not so.
+
+    Only what takes rows back is settled: what it was given before is then gone.
+    """
+    kind, _, name = verdict.subject.partition(" ")
+    asked = {verdict.was} if kind == "operator" else {table.stream.operator for table in before.tables if table.name == name}
+    if verdict.problem != TAKEN_BACK or not asked <= {node.name for node in before.nodes}:
+        return []
+    reach = Reach.of(before.nodes, [pair for loop in before.loops for pair in loop.feedback])
+    sources = {node.name for node in before.nodes if isinstance(node.operator, Source)}
+    found = sources & reach.before(asked)
+    while more := (sources & reach.before(reach.behind(found))) - found:
+        found |= more
+    return [] if _sinks(before, reach, reach.behind(found)) else sorted(found)
 
 
 def cannot_be_filled(verdict: Verdict, before: LogicalPlan | None, after: LogicalPlan) -> bool:

@@ -76,7 +76,7 @@ class Resetting:
         to_now = Transition(
             "reset", f"{', '.join(sources)} to {_told(to)}", offsets, self._last.watermarks, finished, self._last.held,
             epoch.epoch if epoch else 0, tuple(sources) if epoch else (), unfinished=unfinished_in(self._last.metrics),
-            times=self._last.times,
+            times=self._last.times, emptied=self._view.emptied,
         )  # fmt: skip
         if tables is None:
             raise self._unsaid(sources, positions)
@@ -88,6 +88,7 @@ class Resetting:
         timeless = replace(
             to_now, watermarks=behind.left(to_now.watermarks), held=behind.left(to_now.held), unfinished=unfinished,
             times={table: time for table, time in self._last.times.items() if table not in behind.tables},
+            emptied=tuple(sorted({*self._view.emptied, *behind.operators})),
         )  # fmt: skip
         schemas = {name: schema for name, schema in self._plan.schemas.items() if name not in known}  # found anew
         return self._run.transit(replace(self._plan, schemas=schemas), timeless, lambda _: behind.changes(self._plan))

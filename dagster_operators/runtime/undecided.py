@@ -37,6 +37,11 @@ def undecided(
         lines += _in_python(verdict, ways.rebuilt.get(verdict.subject, ()))
         if others := ways.waits_for.get(verdict.subject):
             lines += _one_by_one(verdict, others)
+        if sources := ways.reset.get(verdict.subject):
+            named = repr(sources[0]) if len(sources) == 1 else list(sources)
+            lines.append(
+                f"    pipeline.reset({named}, 0, tables='restart'): what is behind begins anew, with what can be read still"
+            )
         if not verdict.choices and (outside := ways.sinks.get(verdict.subject)):
             told = f"{', '.join(outside)} cannot give back what it took of it"
             lines.append(f"    {told}: take the sink out of the program, rebuild the tables, and put a new sink there")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.graph.reach import Reach
-from dagster_operators.runtime.rebuildable import cannot_be_filled, in_the_way, rebuildable, tables_shown_by
+from dagster_operators.runtime.rebuildable import cannot_be_filled, in_the_way, read_anew_for, rebuildable, tables_shown_by
 
 if TYPE_CHECKING:
     from dagster_operators.plans.logical_plan import LogicalPlan
@@ -24,6 +24,7 @@ class WaysOut:
         sinks: The sinks for which they may not.
         renamed: The changes that are one with another one, which can only be settled by saying that something was renamed.
         unfillable: The changes about new tables that cannot have the rows of before, as a source does not keep them.
+        reset: The sources that may be read anew from their beginning instead, where nothing else is left.
     """
 
     rebuilt: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class WaysOut:
     sinks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     renamed: Collection[str] = ()
     unfillable: Collection[str] = ()
+    reset: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def ways_out(verdicts: Sequence[Verdict], before: LogicalPlan | None, after: LogicalPlan) -> WaysOut:
@@ -59,7 +61,10 @@ def ways_out(verdicts: Sequence[Verdict], before: LogicalPlan | None, after: Log
     stuck = {other for one in verdicts if one.renamed_from and not one.choices for other in waits.get(one.subject, ())}
     renamed = {one.subject for one in verdicts if one.subject in stuck and one.renamed_from}
     unfillable = {one.subject for one in verdicts if one.fillable and cannot_be_filled(one, before, after)}
-    return WaysOut(rebuilt, waits, {one.subject: in_the_way(one, before, after) for one in verdicts}, renamed, unfillable)
+    sinks = {one.subject: in_the_way(one, before, after) for one in verdicts}
+    stranded = [one for one in verdicts if not (one.choices or one.decided or rebuilt[one.subject] or one.subject in waits)]
+    reset = {one.subject: read_anew_for(one, before) for one in stranded if before is not None and not sinks[one.subject]}
+    return WaysOut(rebuilt, waits, sinks, renamed, unfillable, reset)
 
 
 def _begins_anew(verdict: Verdict, tables: Sequence[str]) -> bool:

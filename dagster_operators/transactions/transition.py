@@ -38,6 +38,7 @@ class Transition:
         taken: The ledger of the rebuild whose files it took over.
         sinks: The last epoch that each external participant is to have something of, of a rollback.
         times: How far time has come in each table behind it; None in those that earlier versions of the package began.
+        emptied: The operators that begin anew behind a reset, with their tables: nothing of what they were goes on.
         unfinished: The figures of operators that have work left behind it, see :func:`unfinished_in`.
     """
 
@@ -55,6 +56,7 @@ class Transition:
     unfinished: Mapping[str, float] = added(2, {})
     sinks: Mapping[str, int] = added(2, {})
     times: Mapping[str, TableTime] | None = added(2, None)
+    emptied: tuple[str, ...] = added(2, ())
 
 
 def unfinished_in(figures: Mapping[str, float]) -> dict[str, float]:

@@ -104,6 +104,13 @@ class LedgerView:
         plans = (one.plan for one in self.records if isinstance(one, Begin) and last and one.begin_id == last.begin_id)
         return next(reversed(tuple(plans)), None)
 
+    @property
+    def emptied(self) -> tuple[str, ...]:
+        """The operators of the last completed epoch that begin anew, since it was a reset that emptied all that they had."""
+        last = self.last_complete
+        begins = [one for one in self.records if isinstance(one, Begin) and last and one.begin_id == last.begin_id]
+        return begins[-1].transition.emptied if begins and begins[-1].transition else ()
+
     @cached_property
     def decision(self) -> Decision | None:
         """The decision of the open epoch, if it has been made."""

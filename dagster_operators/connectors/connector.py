@@ -60,6 +60,23 @@ class SliceChoice:
     reached: int | None = None
 
 
+PART: Final = "_dagster_operators_part"
+"""The column of :meth:`Connector.read_parts` that names the part that a row is of."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of a source, each with rows in the order of their time as far as the source's lateness goes: partitions of a topic.
+
+    Attributes:
+        read: Those that the slice has rows of.
+        holding: Those that hold the source's watermark back behind the slice: it is the least of theirs.
+    """
+
+    read: tuple[str, ...]
+    holding: tuple[str, ...]
+
+
 class Connector(ABC):
     """A source of rows. Subclasses are frozen dataclasses, so that a pipeline's definition is data.
 
@@ -283,6 +300,14 @@ class Connector(ABC):
         With ``corrupt="reject"`` the columns of ``dagster_operators.connectors.rejects`` follow, whose ``split_rejects`` takes
         the good rows and the rejects apart.
         """
+
+    def parts(self, piece: SourceSlice) -> Parts | None:  # noqa: ARG002  # the rows of most are of one time
+        """The parts of the source that have times of their own; None where the source as a whole has one."""
+        return None
+
+    def read_parts(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
+        """As :meth:`read`, with the column :data:`PART`; asked only of a source that has :meth:`parts`."""
+        return self.read(session, items, schema_json, corrupt=corrupt)
 
     @property
     def skips_files(self) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
+from dagster_operators.connectors.sql_text import literal
 from dagster_operators.errors import BadInputError
 from dagster_operators.storage.parquet_writer import ParquetWriter
 from dagster_operators.types.schema import Schema
@@ -24,6 +26,10 @@ RECORD: Final = (
 )
 """The columns of records that are read as they are, named as Spark names them."""
 
+PLACE_IN_TOPIC: Final = "_dagster_operators_kafka"
+"""What lines of text say of their record: partition and offset, as ``0:12``."""
+
+_PLACED: Final = re.compile(rf'^(?:\{{"{PLACE_IN_TOPIC}":"|{PLACE_IN_TOPIC} )([0-9]+):([0-9]+)(?:",?| )')
 _UNFIT: Final = b"no value of one line: "
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -109,8 +115,11 @@ class JsonLines:
 
     def add(self, records: Sequence[kafka.Message]) -> None:
         """Add records."""
-        values = [record.value() for record in records]
-        lines = [json_line(value) for value in values if value is not None or not self._skip_empty]
+        lines = [
+            placed_line(json_line(record.value()), record.partition(), record.offset())
+            for record in records
+            if record.value() is not None or not self._skip_empty
+        ]
         if lines and self._stream is None:
             self._files.create_dir(self._path.rpartition("/")[0], recursive=True)
             self._stream = self._stack.enter_context(self._files.open_output_stream(self._path))
@@ -135,6 +144,46 @@ def json_line(value: bytes | None) -> bytes:
     except ValueError:
         return _UNFIT + flat
     return flat
+
+
+def placed_line(line: bytes, partition: int | None, offset: int | None) -> bytes:
+    r"""A line with the place of its record in the topic: in an object a value more, before a text that is no JSON a word.
+
+    A list stays as it is, since some readers take one for several rows.
+
+    >>> placed_line(b'{"a": 1}', 0, 12), placed_line(b"{ }", 0, 12)
+    (b'{"_dagster_operators_kafka":"0:12","a": 1}', b'{"_dagster_operators_kafka":"0:12"}')
+    >>> placed_line(b"oops", 0, 12), placed_line(b"[{}]", 0, 12)
+    (b'_dagster_operators_kafka 0:12 oops', b'[{}]')
+    """
+    text = line.lstrip()
+    if text.startswith(b"["):
+        return line
+    place = f"{partition}:{offset}"
+    if not text.startswith(b"{"):
+        return f"{PLACE_IN_TOPIC} {place} ".encode() + line
+    rest = text[1:].lstrip()
+    return f'{{"{PLACE_IN_TOPIC}":"{place}"{"" if rest.startswith(b"}") else ","}'.encode() + rest
+
+
+def without_place(line: str) -> tuple[str, int | None, int | None]:
+    """A line as its record was, and the partition and offset, if it tells them.
+
+    >>> without_place('{"_dagster_operators_kafka":"0:12","a": 1'), without_place("[1]")
+    (('{"a": 1', 0, 12), ('[1]', None, None))
+    """
+    found = _PLACED.match(line)
+    if found is None:
+        return line, None, None
+    return ("{" if line.startswith("{") else "") + line[found.end() :], int(found[1]), int(found[2])
+
+
+def place_of(record: str) -> tuple[str, str, str]:
+    """The same as SQL over a column: the record as it was, the partition and the offset, empty if it tells none."""
+    pattern = literal(_PLACED.pattern)
+    opening = f"IF(startswith({record}, '{{') AND {record} RLIKE {pattern}, '{{', '')"
+    parts = (f"regexp_extract({record}, {pattern}, {number})" for number in (1, 2))
+    return (f"concat({opening}, regexp_replace({record}, {pattern}, ''))", *parts)  # type: ignore[return-value]  # two of them
 
 
 def _time(record: kafka.Message) -> datetime | None:

@@ -6,6 +6,8 @@ in the storage root, in the source's spool, until the next epoch begins.
 
 from __future__ import annotations
 
+import json
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,21 +17,30 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from typing_extensions import override
 
-from dagster_operators.connectors.connector import Connector, OnCorrupt, SliceChoice, Unknown
+from dagster_operators.connectors.connector import PART, Connector, OnCorrupt, Parts, SliceChoice, Unknown
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, OnUnknown, check_events
 from dagster_operators.connectors.file_source import FileSource
 from dagster_operators.connectors.kafka_client import check_place
 from dagster_operators.connectors.kafka_offsets import check_offsets, check_there, end_offsets, first_offsets, with_others
-from dagster_operators.connectors.kafka_records import RECORD, JsonLines, ParquetRecords, RecordFile
+from dagster_operators.connectors.kafka_records import (
+    PLACE_IN_TOPIC,
+    RECORD,
+    JsonLines,
+    ParquetRecords,
+    RecordFile,
+    place_of,
+    without_place,
+)
 from dagster_operators.connectors.kafka_topic import KafkaTopic
 from dagster_operators.connectors.read_failure import SET_ASIDE
-from dagster_operators.connectors.rejects import CORRUPT_FILE
+from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_RECORD
 from dagster_operators.connectors.spool import tidy
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import PipelineError, SourceError
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.storage.root import Root
+from dagster_operators.time.watermark import parse_duration, require_unit
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -65,6 +76,7 @@ class KafkaSource(Connector):
         options: Further settings of the client (librdkafka's), such as ``security.protocol``; ``"env:NAME"`` takes a value from
             an environment variable. Never stored or shown.
         timeout: Seconds to wait for the brokers.
+        idle_after: Where the source has an event time: how long a partition without new records holds the watermark back.
 
     >>> source = KafkaSource("localhost:9092", "orders", format="json", schema="id long, price double", max_records=100_000)
     >>> source.uri, source.declared_schema
@@ -85,6 +97,7 @@ class KafkaSource(Connector):
     unknown: OnUnknown | None = None
     options: Mapping[str, Any] | None = field(default=None, repr=False)
     timeout: float = 30.0
+    idle_after: str = "5 minutes"
     _name: str = field(init=False, repr=False, default="")
     _root: Root | None = field(init=False, repr=False, default=None)
 
@@ -103,6 +116,7 @@ class KafkaSource(Connector):
             raise PipelineError(f"max_records is a count, not {most!r}", remedy="write max_records=100_000, say")
         object.__setattr__(self, "timeout", float(self.timeout))
         self._moment()
+        self._idle_seconds()
         self._files("spool")
 
     # --- settings ----------------------------------------------------------------------------------------------------------
@@ -146,6 +160,7 @@ class KafkaSource(Connector):
             "start": self.start,
             "max_records": self.max_records,
             "corrupt": self.corrupt,
+            "idle_after": self.idle_after,
             **events,
         }
 
@@ -155,7 +170,7 @@ class KafkaSource(Connector):
 
     @override
     def check_position(self, position: JSON) -> None:
-        check_keys(position, {"offsets": dict}, ("identity", "spool", "others", "others_of"))
+        check_keys(position, {"offsets": dict}, ("identity", "spool", "others", "others_of", "heard"))
         check_offsets(position)
         if self.left_out:  # nobody gets in without these: the next epoch tells what does not fit
             return
@@ -197,11 +212,45 @@ class KafkaSource(Connector):
             ranges = {number: (first[number], end[number]) for number in first if first[number] < end[number]}
             name, rows = self._spool(root, topic, ranges)
         offsets: dict[str, JSON] = {str(number): offset for number, offset in sorted(end.items())}
+        heard = self._heard(known, first, end, found.bounds)
         if offsets == known.get("offsets"):
-            return None
-        position: dict[str, JSON] = {"offsets": offsets, "identity": found.identity, "spool": [name] if rows else []}
+            if heard.keys() == known.get("heard", {}).keys():
+                return None
+            return SliceChoice(SourceSlice(start, {**known, "spool": [], "heard": heard}, None), more=False, news=False)
+        position: dict[str, JSON] = {
+            "offsets": offsets, "identity": found.identity, "spool": [name] if rows else [], "heard": heard
+        }  # fmt: skip
         more = any(end[number] < high for number, (_, high) in found.bounds.items())
         return SliceChoice(SourceSlice(start, position, self._items(name) if rows else None), more=more)
+
+    def _heard(
+        self, known: Mapping[str, Any], first: Mapping[int, int], end: Mapping[int, int], bounds: Mapping[int, tuple[int, int]]
+    ) -> dict[str, JSON]:
+        """When the partitions last had records, those that are not idle: one with unread records never is."""
+        now, before = int(time.time()), known.get("heard", {})
+        moved = {number: now for number in end if first[number] < end[number] or end[number] < bounds[number][1]}
+        since = {str(number): moved.get(number, before.get(str(number), 0)) for number in sorted(end)}
+        return {number: at for number, at in since.items() if now - at < self._idle_seconds()}
+
+    def _idle_seconds(self) -> float:
+        try:
+            require_unit(self.idle_after)
+            seconds = parse_duration(self.idle_after) / 1_000_000
+        except ValueError as error:
+            raise PipelineError(f"idle_after: {error}", remedy='write idle_after="5 minutes", say') from None
+        if seconds <= 0:
+            raise PipelineError(f"idle_after is more than nothing, not {self.idle_after!r}", remedy='write "5 minutes", say')
+        return seconds
+
+    @override
+    def parts(self, piece: SourceSlice) -> Parts | None:
+        end: Any = piece.end
+        if not isinstance(end, dict) or "heard" not in end or self.format == DEBEZIUM:
+            return None
+        start: Any = piece.start if isinstance(piece.start, dict) else {}
+        before = start.get("offsets", {})
+        read = tuple(number for number, offset in end["offsets"].items() if before.get(number) != offset)
+        return Parts(read if piece.items is not None else (), tuple(end["heard"]))
 
     def _spool(self, root: Root, topic: KafkaTopic, ranges: Mapping[int, tuple[int, int]]) -> tuple[str, int]:
         """The name of a new file with the records, and how many rows it has; there is none without any."""
@@ -291,18 +340,40 @@ class KafkaSource(Connector):
 
     def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
         """The rows of the spool; what is rejected is of the topic, since the spool's file is soon gone."""
-        rows = self._spooled.read(session, items, schema_json, corrupt=corrupt)
+        return self._told(self._spooled.read(session, items, schema_json, corrupt=corrupt))
+
+    @override
+    def read_parts(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
+        if self.format == "raw":
+            return self.read(session, items, schema_json).selectExpr("*", f"CAST(partition AS STRING) AS {PART}")
+        columns = json.loads(schema_json)
+        place = {"name": PLACE_IN_TOPIC, "type": "string", "nullable": True, "metadata": {}}
+        with_place = json.dumps({**columns, "fields": [*columns["fields"], place]})
+        rows = self._told(self._spooled.read(session, items, with_place, corrupt=corrupt))
+        part = f"substring_index({PLACE_IN_TOPIC}, ':', 1) AS {PART}"
+        return rows.selectExpr("*", part).drop(PLACE_IN_TOPIC)
+
+    def _told(self, rows: DataFrame) -> DataFrame:
+        """Rows with rejects as they were in the topic, and where."""
         if CORRUPT_FILE not in rows.columns:
             return rows
-        place = f"CASE WHEN {CORRUPT_FILE} IS NOT NULL THEN {literal(self.uri)} END AS {CORRUPT_FILE}"
-        return rows.selectExpr(*(place if name == CORRUPT_FILE else quoted(name) for name in rows.columns))
+        record, partition, offset = place_of(CORRUPT_RECORD)
+        there = f"concat({literal(self.uri)}, IF({partition} = '', '', concat('#partition=', {partition}, ',offset=', {offset})))"
+        told = {
+            CORRUPT_FILE: f"CASE WHEN {CORRUPT_FILE} IS NOT NULL THEN {there} END AS {CORRUPT_FILE}",
+            CORRUPT_RECORD: f"{record} AS {CORRUPT_RECORD}",
+        }
+        return rows.selectExpr(*(told.get(name) or quoted(name) for name in rows.columns))
 
     def explain_failure(self, session: SparkSession, error: BaseException, items: JSON, schema_json: str) -> SourceError | None:
-        """The value that made the engine fail."""
+        """The record that made the engine fail, by its place in the topic."""
         told = self._spooled.explain_failure(session, error, items, schema_json)
         if told is None or told.remedy != SET_ASIDE:
             return told
-        return type(told)(told.problem, **{**told.where, "topic": self.topic}, remedy=_SET_ASIDE)
+        where = {name: value for name, value in told.where.items() if name != "file"}
+        record, partition, offset = without_place(str(where.get("record", "")))
+        there = {"topic": self.topic, "partition": partition, "offset": offset, "record": record}
+        return type(told)(told.problem, **{**where, **there}, remedy=_SET_ASIDE)
 
     def largest_event_time(self, items: JSON, column: str) -> int | Unknown | None:
         """From the spool's footers; unknown for text."""

@@ -111,9 +111,10 @@ class Needed:
     columns: tuple[str, ...] | None = None
     any_of: tuple[str, ...] = ()
 
-    def of(self, frame: DataFrame) -> DataFrame:
-        """A frame with the columns that are needed."""
-        return frame if self.columns is None else frame.select(*map(quoted, self.columns))
+    def of(self, frame: DataFrame, extra: str | None = None) -> DataFrame:
+        """A frame with the columns that are needed, and perhaps one more."""
+        more = () if extra is None else (extra,)
+        return frame if self.columns is None else frame.select(*map(quoted, (*self.columns, *more)))
 
 
 EVERYTHING: Final = Needed()

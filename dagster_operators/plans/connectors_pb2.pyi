@@ -94,7 +94,7 @@ class SnapshotSource(_message.Message):
     def __init__(self, source: _Optional[_Union[Connector, _Mapping]] = ..., key: _Optional[_Union[_values_pb2.Names, _Mapping]] = ..., max_deleted: _Optional[float] = ...) -> None: ...
 
 class KafkaSource(_message.Message):
-    __slots__ = ("servers", "topic", "format", "schema", "start", "max_records", "corrupt", "key", "unknown", "timeout", "left_out")
+    __slots__ = ("servers", "topic", "format", "schema", "start", "max_records", "corrupt", "key", "unknown", "timeout", "left_out", "idle_after")
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +106,7 @@ class KafkaSource(_message.Message):
     UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    IDLE_AFTER_FIELD_NUMBER: _ClassVar[int]
     servers: str
     topic: str
     format: str
@@ -117,7 +118,8 @@ class KafkaSource(_message.Message):
     unknown: str
     timeout: float
     left_out: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, servers: _Optional[str] = ..., topic: _Optional[str] = ..., format: _Optional[str] = ..., schema: _Optional[str] = ..., start: _Optional[str] = ..., max_records: _Optional[int] = ..., corrupt: _Optional[str] = ..., key: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., unknown: _Optional[str] = ..., timeout: _Optional[float] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
+    idle_after: str
+    def __init__(self, servers: _Optional[str] = ..., topic: _Optional[str] = ..., format: _Optional[str] = ..., schema: _Optional[str] = ..., start: _Optional[str] = ..., max_records: _Optional[int] = ..., corrupt: _Optional[str] = ..., key: _Optional[_Union[_values_pb2.Value, _Mapping]] = ..., unknown: _Optional[str] = ..., timeout: _Optional[float] = ..., left_out: _Optional[_Iterable[str]] = ..., idle_after: _Optional[str] = ...) -> None: ...
 
 class Target(_message.Message):
     __slots__ = ("postgres", "object", "file_sink", "kafka_sink", "other")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
 import dagster_operators as do
+from dagster_operators.connectors import kafka_source
 from dagster_operators.connectors.kafka_topic import KafkaTopic
-from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, StageFailedError
+from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, StageFailedError, UndecidedChangeError
 from dagster_operators.transactions import failpoints
 from tests.engines import ENGINES, SAIL
 
@@ -83,13 +85,118 @@ def test_json_follows_the_schema_and_rejects_what_cannot_be_read(sail, tmp_path,
     rows.to_table("rows")
     assert made.run_epoch().rows["rows"] == 2
     assert sorted((row.id, str(row.price)) for row in made.read("rows").collect()) == [(1, "1.10"), (2, "3.00")]
-    assert [row.file for row in made.read("events_rejects").collect()] == [f"kafka://{brokers.servers}/json"] * 4
+    rejects = {(row.file, row.record) for row in made.read("events_rejects").collect()}
+    there, unfit = f"kafka://{brokers.servers}/json#partition=0,offset=", "no value of one line: "
+    assert rejects == {
+        (f"{there}2", '{"id": "x"'), (f"{there}3", unfit), (f"{there}4", unfit),
+        (f"{there}5", unfit + '{"id": 3, "name": "a b"}'),
+    }  # fmt: skip
     strict, rows = pipeline(tmp_path / "strict", source(brokers, "json", **settings))
     rows.to_table("rows")
     with pytest.raises((BadInputError, StageFailedError), match="record") as failure:
         strict.run_epoch()
     assert 'KafkaSource(..., corrupt="reject")' in failure.value.remedy
-    assert failure.value.where["topic"] == "json"
+    assert (failure.value.topic, failure.value.partition, failure.value.offset) == ("json", 0, 2)
+    assert failure.value.record == '{"id": "x"'
+    assert "file" not in failure.value.where
+
+
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    ("settings", "value", "told"),
+    [
+        ({"format": "json", "schema": "id long"}, '{"id": "five"}', "column id is no long: "),
+        ({"format": "debezium-json", "schema": "id long, n int", "key": "id"}, '{"op": "x"}', "op is 'x'"),
+        ({"format": "debezium-json", "schema": "id long, n int", "key": "id"}, '{"op": "c"', "not a complete record"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_named_by_its_place_in_the_topic(
+    engine, request, tmp_path, brokers, *, settings, value, told
+):
+    request.getfixturevalue(engine)
+    topic = f"bad-{engine}-{len(told)}"
+    sound = '{"id": 1}' if settings["format"] == "json" else '{"op": "c", "after": {"id": 1, "n": 2}}'
+    brokers.put(topic, [sound, sound])
+    brokers.put(topic, [sound, value, sound], partition=1)
+    made, rows = pipeline(tmp_path, source(brokers, topic, **settings), ENGINES[engine])
+    (rows if settings["format"] == "json" else rows.latest("id")).to_table("rows")
+    with pytest.raises(BadInputError) as failure:
+        made.run_epoch()
+    assert told in str(failure.value)
+    assert (failure.value.topic, failure.value.partition, failure.value.offset) == (topic, 1, 1)
+    assert failure.value.record == value
+    assert "file" not in failure.value.where
+    reject, rows = pipeline(tmp_path / "reject", source(brokers, topic, corrupt="reject", **settings), ENGINES[engine])
+    (rows if settings["format"] == "json" else rows.latest("id")).to_table("rows")
+    reject.run_epoch()
+    ((file, record),) = [(row.file, row.record) for row in reject.read("events_rejects").collect()]
+    assert (file, record) == (f"kafka://{brokers.servers}/{topic}#partition=1,offset=1", value)
+
+
+def minutes(*numbers) -> list[str]:
+    return [json.dumps({"at": f"2026-01-01 10:{number:02}:00"}) for number in numbers]
+
+
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize("form", ["json", "raw"])
+def test_a_slow_partition_holds_the_watermark_back_until_it_is_idle(engine, form, request, tmp_path, brokers, *, monkeypatch):
+    request.getfixturevalue(engine)
+    topic, now = f"slow-{engine}-{form}", [1_000_000.0]
+    monkeypatch.setattr(kafka_source, "time", SimpleNamespace(time=lambda: now[0]))
+    settings = {"format": "json", "schema": "at timestamp"} if form == "json" else {}
+    made, rows = pipeline(
+        tmp_path, source(brokers, topic, idle_after="1 minute", **settings), ENGINES[engine],
+        event_time="at" if form == "json" else "timestamp", lateness="1 minute",
+    )  # fmt: skip
+    counts = rows.window(do.Tumbling("10 minutes")).aggregate(n="count(*)", name="counts")
+    counts.to_table("counts")
+
+    def put(partition, *numbers):
+        for number in numbers:
+            at = int(dt.datetime(2026, 1, 1, 10, number, tzinfo=dt.UTC).timestamp() * 1000)
+            brokers.put(topic, minutes(number), partition=partition, timestamp=at)
+
+    def epoch():
+        result = made.run_epoch()
+        mark = dt.datetime.fromtimestamp(result.watermarks["events"] / 1_000_000, dt.UTC)
+        return mark.hour * 100 + mark.minute, result.late_rows.get("counts", 0)
+
+    put(0, 1, 40)
+    put(1, 3, 5)
+    assert epoch() == (1004, 0), "the slow one's; those that never had a record do not count"
+    put(0, 50)
+    put(1, 12, 11)
+    assert epoch() == (1011, 0), "nothing of it was late"
+    now[0] += 59
+    put(0, 52)
+    assert epoch() == (1011, 0), "it is not idle yet"
+    now[0] += 2
+    put(0, 53)
+    assert epoch() == (1052, 0)
+    put(1, 20, 55)
+    assert epoch() == (1052, 1), "it was idle, so what comes then may be late"
+    put(0, 58)
+    assert epoch() == (1054, 0)
+    assert sorted(row.n for row in made.read("counts").collect()) == [1, 2, 3]
+
+
+def test_a_partition_with_unread_records_is_not_idle(tmp_path, brokers, monkeypatch):
+    now = [1_000_000.0]
+    monkeypatch.setattr(kafka_source, "time", SimpleNamespace(time=lambda: now[0]))
+    brokers.put("unread", [b"1"] * 4)
+    brokers.put("unread", [b"1"] * 4, partition=1)
+    made = source(brokers, "unread", max_records=2, idle_after="1 minute").placed("events", str(tmp_path), None)
+    first = made.choose(None, lambda: iter(()))
+    assert set(first.slice.end["heard"]) == {"0", "1"}
+    now[0] += 3600
+    second = made.choose({**first.slice.end, "heard": {}}, lambda: iter(()))
+    assert set(second.slice.end["heard"]) == {"0", "1"}
+    while second.more:
+        second = made.choose(second.slice.end, lambda: iter(()))
+    assert made.choose(second.slice.end, lambda: iter(())) is None
+    now[0] += 3600
+    idle = made.choose(second.slice.end, lambda: iter(()))
+    assert (idle.news, idle.slice.end["heard"], idle.slice.items) == (False, {}, None)
 
 
 def test_change_events_make_a_table(sail, tmp_path, brokers):
@@ -104,6 +211,32 @@ def test_change_events_make_a_table(sail, tmp_path, brokers):
     brokers.put("changes", [event("u", row, {"id": 1, "n": 7}), event("d", {"id": 2, "n": 6}, None), None])
     made.run_epoch()
     assert [(row.id, row.n) for row in made.read("rows").collect()] == [(1, 7)]
+
+
+def test_what_is_done_to_change_events_may_be_edited_when_all_behind_them_begins_anew(sail, tmp_path, brokers):
+    events = [json.dumps({"op": "c", "after": {"id": number, "n": number}}) for number in (1, 2, 3)]
+    brokers.put("edited", events)
+
+    def made(least):
+        connector = source(brokers, "edited", format="debezium-json", schema="id long, n long", key="id")
+        pipe, rows = pipeline(tmp_path, connector)
+        rows.filter(f"n >= {least}", name="some").latest("id").to_table("rows")
+        return pipe
+
+    def told(pipe):
+        pipe.run_epoch()
+        return sorted(row.n for row in pipe.read("rows").collect())
+
+    assert told(made(2)) == [2, 3]
+    edited = made(1)
+    with pytest.raises(UndecidedChangeError, match=r"pipeline\.reset\('events', 0, tables='restart'\)"):
+        edited.run_epoch()
+    edited.reset("events", 0, tables="restart")
+    assert told(edited) == [1, 2, 3]
+    with pytest.raises(UndecidedChangeError):
+        made(3).run_epoch()  # which holds behind the next epoch again
+    brokers.put("edited", [json.dumps({"op": "d", "before": {"id": 1, "n": 1}})])
+    assert told(made(1)) == [2, 3]
 
 
 def test_an_epoch_that_is_tried_again_reads_what_it_read(sail, tmp_path, brokers):
@@ -276,6 +409,9 @@ def test_no_broker_and_no_topic_are_told(tmp_path, brokers):
         ({"key": "id"}, "only change events"),
         ({"options": {"isolation.level": "read_uncommitted"}}, "not for you"),
         ({"timeout": 0}, "timeout is"),
+        ({"idle_after": "soon"}, "idle_after: 'soon' is no duration"),
+        ({"idle_after": "0 seconds"}, "more than nothing"),
+        ({"idle_after": 5}, "has no unit"),
     ],
 )
 def test_settings_are_checked_when_it_is_made(settings, told):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.connectors.connector import UNKNOWN, Connector
+from dagster_operators.connectors.connector import PART, UNKNOWN, Connector, Parts
 from dagster_operators.connectors.rejects import split_rejects
+from dagster_operators.connectors.sql_text import literal
 from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
 from dagster_operators.graph.origins import origins_of
 from dagster_operators.graph.ports import StreamRef
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+_NO_FIGURES: Final[Mapping[str, Any]] = {}
+
 
 class StageInputs:
     """The inputs of one attempt at a stage.
@@ -51,6 +54,7 @@ class StageInputs:
         self._files = files
         self._observed = observed
         self._ends: dict[str, int] = {}
+        self._part_ends: dict[str, dict[str, int]] = {}
         handle = work.attempt.handle
         self._begin = Frontiers(work.dataflow, at_beginning(handle.watermarks), held_in(handle.held))
         self._end = Frontiers(work.dataflow, self._end_of_source, self._held_at_end)
@@ -119,30 +123,38 @@ class StageInputs:
             return None
         connector = self._connector(operator)
         self._read_from.add(operator)
+        column = self._work.dataflow.nodes[operator].type.event_time
+        is_timed = column is not None and operator not in self._work.attempt.handle.slices.timed
+        parts = self._parts(operator).read if is_timed else ()
         with located(source=operator):
-            rows = self._rows(connector, operator, items, needed.any_of)
+            rows = self._rows(connector, operator, items, needed.any_of, with_parts=bool(parts))
         if connector.on_corrupt == "reject":
             rows, self.rejected[operator] = split_rejects(rows)
-        column = self._work.dataflow.nodes[operator].type.event_time
-        if column is None or operator in self._work.attempt.handle.slices.timed:
+        if column is None or not is_timed:
             return needed.of(rows)
         largest, nulls = connector.largest_event_time(items, column), connector.null_count(items, column)
+        if parts:
+            largest = UNKNOWN
         ahead = self._ahead(operator)
         if connector.on_corrupt == "reject" and ahead is not None and ahead.may_be_beyond(largest):
             rows, early = ahead.split(rows)
             self.rejected[operator], largest = self.rejected[operator].unionByName(early), UNKNOWN
-        rows = needed.of(rows)
+        rows = needed.of(rows, PART if parts else None)
         if largest is UNKNOWN or nulls is UNKNOWN:
             micros = micros_of(column)
             figures = {"largest": f"max({micros})", "nulls": f"count_if({quoted(column)} IS NULL)"}
-            return self._observed.watch(f"source {operator}", rows, figures)
+            figures |= {f"part {part}": f"max(CASE WHEN {PART} = {literal(part)} THEN {micros} END)" for part in parts}
+            watched = self._observed.watch(f"source {operator}", rows, figures)
+            return watched.drop(PART) if parts else watched
         self._check_nulls(operator, column, nulls)
         self._ends[operator] = self._advanced(operator, largest)
         return rows
 
-    def _rows(self, connector: Connector, operator: str, items: Any, any_of: Sequence[str]) -> DataFrame:
+    def _rows(self, connector: Connector, operator: str, items: Any, any_of: Sequence[str], *, with_parts: bool) -> DataFrame:
         """The rows of a slice, without files that have none that is needed, unless all must be seen."""
         session, schema = self._work.session, self._work.schemas[operator]
+        if with_parts:
+            return connector.read_parts(session, items, schema, corrupt=connector.on_corrupt)
         if not any_of or connector.on_corrupt == "reject":
             return connector.read(session, items, schema, corrupt=connector.on_corrupt)
         column = self._work.dataflow.nodes[operator].type.event_time
@@ -237,6 +249,7 @@ class StageInputs:
             operator = self._work.dataflow.nodes[name].operator
             if isinstance(operator, Source) and operator.event_time:
                 found[name] = self._end_of_source(name)
+                found |= {f"{name}.{part}": mark for part, mark in self._part_ends.get(name, {}).items()}
         return found
 
     def held(self) -> dict[str, Frontier]:
@@ -257,14 +270,34 @@ class StageInputs:
                 return manifest.watermarks[source]
         if source not in self._ends:
             name, largest = f"source {source}", None
+            figures: dict[str, Any] = {}
             if name in self._observed.names():
                 figures = self._observed.values(name)
                 self._check_nulls(source, self._work.dataflow.nodes[source].type.event_time or "", int(figures["nulls"] or 0))
                 largest = figures["largest"]
-            self._ends[source] = self._advanced(source, largest)
+            self._ends[source] = self._advanced(source, largest, figures)
         return self._ends[source]
 
-    def _advanced(self, source: str, largest: int | None) -> int:
+    def _parts(self, source: str) -> Parts:
+        """The parts of a source that have times of their own; none where it has one time."""
+        connector, piece = self._work.connector(source), self._work.attempt.handle.slices.offsets.get(source)
+        found = connector.parts(piece) if connector is not None and piece is not None else None
+        return found or Parts((), ())
+
+    def _least_of_parts(self, source: str, begin: int, lateness: int, figures: Mapping[str, Any]) -> int | None:
+        """The least watermark of the parts that hold the source's back; None where none does.
+
+        A part that is new, or was idle for long, goes on from where the source stood.
+        """
+        parts, marks = self._parts(source), self._work.attempt.handle.watermarks
+        ends = {
+            part: advance(marks.get(f"{source}.{part}", begin), figures.get(f"part {part}"), lateness)
+            for part in sorted({*parts.read, *parts.holding})
+        }
+        self._part_ends[source] = {part: end for part, end in ends.items() if end != MIN_WATERMARK}
+        return min((ends[part] for part in parts.holding), default=None)
+
+    def _advanced(self, source: str, largest: int | None, figures: Mapping[str, Any] = _NO_FIGURES) -> int:
         handle, operator = self._work.attempt.handle, self._work.dataflow.nodes[source].operator
         if source in handle.slices.finished:
             return MAX_WATERMARK
@@ -275,7 +308,8 @@ class StageInputs:
         begin = at_beginning(handle.watermarks)(source)
         if (ahead := self._ahead(source)) is not None:
             ahead.check(largest, begin)
-        return max(said, advance(begin, largest, lateness))
+        least = self._least_of_parts(source, begin, lateness, figures)
+        return max(said, advance(begin, largest, lateness) if least is None else max(begin, least))
 
     def _ahead(self, source: str) -> TimesAhead | None:
         operator = self._work.dataflow.nodes[source].operator

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.connectors.connector import UNKNOWN
+from dagster_operators.connectors.connector import PART, UNKNOWN
 from dagster_operators.errors import BadInputError
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.rows_by_time import micros_of
@@ -53,7 +53,7 @@ class TimesAhead:
     def split(self, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
         """The rows that are in time, and the others as rejects."""
         micros = micros_of(self.source.event_time or "")
-        columns = ", ".join(map(quoted, rows.columns))
+        columns = ", ".join(quoted(name) for name in rows.columns if name != PART)
         reason = f"the event time is more than {format_duration(self.source.ahead or 0)} ahead of the clock"
         good = rows.where(f"{micros} IS NULL OR {micros} <= {self.bound}L")
         bad = rows.where(f"{micros} > {self.bound}L")

@@ -51,15 +51,17 @@ def in_rounds(name: str, body: ScopeBody, given: Sequence[tuple[Stream, Pact]], 
         for number, (stream, pact) in enumerate(given)
     ]
     travelling, told = loop.variable(f"{name}_travelling", TRAVELLING), loop.variable(f"{name}_told", TOLD)
-    pacts: list[Pact] = [*(Exchange(ROUTE) for _ in (*entered, travelling)), Broadcast()]
-    definition = Definition("scope", pacts, f"{name}_rounds", rounds, schema=(*columns, TRAVELLING, TOLD))  # type: ignore[arg-type]
+    to_all = [loop.variable(f"{name}_spread", TRAVELLING)] if rounds.spreads else []
+    pacts: list[Pact] = [*(Exchange(ROUTE) for _ in (*entered, travelling)), Broadcast(), *(Broadcast() for _ in to_all)]
+    definition = Definition("scope", pacts, f"{name}_rounds", rounds, schema=(*columns, *rounds.going_on))  # type: ignore[arg-type]
     first, *others = entered
-    main = first.through(FrontierOperator, *others, travelling, told, name=definition.name, definition=definition)
+    variables = [travelling, told, *to_all]
+    main = first.through(FrontierOperator, *others, *variables, name=definition.name, definition=definition)
     ports = [main if port == MAIN else main.side_output(port) for port in rounds.ports]
-    loop.feed(travelling, ports[-2])
-    loop.feed(told, ports[-1])
-    known = loop.leave(ports[-1], name=f"{name}_known")
-    left = [loop.leave(stream, name=f"{name}_leave_{number}") for number, stream in enumerate(ports[:-2])]
+    for variable, stream in zip(variables, ports[len(columns) :], strict=True):
+        loop.feed(variable, stream)
+    known = loop.leave(ports[len(columns) + 1], name=f"{name}_known")
+    left = [loop.leave(stream, name=f"{name}_leave_{number}") for number, stream in enumerate(ports[: len(columns)])]
     streams = tuple(_settled(name, rounds, number, stream, known) for number, stream in enumerate(left))
     return streams if len(streams) > 1 else streams[0]
 
@@ -87,12 +89,6 @@ def _check(name: str, body: ScopeBody, given: Sequence[tuple[Stream, Pact]]) -> 
         raise PipelineError(
             f"the rows of {taken!r} have a column {ROUTE!r}", operator=name, remedy="rename it: the scope uses it"
         )
-    pacts = [*(pact for _, pact in given), *(pact for node in body.nodes for pact in node.definition.pacts)]
-    if any(isinstance(pact, Broadcast) for pact in pacts):
-        raise PipelineError(
-            "rows are broadcast in a scope that goes in rounds of stages", operator=name,
-            remedy="leave within_subtask=False out: in one subtask every operator finds all rows",
-        )  # fmt: skip
     for node in body.nodes:
         kept = node.definition.state.items()
         expiring = next((state for state, own in kept if isinstance(own, StateTable) and own.retention is not None), None)

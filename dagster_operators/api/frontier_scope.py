@@ -180,9 +180,10 @@ class Scope:
         body.reachability()  # which refuses loops that do not advance time
         entered = [exchanged(stream, pact) for stream, pact in self._entries]
         schema = tuple(schema for _, schema in self._leaves)
-        if not self._within_subtask and self._crosses(entered[0][1].by):
+        everywhere = body.everywhere([number for number, (_, pact) in enumerate(entered) if isinstance(pact, Broadcast)])
+        if not self._within_subtask and self._crosses(entered[0][1].by, everywhere):
             return in_rounds(self.name, body, entered, schema)
-        given = self._settled(entered)
+        given = self._settled(entered, everywhere)
         definition = Definition("scope", [pact for _, pact in given], self.name, body, schema=schema)  # type: ignore[arg-type]
         first, *others = [stream for stream, _ in given]
         main = first.through(FrontierOperator, *others, name=self.name, definition=definition)
@@ -245,35 +246,22 @@ class Scope:
             for handle in inner
         }
 
-    def _settled(self, given: Sequence[tuple[Stream, Pact]]) -> Sequence[tuple[Stream, Pact]]:
+    def _settled(self, given: Sequence[tuple[Stream, Pact]], everywhere: frozenset[Source]) -> Sequence[tuple[Stream, Pact]]:
         """How streams enter: by the keys asked for, unless something within asks for rows to meet that do not enter together."""
         keys = given[0][1].by
-        if keys and self._crosses(keys):
+        if keys and self._crosses(keys, everywhere):
             return [(stream, Pipeline()) for stream, _ in given]
         for node in self.nodes if keys else ():
-            node.definition.pacts = (Exchange(*keys),) * len(node.inputs)
+            own, spread = Exchange(*keys), [not everywhere.isdisjoint(sources) for sources in node.inputs[1:]]
+            node.definition.pacts = (own, *(Broadcast() if found else own for found in spread))
         return given
 
-    def _crosses(self, keys: Sequence[str]) -> bool:
+    def _crosses(self, keys: Sequence[str], everywhere: frozenset[Source]) -> bool:
         """Whether something within asks for rows to meet that do not enter together."""
-        return any(self._moves(pact, sources, keys) for pact, sources in self._asked)
-
-    def _moves(self, pact: Pact, sources: Sequence[Source], keys: Sequence[str]) -> bool:
-        """Whether a pact within asks for rows of other subtasks, for streams that enter by keys."""
-        if isinstance(pact, Broadcast):
-            return not all(self._is_everywhere(source) for source in sources)
-        return pact.by not in ((), tuple(keys))
-
-    def _is_everywhere(self, source: Source, passed: frozenset[Source] = frozenset()) -> bool:
-        """Whether all rows of a source are made of those that entered every subtask."""
-        name, number = source
-        if name == ENTER:
-            return isinstance(self._entries[number][1], Broadcast)
-        if name == FEEDBACK:
-            before = self._handles[number].sources
-        else:
-            before = [one for node in self.nodes if node.name == name for sources in node.inputs for one in sources]
-        return source in passed or all(self._is_everywhere(one, passed | {source}) for one in before)
+        return any(
+            not everywhere.issuperset(sources) if isinstance(pact, Broadcast) else pact.by not in ((), tuple(keys))
+            for pact, sources in self._asked
+        )
 
 
 class LoopHandle:

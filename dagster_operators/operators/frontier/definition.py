@@ -176,6 +176,10 @@ class Definition:
         """Whether all its rows go to one subtask."""
         return not self.pacts[0].by and (self.body is not None or self.holds_time or bool(self.state) or len(self.pacts) > 1)
 
+    def is_spread(self, number: int) -> bool:
+        """Whether every subtask gets all rows of an input, and there may be several."""
+        return isinstance(self.pacts[number], Broadcast) and not self.single
+
     def _check(self) -> None:
         where = {"operator": self.name}
         if not callable(self.constructor) and self.body is None:

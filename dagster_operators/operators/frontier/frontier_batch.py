@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
@@ -17,6 +17,7 @@ from dagster_operators.operators.frontier.frontier_operator import LATE
 from dagster_operators.operators.frontier.functions_in import functions_in
 from dagster_operators.operators.frontier.kept import CAPABILITIES, KEPT_TABLE
 from dagster_operators.operators.frontier.scope_rounds import ScopeRounds, without_route
+from dagster_operators.operators.frontier.spread_stash import SPREAD, SPREAD_TABLE
 from dagster_operators.operators.frontier.stash import stash_table
 from dagster_operators.operators.physical import PhysicalState
 from dagster_operators.types.names import quoted
@@ -64,10 +65,11 @@ class FrontierBatch(BatchOperator):
         own = self._definition
         nodes = own.body.prefixed() if own.body else [("", own)]
         stored = [
-            prefix + name
+            prefix + table
             for prefix, definition in nodes
             for name, kept in definition.state.items()
             if isinstance(kept, StateTable | StashState | ValueState)
+            for table in (name, *([f"{name}{SPREAD}"] if _is_spread(definition, kept) else []))
         ]
         return tuple(map(PhysicalState, [*stored, *([CAPABILITIES] if own.holds_time else [])]))
 
@@ -90,8 +92,9 @@ class FrontierBatch(BatchOperator):
 
         if self._definition.part is not None:
             return self._definition.part.program()
-        if self._definition.body is not None:
-            return ScopeProgram(self._definition.body, self.times)
+        if (body := self._definition.body) is not None:
+            spread = [number for number in range(len(self.times)) if self._definition.is_spread(number)]
+            return ScopeProgram(body, self.times, spread)
         return FrontierProgram(self._definition, self.times, self.output_times)
 
     @override
@@ -160,13 +163,29 @@ def _tables(own: Definition, inputs: Sequence[pa.Schema], operator: str) -> dict
     """The state tables of what an operator declared, for inputs of these schemas."""
     found: dict[str, StateTable] = {}
     for name, kept in own.state.items():
-        if isinstance(kept, StashState):
+        if isinstance(kept, StashState) and _is_spread(own, kept):
+            found[f"{name}{SPREAD}"] = SPREAD_TABLE
+        elif isinstance(kept, StashState):
             found[name] = stash_table(_stashed(own, name, kept, inputs, operator), own.pacts[0].by)
         elif isinstance(kept, ValueState):
             found[name] = _values(own, kept, inputs, operator)
         elif isinstance(kept, StateTable):
             found[name] = kept
-    return found
+    return found | _kept_by_key(own, inputs, operator)
+
+
+def _kept_by_key(own: Definition, inputs: Sequence[pa.Schema], operator: str) -> dict[str, StateTable]:
+    """The tables in which earlier versions kept stashes of broadcast rows. They say, too, which columns these have."""
+    stashes = {name: kept for name, kept in own.state.items() if isinstance(kept, StashState) and _is_spread(own, kept)}
+    schemas = {name: _stashed(own, name, kept, inputs, operator) for name, kept in stashes.items()}
+    return {
+        name: stash_table(schema, [key for key in own.pacts[0].by if key in schema.names]) for name, schema in schemas.items()
+    }
+
+
+def _is_spread(own: Definition, kept: Any) -> bool:
+    """Whether it is a stash of rows that every subtask has."""
+    return isinstance(kept, StashState) and 0 <= kept.input < len(own.pacts) and own.is_spread(kept.input)
 
 
 def _values(own: Definition, kept: ValueState, inputs: Sequence[pa.Schema], operator: str) -> StateTable:
@@ -190,7 +209,7 @@ def _stashed(own: Definition, name: str, kept: StashState, inputs: Sequence[pa.S
             remedy=f"the inputs are 0 to {len(inputs) - 1}",
         )
     schema = inputs[kept.input] if kept.schema is None else Schema.from_ddl(kept.schema).to_arrow()
-    missing = sorted(set(own.pacts[0].by) - set(schema.names))
+    missing = [] if _is_spread(own, kept) else sorted(set(own.pacts[0].by) - set(schema.names))
     if missing:
         raise SchemaError(
             f"the stash {name!r} has no column {missing[0]!r}, by which the rows are exchanged", operator=operator,

@@ -63,7 +63,7 @@ class Kept:
     def __init__(self, table: GlobalHandle, subtask: int, subtasks: int, prefix: str = "") -> None:
         self._table = table
         self._prefix = prefix
-        self._subtask, self._subtasks = subtask, subtasks
+        self.subtask, self.subtasks = subtask, subtasks
         self._stored = [row for row in table.all().to_pylist() if row["place"].startswith(prefix)]
         self._rescaled = any(row["subtasks"] != subtasks for row in self._stored)
 
@@ -71,7 +71,7 @@ class Kept:
         """What a place held, in the order of time."""
         found: dict[tuple[int, Any], Hold] = {}
         for row in self._stored:
-            if row["place"] == self._prefix + place and (self._rescaled or row["subtask"] == self._subtask):
+            if row["place"] == self._prefix + place and (self._rescaled or row["subtask"] == self.subtask):
                 hold = Hold(place, row["output"], time_of(row["time"]), row["requests"])
                 before = found.get((hold.output, hold.time))
                 found[hold.output, hold.time] = max(hold, before or hold, key=lambda one: one.requests)
@@ -82,7 +82,7 @@ class Kept:
         import pyarrow as pa
 
         rows = {self._key(row): row for row in map(self._row, holds)}
-        before = {self._key(row): row for row in self._stored if self._is_ours(row)}
+        before = {self._key(row): row for row in self._stored if self.is_ours(row)}
         gone = [before[key] for key in before.keys() - rows.keys()]
         if gone:
             self._table.delete(pa.Table.from_pylist(gone, KEPT_TABLE.schema))
@@ -90,14 +90,14 @@ class Kept:
         if changed:
             self._table.put(pa.Table.from_pylist(changed, KEPT_TABLE.schema))
 
-    def _is_ours(self, row: dict[str, Any]) -> bool:
+    def is_ours(self, row: dict[str, Any]) -> bool:
         """Whether this subtask is to delete a row that is no longer true: its own, or one of subtasks that there are no more."""
-        return bool(row["subtask"] == self._subtask) or (self._subtask == 0 and row["subtask"] >= self._subtasks)
+        return bool(row["subtask"] == self.subtask) or (self.subtask == 0 and row["subtask"] >= self.subtasks)
 
     def _row(self, hold: Hold) -> dict[str, Any]:
         return {
-            "place": self._prefix + hold.place, "output": hold.output, "time": time_text(hold.time), "subtask": self._subtask,
-            "subtasks": self._subtasks, "requests": hold.requests,
+            "place": self._prefix + hold.place, "output": hold.output, "time": time_text(hold.time), "subtask": self.subtask,
+            "subtasks": self.subtasks, "requests": hold.requests,
         }  # fmt: skip
 
     @staticmethod

@@ -13,6 +13,7 @@ from dagster_operators.operators.frontier.capability_set import CapabilitySet
 from dagster_operators.operators.frontier.declared import NotifyState, StashState, ValueState
 from dagster_operators.operators.frontier.kept import Hold, Kept
 from dagster_operators.operators.frontier.notificator import FrontierNotificator
+from dagster_operators.operators.frontier.spread_stash import SPREAD, SpreadStash
 from dagster_operators.operators.frontier.stash import Stash
 
 if TYPE_CHECKING:
@@ -58,11 +59,16 @@ class Places:
         if isinstance(what, StateTable | ValueState):
             return self._state[name]
         if isinstance(what, StashState):
-            return Stash.of(self._state[name], self._outlets)
+            return self._stash(name)
         holds = [] if self._kept is None else self._kept.holds(name)
         if isinstance(what, NotifyState):
             return self._notificator(holds)
         return CapabilitySet(Capability(hold.time, self._outlets[hold.output]) for hold in holds)
+
+    def _stash(self, name: str) -> Stash:
+        if self._kept is None or f"{name}{SPREAD}" not in self._state:
+            return Stash.of(self._state[name], self._outlets)
+        return SpreadStash(self._state[name], self._state[f"{name}{SPREAD}"], self._outlets, self._kept)
 
     def _notificator(self, holds: Sequence[Hold]) -> FrontierNotificator:
         notificator = FrontierNotificator()

@@ -54,6 +54,7 @@ class RoundsProgram(ScopeProgram):
         self._set_up(ctx)
         self._arrived: list[Parcel] = []
         self._sent: list[Parcel] = []
+        self._spread: list[Parcel] = []
         self._texts: list[str] = []
         self._entered: list[tuple[int, pa.RecordBatch]] = []
         self._begun = CAPABILITIES not in ctx.state or _BEGUN in ctx.state[CAPABILITIES].all()["place"].to_pylist()
@@ -62,10 +63,10 @@ class RoundsProgram(ScopeProgram):
     def on_batch(self, port: int, batch: pa.RecordBatch, out: ProgramOutput) -> None:
         """Take rows that enter, those that were sent here, and what all subtasks told."""
         entries = self._body.entries
-        if port == entries:
-            self._arrived += unpacked(batch)
-        elif port > entries:
+        if port == entries + 1:
             self._texts += batch.column(0).to_pylist()
+        elif port >= entries:
+            self._arrived += unpacked(batch)
         else:
             self._entered.append((port, without_late(self._ctx, port, batch, self._times[port], out)))
 
@@ -90,9 +91,11 @@ class RoundsProgram(ScopeProgram):
             instance.check_read()
         for output in self._outputs[: len(self._body.leaves)]:
             output.flush(out)
-        travelling, told = self._body.further_ports
+        travelling, told, *to_all = self._body.further_ports
         out.collect(packed(self._sent), travelling)
         out.collect(_text(self._told(0 if before is None else before.number + 1, found)), told)
+        for name in to_all:
+            out.collect(packed(self._spread), name)
         return {}
 
     @override
@@ -132,7 +135,7 @@ class RoundsProgram(ScopeProgram):
 
     def _told(self, number: int, frontiers: Mapping[Location, Frontier]) -> Told:
         sent, holders = defaultdict[Location, set[Any]](set), defaultdict[str, set[Any]](set)
-        for parcel in self._sent:
+        for parcel in (*self._sent, *self._spread):
             sent[InputOf(*parcel.reader)].add(parcel.time)
         for hold in self.holds():
             holders[hold.place].update(Frontier([hold.time]).outside())
@@ -146,6 +149,9 @@ class RoundsProgram(ScopeProgram):
     def _deliver(self, reader: tuple[str, int], time: Any, rows: pa.Table, hops: int) -> None:
         """Put rows where they belong: before an operator here, or on the way to another subtask."""
         by, ctx = self._body.exchanged_by(*reader), self._ctx
+        if self._body.is_spread(*reader) and rows.num_rows and ctx.parallelism > 1:
+            self._spread.append(Parcel(0, reader, time, hops, rows))  # by no route: how many subtasks come next, nobody knows
+            return
         if by is None or not rows.num_rows:
             super()._deliver(reader, time, rows, hops)
             return
@@ -160,17 +166,6 @@ class RoundsProgram(ScopeProgram):
             elsewhere = rows.filter(pa.array(~is_here))
             numbers = routes()
             self._sent += [Parcel(numbers[g], reader, time, hops, part) for g, part in by_group(elsewhere, groups[~is_here])]
-
-    def _subtasks(self, groups: Any) -> Any:
-        from dagster_operators.graph.key_group import KEY_GROUPS
-
-        return groups * self._ctx.parallelism // KEY_GROUPS
-
-    def _types(self, node: str, by: Sequence[str]) -> list[pa.DataType | None]:
-        """The types that an operator's state tables have these columns of; none for a column that none has."""
-        tables = [table for name, table in self._ctx.state.declared.items() if name.startswith(f"{node}__")]
-        fields = {field.name: field.type for table in reversed(tables) for field in table.schema}
-        return [fields.get(column) for column in by]
 
 
 def _text(told: Told) -> pa.Table:

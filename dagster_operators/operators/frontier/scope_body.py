@@ -6,10 +6,12 @@ for what comes from outside and what went around.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from dagster_operators.graph.state_tables import StateTable
+from dagster_operators.operators.frontier.declared import StashState, ValueState
 from dagster_operators.time.product import Product
 from dagster_operators.time.reachability import InputOf, OutputOf, Reachability
 from dagster_operators.time.summary import IDENTITY
@@ -46,6 +48,14 @@ class ScopeNode:
         self.name = name
         self.definition = definition
         self.inputs = tuple(tuple(sources) for sources in inputs)
+
+    @property
+    def keeps_by_key(self) -> bool:
+        """Whether it keeps rows that belong to one subtask each."""
+        return any(
+            isinstance(kept, StashState | ValueState) or (isinstance(kept, StateTable) and kept.kind != "global")
+            for kept in self.definition.state.values()
+        )
 
 
 class ScopeBody:
@@ -112,6 +122,22 @@ class ScopeBody:
             yield from ((source, (FEEDBACK, number)) for source in sources)
         for number, sources in enumerate(self.leaves):
             yield from ((source, (LEAVE, number)) for source in sources)
+
+    def everywhere(self, entries: Collection[int]) -> frozenset[Source]:
+        """The sources of which every subtask has all rows: they are made of nothing but rows that enter everywhere.
+
+        Args:
+            entries: The numbers of the streams whose rows do.
+        """
+        made_of = {(FEEDBACK, number): sources for number, (_, sources) in enumerate(self.feedbacks)}
+        for node in self.nodes:
+            if not node.keeps_by_key:
+                before = tuple(source for sources in node.inputs for source in sources)
+                made_of |= {(node.name, number): before for number in range(len(node.definition.ports))}
+        found = {(ENTER, number) for number in entries} | made_of.keys()
+        while left := {source for source in found & made_of.keys() if not found.issuperset(made_of[source])}:
+            found -= left
+        return frozenset(found)
 
     def reachability(self) -> Reachability:
         """Which times can come where.

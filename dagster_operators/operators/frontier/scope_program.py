@@ -7,7 +7,7 @@ and the operators that are told of them are called; and so on, until neither row
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import EndlessLoopError
@@ -18,6 +18,7 @@ from dagster_operators.operators.frontier.handles import OutputHandle
 from dagster_operators.operators.frontier.instance import Instance
 from dagster_operators.operators.frontier.kept import CAPABILITIES, Hold, Kept
 from dagster_operators.operators.frontier.operator_info import OperatorInfo
+from dagster_operators.operators.frontier.routes import groups_of
 from dagster_operators.operators.frontier.scope_body import ENTER, FEEDBACK, LEAVE, ScopeBody, ScopeNode, Source
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.time.product import Product
@@ -39,11 +40,13 @@ class ScopeProgram:
     Args:
         body: What is within it.
         times: The columns with the time, of each input.
+        spread: The numbers of the streams that enter in every subtask, where rows enter by keys.
     """
 
-    def __init__(self, body: ScopeBody, times: Sequence[TimeColumns]) -> None:
+    def __init__(self, body: ScopeBody, times: Sequence[TimeColumns], spread: Collection[int] = ()) -> None:
         self._body = body
         self._times = times
+        self._spread_entries = spread
 
     def open(self, ctx: ProgramContext) -> None:
         """Find what lives on, and call all constructors."""
@@ -57,6 +60,7 @@ class ScopeProgram:
         self._ctx = ctx
         self._gathered = [Gathered(columns.is_constant) for columns in self._times]
         self._reachability = self._body.reachability()
+        self._everywhere = self._body.everywhere(self._spread_entries)
         self._readers: dict[Source, list[tuple[str, int]]] = defaultdict(list)
         for source, reader in self._body.edges():
             self._readers[source].append(reader)
@@ -206,16 +210,44 @@ class ScopeProgram:
     def _send(self, source: Source, time: Any, rows: pa.Table, hops: int) -> None:
         """Hand rows to all that read a source, and to what reads the loops that they are sent around."""
         ways = [(reader, time, hops) for reader in reversed(self._readers.get(source, ()))]
+        is_everywhere = source in self._everywhere
         while ways:  # no recursion: a loop may be connected to itself
             (name, number), time, hops = ways.pop()
-            if name == LEAVE:
-                self._outputs[number].give_batch(self._body.outside(time), rows)
-            elif name == FEEDBACK:
+            if name == FEEDBACK:
                 later, hops = self._around(number, time, hops)
                 if later is not None:
                     ways += [(reader, later, hops) for reader in reversed(self._readers.get((FEEDBACK, number), ()))]
+                continue
+            own = self._once((name, number), rows) if is_everywhere else rows
+            if name == LEAVE:
+                self._outputs[number].give_batch(self._body.outside(time), own)
             else:
-                self._deliver((name, number), time, rows, hops)
+                self._deliver((name, number), time, own, hops)
+
+    def _once(self, reader: tuple[str, int], rows: pa.Table) -> pa.Table:
+        """The rows that a reader is to get here, of those that all subtasks have: all of them, or each in one subtask alone.
+
+        An operator gets all at a further input, or if what it makes of them is everywhere, too.
+        """
+        name, number = reader
+        if name != LEAVE and (number or (name, 0) in self._everywhere):
+            return rows
+        keys = () if name == LEAVE else self._ctx.keys
+        import pyarrow as pa
+
+        groups = groups_of(rows, keys if set(keys) <= set(rows.column_names) else (), self._types(name, keys), name)
+        return rows.filter(pa.array(self._subtasks(groups) == self._ctx.subtask))
+
+    def _subtasks(self, groups: Any) -> Any:
+        from dagster_operators.graph.key_group import KEY_GROUPS
+
+        return groups * self._ctx.parallelism // KEY_GROUPS
+
+    def _types(self, node: str, by: Sequence[str]) -> list[pa.DataType | None]:
+        """The types that an operator's state tables have these columns of; none for a column that none has."""
+        tables = [table for name, table in self._ctx.state.declared.items() if name.startswith(f"{node}__")]
+        fields = {field.name: field.type for table in reversed(tables) for field in table.schema}
+        return [fields.get(column) for column in by]
 
     def _deliver(self, reader: tuple[str, int], time: Any, rows: pa.Table, hops: int) -> None:
         """Put rows where an operator finds them when it is its turn."""

@@ -26,10 +26,12 @@ class ScopeRounds(ScopeBody):
     Attributes:
         times: The column with the time, of each stream that enters.
         columns: For each output of the scope its columns without the time, if they were declared.
+        spreads: Whether an operator within gets all rows in every subtask, so that rows travel to all of them.
     """
 
     times: tuple[str, ...] = ()
     columns: tuple[Columns, ...] = ()
+    spreads = False
 
     @classmethod
     def of(cls, body: ScopeBody, times: Sequence[str], columns: Sequence[Columns]) -> ScopeRounds:
@@ -39,19 +41,30 @@ class ScopeRounds(ScopeBody):
             likes=body.likes,
         )  # fmt: skip
         made.times, made.columns = tuple(times), tuple(columns)
+        if any(made.is_spread(node.name, number) for node in made.nodes for number in range(len(node.inputs))):
+            made.spreads = True
         return made
 
     @property
     def ports(self) -> tuple[str, ...]:
-        """The names of all outputs: what leaves, rows that travel, and what subtasks tell."""
-        count = len(self.leaves)
-        return tuple(f"output_{number}" if number else MAIN for number in range(count + 2))
+        """The names of all outputs: what leaves, and what goes on to the next round."""
+        count = len(self.leaves) + len(self.going_on)
+        return tuple(f"output_{number}" if number else MAIN for number in range(count))
 
     @property
-    def further_ports(self) -> tuple[str, str]:
-        """The ports of rows that travel, and of what subtasks tell."""
-        travelling, told = self.ports[-2:]
-        return travelling, told
+    def going_on(self) -> tuple[str, ...]:
+        """The columns of what goes on to the next round: rows that travel, what subtasks tell, and rows that travel to all."""
+        return (TRAVELLING, TOLD, TRAVELLING) if self.spreads else (TRAVELLING, TOLD)
+
+    @property
+    def further_ports(self) -> tuple[str, ...]:
+        """The ports of what goes on to the next round."""
+        return self.ports[len(self.leaves) :]
+
+    def is_spread(self, node: str, number: int) -> bool:
+        """Whether an input of an operator gets all rows in every subtask."""
+        found: bool = self._definitions[node].is_spread(number)
+        return found
 
     def exchanged_by(self, node: str, number: int) -> tuple[str, ...] | None:
         """The columns by which rows meet at an input of an operator; none if all do; None if they stay where they are."""
@@ -73,7 +86,7 @@ class ScopeRounds(ScopeBody):
 
     def stream_types(self, inputs: Sequence[StreamType]) -> dict[str, StreamType]:
         """The types of the outputs: in a loop no stream has an event time."""
-        declared = [*self.columns, TRAVELLING, TOLD]
+        declared = [*self.columns, *self.going_on]
         found = {port: self._names(columns, inputs[0]) for port, columns in zip(self.ports, declared, strict=True)}
         return {port: StreamType(names) for port, names in found.items()}
 
@@ -91,7 +104,7 @@ class ScopeRounds(ScopeBody):
         for columns in self.columns:
             own = first if columns is None else Schema.of(columns).to_arrow()
             found.append(own if time.name in own.names else own.append(time))
-        return dict(zip(self.ports, [*found, *(Schema.from_ddl(ddl).to_arrow() for ddl in (TRAVELLING, TOLD))], strict=True))
+        return dict(zip(self.ports, [*found, *(Schema.from_ddl(ddl).to_arrow() for ddl in self.going_on)], strict=True))
 
     def program(self) -> WorkerProgram:
         """What runs in the workers."""

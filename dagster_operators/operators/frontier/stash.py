@@ -55,7 +55,7 @@ class Stash:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._table: ListHandle | None = None
-        self._waiting: dict[_Key, _Waiting] = {}
+        self._waiting: dict[_Key, Waiting] = {}
         self._gone: list[pa.Table] = []
 
     @classmethod
@@ -89,7 +89,7 @@ class Stash:
         waiting = self._waiting.get((capability.time, number))
         if waiting is None:
             own = capability.retain() if isinstance(capability, InputCapability) else capability.clone()
-            waiting = self._waiting[own.time, number] = _Waiting(own)
+            waiting = self._waiting[own.time, number] = Waiting(own)
         waiting.tables += tables
 
     def complete(self, frontier: MinimalTimes | Sequence[MinimalTimes]) -> Iterator[tuple[Capability, pa.Table]]:
@@ -139,24 +139,24 @@ class Stash:
         texts, outputs = ordered[TIME].combine_chunks(), ordered[OUTPUT].combine_chunks()
         for start, end in pairwise(_borders(texts, outputs)):
             output = outputs[start].as_py()
-            waiting = _Waiting(Capability(time_of(texts[start].as_py()), outlets[output]))
+            waiting = Waiting(Capability(time_of(texts[start].as_py()), outlets[output]))
             waiting.stored = ordered.slice(start, end - start)
             self._waiting[waiting.capability.time, output] = waiting
 
-    def _take(self, key: _Key) -> _Waiting:
+    def _take(self, key: _Key) -> Waiting:
         waiting = self._waiting.pop(key)
         if waiting.stored is not None:
             self._gone.append(waiting.stored)
         return waiting
 
-    def _rows(self, waiting: _Waiting) -> pa.Table:
+    def _rows(self, waiting: Waiting) -> pa.Table:
         if waiting.stored is None and len(waiting.tables) == 1:
             return waiting.tables[0]
         before = [] if waiting.stored is None else [waiting.stored.select(self._schema.names).cast(self._schema)]
         return pa.concat_tables([*before, *waiting.tables]) if before or waiting.tables else self._schema.empty_table()
 
     @staticmethod
-    def _stored(several: Sequence[_Waiting]) -> pa.Table:
+    def _stored(several: Sequence[Waiting]) -> pa.Table:
         """What came in this epoch, with the columns of the state table."""
         rows = pa.concat_tables([table for waiting in several for table in waiting.tables])
         lengths = [sum(table.num_rows for table in waiting.tables) for waiting in several]
@@ -172,7 +172,7 @@ class Stash:
         return any(key[0] == time for key in self._waiting)
 
 
-class _Waiting:
+class Waiting:
     """What waits under one capability: what was stored before this epoch, and what came since."""
 
     __slots__ = ("capability", "stored", "tables")

@@ -55,21 +55,19 @@ def packed(parcels: Iterable[Parcel]) -> pa.Table:
     found = [
         dict(zip(schema.names, (one.route, *one.reader, time_text(one.time), one.hops, data), strict=True))
         for one in parcels
-        for data in _written(one.rows)
+        for data in written(one.rows)
     ]
     return pa.Table.from_pylist(found, schema)
 
 
 def unpacked(batch: pa.RecordBatch) -> Iterator[Parcel]:
     """What :func:`packed` packed."""
-    import pyarrow as pa
-
     for row in batch.to_pylist():
-        rows = pa.ipc.open_stream(row["rows"]).read_all()
-        yield Parcel(row[ROUTE], (row["node"], row["input"]), time_of(row["at"]), row["hops"], rows)
+        yield Parcel(row[ROUTE], (row["node"], row["input"]), time_of(row["at"]), row["hops"], rows_of(row["rows"]))
 
 
-def _written(rows: pa.Table) -> Iterator[bytes]:
+def written(rows: pa.Table) -> Iterator[bytes]:
+    """Rows as bytes, so many at once that each part can be held in memory."""
     import pyarrow as pa
 
     for batch in rows.combine_chunks().to_batches(max_chunksize=_ROWS):
@@ -77,6 +75,13 @@ def _written(rows: pa.Table) -> Iterator[bytes]:
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
         yield sink.getvalue().to_pybytes()
+
+
+def rows_of(data: bytes) -> pa.Table:
+    """The rows that ``written`` wrote."""
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(data).read_all()
 
 
 @dataclass

@@ -116,6 +116,50 @@ def test_broadcast_within_and_on_the_way_in(parallelism, outside, within):
     assert counted(found) == {0: Counter((k, v) for k in range(4) for v in range(5))}
 
 
+def entering_everywhere(scope, rows, rules):
+    """Rules are in every subtask, and come out: as they are, beside rows, through operators with state and without it."""
+    scope.leave(rules, schema=SCHEMA)
+    scope.leave(frontier.map(rows.concat(rules), lambda batch: batch, name="beside", schema=SCHEMA))
+    scope.leave(frontier.aggregate(rules, BY_K, total, emitted, schema=SCHEMA, name="by_key"))
+    stash = {"stash": frontier.StashState()}
+    scope.leave(rules.unary_frontier(frontier.Pipeline(), "in_order", put_off, schema=SCHEMA, state=stash))
+    handle, cycle = scope.feedback(1)
+    handle.connect(frontier.filter(frontier.map(rules, less, name="fewer"), lambda batch: pc.equal(batch["v"], 1), name="ones"))
+    scope.leave(cycle, schema=SCHEMA)
+    waiting = {"left": frontier.StashState(), "right": frontier.StashState(input=1)}
+    both = rows.binary_frontier(rules, BY_K, BY_K, "both", pairs, schema=SCHEMA, state=waiting)
+    scope.leave(both)
+
+
+def put_off(capability, info):
+    def logic(given, output):
+        given.for_each(info.state["stash"].add)
+        for time, rows in info.state["stash"].complete(given.frontier):
+            output.session(time).give_batch(rows)
+
+    return logic
+
+
+@pytest.mark.parametrize(("parallelism", "size"), CUTS)
+def test_what_enters_everywhere_comes_out_once(parallelism, size):
+    pipeline = do.Pipeline("p", root="nowhere")
+    source = do.MemorySource([], schema=f"{SCHEMA}, t timestamp_ntz")
+    scope = frontier.Scope("scope", pipeline)
+    pacts = {"rows": BY_K, "rules": frontier.Broadcast()}
+    streams = [scope.enter(pipeline.source(name, source, event_time="t"), pact) for name, pact in pacts.items()]
+    entering_everywhere(scope, *streams)
+    definition = frontier.definition_of(scope.build()[0])
+    assert not definition.single
+    rules = [(time, {"k": k, "v": v}) for time, k, v in [(0, 1, 2), (0, 1, 2), (1, 8, 0), (2, 9, 2)]]
+    for port in definition.ports:
+        alone, found = (
+            run(definition, SCHEMA, ROWS, rules, parallelism=count, size=one, restart=restart, port=port)
+            for count, one, restart in ((1, None, None), (parallelism, size, 2))
+        )
+        assert counted(found) == counted(alone)
+        assert alone
+
+
 def test_a_scope_within_a_scope_asks_for_it():
     def build(scope, rows):
         inner = frontier.Scope("inner", scope, iterative=True)

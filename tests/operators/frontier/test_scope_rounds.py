@@ -23,18 +23,19 @@ from dagster_operators.transactions.failpoints import watch
 from tests.engines import ENGINES, SAIL
 from tests.examples import fresh_examples
 from tests.operators.frontier.driving import run
-from tests.operators.frontier.test_exchange_in_scope import BY_V, ROWS, counted, emitted, expected, pairs, summing, total
+from tests.operators.frontier.test_exchange_in_scope import BY_V, ROWS, counted, emitted, expected, less, pairs, summing, total
 from tests.operators.frontier.test_scope import BY_K, SCHEMA, count_round, scoped
 
 ZERO = datetime(1970, 1, 1)  # noqa: DTZ001 - times without a zone
 
 
-def rounds_of(build, pact=BY_K, *, iterative=True, **more):
-    """The definition of the operator that does the rounds."""
+def rounds_of(build, *pacts, iterative=True, **more):
+    """The definition of the operator that does the rounds, for a scope that streams enter by these pacts."""
     pipeline = do.Pipeline("p", root="nowhere")
     scope = frontier.Scope("scope", pipeline, iterative=iterative, within_subtask=False, **more)
     source = do.MemorySource([], schema=f"{SCHEMA}, t timestamp_ntz")
-    build(scope, scope.enter(pipeline.source("rows", source, event_time="t"), pact))
+    streams = [pipeline.source(f"rows_{number}", source, event_time="t") for number in range(len(pacts) or 1)]
+    build(scope, *(scope.enter(stream, pact) for stream, pact in zip(streams, pacts or [BY_K], strict=True)))
     scope.build()
     return pipeline.dataflow.nodes["scope_rounds"].operator.definition
 
@@ -43,14 +44,15 @@ class Rounds:
     """Drives such an operator in memory, round by round, each with a parallelism of its own."""
 
     def __init__(self, definition, parallelisms):
-        columns = [f"{SCHEMA}, t timestamp_ntz, {ROUTE} long", definition.schemas[-2], definition.schemas[-1]]
+        self.body, self.snapshot, self.rounds, self.travelled = definition.constructor, None, 0, 0
+        entering = [f"{SCHEMA}, t timestamp_ntz, {ROUTE} long"] * self.body.entries
+        columns = [*entering, *self.body.going_on]
         self.made = lambda parallelism: OperatorHarness(definition, *columns, event_time="t", parallelism=parallelism)
         self.parallelisms = iter(parallelisms)
-        self.body, self.snapshot, self.rounds, self.travelled = definition.constructor, None, 0, 0
 
-    def epoch(self, rows, end):
-        """What leaves in an epoch that brings these rows, as pairs of a time and a row, and the frontier of what leaves."""
-        found, ports, fed = [], self.body.ports, None
+    def epoch(self, inputs, end):
+        """What leaves in an epoch with these rows of each input, as pairs of a time and a row; the frontier of what leaves."""
+        found, ports, fed = [], self.body.further_ports, None
         while True:
             parallelism = next(self.parallelisms)
             harness = self.made(parallelism)
@@ -58,33 +60,36 @@ class Rounds:
                 harness.restore(self.snapshot, parallelism=parallelism)
             if fed is None:
                 # Wherever rows enter: they are sent on to where they belong.
-                entering = [
-                    {**row, "t": time, ROUTE: routes()[(60 + 41 * place) % 128]} for place, (time, row) in enumerate(rows)
-                ]
-                harness.process(entering)
+                for index, rows in enumerate(inputs):
+                    harness.process(
+                        [{**row, "t": time, ROUTE: routes()[(60 + 41 * place) % 128]} for place, (time, row) in enumerate(rows)],
+                        index,
+                    )
             else:
-                for index, table in enumerate(fed, start=1):
+                for index, table in enumerate(fed, start=self.body.entries):
                     harness.process(table, index)
             harness.move(end)
             harness.end_epoch()
             self.snapshot = harness.snapshot()
             found += [((row.pop("t") - ZERO) // timedelta(microseconds=1), row) for row in harness.rows()]
-            before, fed = fed, [harness.table(port) for port in ports[-2:]]
+            before, fed = fed, [harness.table(port) for port in ports]
             self.rounds += 1
-            self.travelled += fed[0].num_rows
+            self.travelled += sum(table.num_rows for number, table in enumerate(fed) if number != 1)
             if not any(table.num_rows for table in fed):
                 told = Told.together(before[1].column(0).to_pylist())
                 return found, told.frontiers[InputOf("leave", 0)].outside()
 
 
-def run_in_rounds(definition, rows, parallelisms, size=None):
-    """What comes out at each time, checked against the frontiers on the way."""
+def run_in_rounds(definition, rows, parallelisms, size=None, further=()):
+    """What comes out at each time, checked against the frontiers on the way; ``size`` rows of each input in each epoch."""
     driver, found = Rounds(definition, parallelisms), defaultdict(list)
     passed = do.frontier.Frontier([-(2**63)])
-    size = size or len(rows)
-    for start in range(0, len(rows), size):
-        end = min((time for time, _ in rows[start + size :]), default=MAX_WATERMARK)
-        left, after = driver.epoch(rows[start : start + size], end)
+    inputs = [rows, *further]
+    most = max(map(len, inputs))
+    size = size or most
+    for start in range(0, most, size):
+        end = min((time for every in inputs for time, _ in every[start + size :]), default=MAX_WATERMARK)
+        left, after = driver.epoch([every[start : start + size] for every in inputs], end)
         assert all(passed.less_equal(time) for time, _ in left), "a row came behind its frontier"
         assert passed.dominates(after), "a frontier went back"
         passed = after
@@ -304,9 +309,57 @@ def waiting(scope, rows):
     scope.leave(frontier.exchange(rows.unary(frontier.Pipeline(), "kept", count_round, state=kept), BY_V))
 
 
+def met_by_all(scope, rows, rules):
+    """In every round each row meets all rules that are left, wherever it is."""
+    (handle, cycle), (again, left) = scope.loop_variable(1), scope.loop_variable(1)
+    every, known = rows.concat(cycle), rules.concat(left)
+    handle.connect(frontier.map(every, less, name="fewer_rows"))
+    again.connect(frontier.map(known, less, name="fewer_rules"))
+    state = {"left": frontier.StashState(), "right": frontier.StashState(input=1)}
+    scope.leave(every.binary_frontier(known, BY_V, frontier.Broadcast(), "pairs", pairs, schema=SCHEMA, state=state))
+
+
+RULES = [(time, {"k": 100 + k, "v": v}) for time, k, v in [(0, 1, 1), (0, 1, 1), (1, 2, 2), (2, 3, 0), (2, 4, 3)]]
+
+
+def met(rows, rules):
+    """The same in plain Python."""
+    found = {}
+    for time, row in rows:
+        for at, rule in rules:
+            if at == time:
+                several = range(min(row["v"], rule["v"]) + 1)
+                found.setdefault(time, Counter()).update((row["k"], rule["v"] - number) for number in several)
+    return found
+
+
+@pytest.mark.parametrize("entering", [BY_K, frontier.Broadcast()], ids=["by_key", "broadcast"])
+@pytest.mark.parametrize(
+    ("parallelisms", "size"), [([1], None), ([3], None), ([3], 1), ([3], 2), ([1, 3, 2], 2), ([2, 5, 1], None)]
+)
+def test_what_is_broadcast_meets_all_rows_in_every_round(parallelisms, size, entering):
+    definition = rounds_of(met_by_all, BY_K, entering)
+    found, driver = run_in_rounds(definition, ROWS, iter(parallelisms * 100), size, [RULES])
+    assert counted(found) == met(ROWS, RULES)
+    assert counted(run(scoped(met_by_all, pact=BY_K, iterative=True, inputs=2), SCHEMA, ROWS, RULES)) == met(ROWS, RULES)
+    assert driver.travelled or parallelisms == [1]
+
+
+@fresh_examples(5)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9), st.integers(0, 2)), min_size=1, max_size=6),
+    rules=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9), st.integers(0, 2)), min_size=1, max_size=4),
+    changing=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    size=st.integers(1, 6),
+)
+def test_any_rows_meet_any_that_are_broadcast(rows, rules, changing, size):
+    given_rows, given_rules = ([(time, {"k": k, "v": v}) for time, k, v in sorted(some)] for some in (rows, rules))
+    definition = rounds_of(met_by_all, BY_K, frontier.Broadcast())
+    found, _ = run_in_rounds(definition, given_rows, iter(changing * 200), size, [given_rules])
+    assert counted(found) == met(given_rows, given_rules)
+
+
 def test_what_works_in_one_subtask_alone_is_refused():
-    with pytest.raises(PipelineError, match=r"broadcast in a scope that goes in rounds.*leave within_subtask=False out"):
-        rounds_of(lambda scope, rows: scope.leave(frontier.exchange(frontier.exchange(rows, BY_V), BY_V)), frontier.Broadcast())
     with pytest.raises(PipelineError, match=r"'kept' keeps 'rows', whose rows expire.*without a retention"):
         rounds_of(waiting)
     pipeline = do.Pipeline("p", root="nowhere")

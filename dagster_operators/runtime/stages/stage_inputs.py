@@ -19,7 +19,7 @@ from dagster_operators.operators.rows_by_time import micros_of
 from dagster_operators.operators.worker_program import OriginTimes
 from dagster_operators.planner.stages import Stage
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
-from dagster_operators.runtime.stages.numbered_rows import read_numbered
+from dagster_operators.runtime.stages.numbered_rows import NumberedRows
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
@@ -66,7 +66,7 @@ class StageInputs:
         """The rows that another stage staged in this epoch (of an updating table: those that changed)."""
         return self._read(stream, *self._staged(stream))
 
-    def numbered(self, stream: StreamRef, schema: pa.Schema) -> Rows:
+    def numbered(self, stream: StreamRef, schema: pa.Schema) -> NumberedRows | None:
         """The same with the place of each row.
 
         Raises:
@@ -80,7 +80,7 @@ class StageInputs:
         if not files:
             return None
         root, epoch = work.coordinator.root, work.attempt.epoch
-        return read_numbered(work.session, root, files, schema, dataset=dataset, stream=stream, epoch=epoch)
+        return NumberedRows.of(root, files, schema, dataset=dataset, stream=stream, epoch=epoch)
 
     def fed_back(self, variable: str) -> Rows:
         """The rows that went round to a loop variable: those of the round before."""

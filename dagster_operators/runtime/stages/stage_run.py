@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import LostFileError, OperatorsError, StageFailedError, StorageError
 from dagster_operators.graph.ports import StreamRef
@@ -195,11 +195,11 @@ class StageRun:
                 yield combined(change, now.pop(change.dataset, Change(change.dataset)))
         yield from now.values()
 
-    def _compute(self) -> dict[StreamRef, Rows]:
+    def _compute(self) -> dict[StreamRef, Any]:
         """The rows of every stream of the stage's relational operators, as plans that have not run yet."""
         work = self._work
         numbered = dict(self._numbered())
-        rows: dict[StreamRef, Rows] = {
+        rows: dict[StreamRef, Any] = {
             stream: self._inputs.numbered(stream, numbered[stream]) if stream in numbered else self._inputs.upstream(stream)
             for stream in work.stage.inputs
         }

@@ -27,6 +27,7 @@ from dagster_operators.operators.physical import Rows
 from dagster_operators.operators.worker_program import OriginTimes
 from dagster_operators.planner.inner_loops import Way, ways
 from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
+from dagster_operators.runtime.stages.numbered_rows import NumberedRows
 from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.workers.batch_result import BatchResult
 from dagster_operators.runtime.workers.held_times import from_record, to_record
@@ -34,7 +35,7 @@ from dagster_operators.runtime.workers.process_program import ProcessProgram
 from dagster_operators.runtime.workers.program_graph import Edge, Target
 from dagster_operators.runtime.workers.program_state import ProgramState
 from dagster_operators.runtime.workers.shuffle import EVERYWHERE, EntryRows, Shuffle
-from dagster_operators.runtime.workers.task import REPORT_SCHEMA, Entry, GraphTask, ProgramTask, Routing
+from dagster_operators.runtime.workers.task import REPORT_SCHEMA, Entry, GraphTask, NumberedFiles, ProgramTask, Routing
 from dagster_operators.time.frontier import Frontier
 from dagster_operators.transactions.codec import decode
 from dagster_operators.transactions.manifest import FileEntry
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
 
 Places = Mapping[str, Mapping[str, tuple[str, str]]]
 """For each program the ports that somebody reads outside of the graph, with their dataset and the attempt's folder in it."""
+
+
+InputRows = Mapping[StreamRef, "Rows | NumberedRows"]
+"""The rows of each stream: on the engine, or as the files that they are staged in."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,7 @@ class ProgramTimes:
     origins: Mapping[str, OriginTimes]
 
 
-def run_programs(
-    work: StageWork, names: Sequence[str], rows: Mapping[StreamRef, Rows], times: ProgramTimes, places: Places
-) -> BatchResult:
+def run_programs(work: StageWork, names: Sequence[str], rows: InputRows, times: ProgramTimes, places: Places) -> BatchResult:
     """Run the batch operators of a stage over an epoch's rows.
 
     Args:
@@ -91,9 +94,7 @@ def run_programs(
 class _Programs:
     """A graph of programs, and how it is run."""
 
-    def __init__(
-        self, work: StageWork, names: Sequence[str], rows: Mapping[StreamRef, Rows], times: ProgramTimes, places: Places
-    ) -> None:
+    def __init__(self, work: StageWork, names: Sequence[str], rows: InputRows, times: ProgramTimes, places: Places) -> None:
         self._work = work
         self._nodes = {name: work.plan.physical.nodes[name] for name in names}
         self._operators = {name: _batch(node) for name, node in self._nodes.items()}
@@ -111,13 +112,16 @@ class _Programs:
             isinstance(edge.exchange, Gather) for node in self._nodes.values() for edge in node.inputs
         )
         self._parallelism = 1 if self._single else work.parallelism
+        self._order = next(filter(None, map(_order, self._operators.values())), ())
+        self._empty = all(rows[stream] is None for stream, _ in targets)
+        schemas = [self._schema(inputs[0]) for inputs in targets.values()]
+        self._reads_files = self._moved and self._parallelism == 1 and self._can_read([rows[one] for one, _ in targets], schemas)
         self._entries = [
-            Entry(self._schema(inputs[0]), tuple(inputs), times.end(stream)) for (stream, _), inputs in targets.items()
+            Entry(schema, tuple(inputs), times.end(stream), self._files(rows[stream]))
+            for schema, ((stream, _), inputs) in zip(schemas, targets.items(), strict=True)
         ]
         ways = zip(targets, self._entries, strict=True)
-        into = [EntryRows(rows[stream], entry.schema, keys) for (stream, keys), entry in ways]
-        self._empty = all(entry.rows is None for entry in into)
-        self._order = next(filter(None, map(_order, self._operators.values())), ())
+        into = [EntryRows(self._frame(rows[stream]), entry.schema, keys) for (stream, keys), entry in ways]
         self._shuffle = Shuffle(
             work.session,
             into,
@@ -125,6 +129,20 @@ class _Programs:
             self._parallelism,
             self._order,
         )
+
+    def _can_read(self, rows: Sequence[Rows | NumberedRows], schemas: Sequence[pa.Schema]) -> bool:
+        """Whether the worker can read the rows itself, in the order that is wanted: engines hand them through Python twice."""
+        from dagster_operators.runtime.workers.staged_order import can_be_ordered
+
+        return all(one is None or isinstance(one, NumberedRows) for one in rows) and can_be_ordered(self._order, schemas)
+
+    def _files(self, rows: Rows | NumberedRows) -> NumberedFiles | None:
+        return rows.found if self._reads_files and isinstance(rows, NumberedRows) else None
+
+    def _frame(self, rows: Rows | NumberedRows) -> Rows:
+        if isinstance(rows, NumberedRows):
+            return None if self._reads_files else rows.frame(self._work.session)
+        return rows
 
     def _check_columns(self) -> None:
         """See that rows that a union hands on have the columns of its first input in their order.
@@ -169,6 +187,8 @@ class _Programs:
         if not self._moved:
             rows = self._shuffle.unmoved()
             return [] if rows is None else self._reports(rows, "none")
+        if self._reads_files:
+            return self._complete(self._reports(self._shuffle.alone(), "from files"))
         subtasks = range(self._parallelism)
         if self._work.engine == "sail":  # it has no repartitionById; the rows of a subtask meet all the same
             return self._complete(self._reports(self._shuffle.by_column(subtasks), "by column"))
@@ -205,7 +225,7 @@ class _Programs:
             edges=tuple(self._edges),
             entries=tuple(self._entries),
             parallelism=self._parallelism,
-            ordered=bool(self._order),
+            order=self._order,
             routing=routing,
             cache=work.cache,
         )

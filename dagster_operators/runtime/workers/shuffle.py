@@ -72,6 +72,10 @@ class Shuffle:
         rows = self._union()
         return None if rows is None else rows.drop(SUBTASK)
 
+    def alone(self) -> DataFrame:
+        """A single row, for a subtask that reads its rows itself."""
+        return self._session.range(0, 1, 1, 1)
+
     def by_partition(self) -> DataFrame | None:
         """All rows as one frame, each in the partition that is its subtask; None without rows."""
         from pyspark.sql import functions as F

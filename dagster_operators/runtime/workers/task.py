@@ -24,8 +24,9 @@ MARKER: Final = -1
 ROW: Final = "__do_row"
 """The column with a row's place in its subtask, from 1, where the engine was made to keep an order by numbering the rows."""
 
-Routing: TypeAlias = Literal["by partition", "by column", "none"]
-"""How a worker knows the subtask of a row: the partition is the subtask; ``SUBTASK`` says it; there are only partitions."""
+Routing: TypeAlias = Literal["by partition", "by column", "none", "from files"]
+"""How a worker knows the subtask of a row: the partition is the subtask; ``SUBTASK`` says it; there are only partitions; there is
+one subtask, which reads its rows itself."""
 
 REPORT_SCHEMA: Final = "report string"
 """What a worker returns to the driver: JSON, one row for each subtask."""
@@ -73,6 +74,36 @@ class ProgramTask:
 
 
 @dataclass(frozen=True)
+class StagedFile:
+    """A staged file.
+
+    Attributes:
+        path: Where it is, as the file system has it.
+        rows: How many rows it has.
+        first: The number of its first row.
+    """
+
+    path: str
+    rows: int
+    first: int
+
+
+@dataclass(frozen=True)
+class NumberedFiles:
+    """The rows of a stream, as they are staged.
+
+    Attributes:
+        files: The files, in the order of their numbers.
+        schema: The rows' schema, without places.
+        origin: What the rows come from.
+    """
+
+    files: tuple[StagedFile, ...]
+    schema: pa.Schema
+    origin: str
+
+
+@dataclass(frozen=True)
 class Entry:
     """Rows from outside of the graph.
 
@@ -80,11 +111,13 @@ class Entry:
         schema: Their schema.
         targets: The inputs that get them.
         end: Their frontier at the end of the epoch.
+        files: Where they are, if the worker reads them itself and there are some.
     """
 
     schema: pa.Schema
     targets: tuple[Target, ...]
     end: Frontier
+    files: NumberedFiles | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +131,7 @@ class GraphTask:
         members: What there is to know about them.
         edges: Who reads whom.
         entries: The rows that come from outside; ``PORT`` says which of them a row is of.
-        ordered: Whether rows come in an order that is to be kept, also between those of several entries.
+        order: The columns whose order rows come in, also between those of several entries; without any there is none.
         routing: How a row's subtask is known. ``PORT`` is there with ``by column``, and where there are several entries.
         cache: Folder for local copies of state files.
     """
@@ -112,9 +145,14 @@ class GraphTask:
     edges: tuple[Edge, ...]
     entries: tuple[Entry, ...]
     parallelism: int
-    ordered: bool
+    order: tuple[str, ...]
     routing: Routing
     cache: str | None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether rows come in an order that is to be kept."""
+        return bool(self.order)
 
     def graph(self) -> ProgramGraph:
         """Who reads whom, checked."""

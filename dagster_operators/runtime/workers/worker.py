@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from dagster_operators.errors import OperatorsError, StorageError
 from dagster_operators.operators.worker_program import WorkerProgram
-from dagster_operators.runtime.workers.cutter import Cutter
+from dagster_operators.runtime.workers.cutter import Cutter, Part
 from dagster_operators.runtime.workers.port_writer import PortWriter
+from dagster_operators.runtime.workers.staged_order import staged_rows
 from dagster_operators.runtime.workers.subtask import Member, Subtask, SubtaskId
 from dagster_operators.runtime.workers.task import MARKER, GraphTask, ProgramTask
 from dagster_operators.state.store import StateStore
@@ -32,7 +33,7 @@ def run_partition(task: GraphTask, partition: int, batches: Iterable[pa.RecordBa
             subtasks[partition] = _Worker(task, partition)
             subtasks[partition].open()
         for batch in batches:
-            for subtask, entry, rows in cutter.parts(batch):
+            for subtask, entry, rows in _read(task, batch) if task.routing == "from files" else cutter.parts(batch):
                 if subtask not in subtasks:
                     subtasks[subtask] = _Worker(task, subtask)
                     subtasks[subtask].open()
@@ -50,6 +51,14 @@ def run_partition(task: GraphTask, partition: int, batches: Iterable[pa.RecordBa
             worker.abandon()
     if reports:
         yield pa.RecordBatch.from_pydict({"report": [json.dumps(report, default=str) for report in reports]})
+
+
+def _read(task: GraphTask, batch: pa.RecordBatch) -> Iterator[Part]:
+    """The rows of the only subtask, which it reads itself; the engine's row makes sure that it runs."""
+    if batch.num_rows:
+        yield 0, MARKER, batch
+        for entry, rows in staged_rows([entry.files for entry in task.entries], task.order, task.files):
+            yield 0, entry, rows
 
 
 class _Worker:

@@ -251,7 +251,10 @@ class EventLoop:
         path = operator.path
 
         def send_output(output_id: str, data: Any, metadata: Mapping[str, Any] | None = None) -> None:
-            self._send(operator, output_id, Message(time, as_array(data), as_metadata(metadata)))
+            value = data if data is told else as_array(data)  # what it was told nobody writes to
+            self._send(operator, output_id, Message(time, value, as_metadata(metadata)))
+
+        told = event.get("value", self)
 
         self.events[path] += 1
         self._do(operator, self._running[path].on_event(event, send_output))

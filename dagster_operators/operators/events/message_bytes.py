@@ -11,6 +11,8 @@ _FORMAT: Final = pa.ipc.IpcWriteOptions()
 _END: Final = 8
 """How many bytes end a stream; the values before them are filled up to a multiple of as many."""
 
+_LARGE: Final = 2**12
+
 _Frames: TypeAlias = dict[tuple[pa.DataType, int], tuple[bytes, bytes]]
 """What is before and behind the values of a type, of some number."""
 
@@ -48,7 +50,18 @@ def ipc_column(values: Sequence[pa.Array]) -> pa.Array:
             end += len(part)
         ends.append(end)
     offsets = pa.array(ends, pa.int32()).buffers()[1]
-    return pa.Array.from_buffers(pa.binary(), len(values), [None, offsets, pa.py_buffer(b"".join(parts))])
+    return pa.Array.from_buffers(pa.binary(), len(values), [None, offsets, _joined(parts, end)])
+
+
+def _joined(parts: Sequence[Any], size: int) -> pa.Buffer:
+    """Bytes one behind the other; large ones in memory of Arrow's, which is used again, where Python's is got from the system."""
+    if size < _LARGE * len(parts):
+        return pa.py_buffer(b"".join(parts))
+    whole = pa.allocate_buffer(size)
+    view, at = memoryview(whole).cast("B"), 0
+    for part in parts:
+        view[at : (at := at + len(part))] = memoryview(part).cast("B")
+    return whole
 
 
 def _parts(value: pa.Array, frames: _Frames) -> tuple[Any, ...]:

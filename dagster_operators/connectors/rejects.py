@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from dagster_operators.connectors.connector import PART
+from dagster_operators.connectors.sql_text import literal
+from dagster_operators.types.names import quoted
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -17,6 +21,9 @@ CORRUPT_REASON: Final = "_corrupt_reason"
 
 INCOMPLETE: Final = "not a complete record of the schema"
 """The reason where no single column is to blame."""
+
+UNTIMED: Final = "the event time is null"
+"""The reason where a row says no time."""
 
 REJECTS_SCHEMA: Final = "file string, record string, reason string"
 """The schema of the rejects, as DDL."""
@@ -32,3 +39,17 @@ def split_rejects(rows: DataFrame) -> tuple[DataFrame, DataFrame]:
     good = rows.where(f"{CORRUPT_RECORD} IS NULL").drop(CORRUPT_RECORD, CORRUPT_FILE, CORRUPT_REASON)
     bad = rows.where(f"{CORRUPT_RECORD} IS NOT NULL")
     return good, bad.selectExpr(f"{CORRUPT_FILE} AS file", f"{CORRUPT_RECORD} AS record", f"{CORRUPT_REASON} AS reason")
+
+
+def as_rejects(rows: DataFrame, reason: str) -> DataFrame:
+    """Rows that can be parsed and are rejected all the same, in the columns of ``REJECTS_SCHEMA``."""
+    columns = ", ".join(quoted(name) for name in rows.columns if name != PART)
+    return rows.selectExpr(
+        "CAST(NULL AS STRING) AS file", f"to_json(struct({columns})) AS record", f"{literal(reason)} AS reason"
+    )
+
+
+def split_untimed(rows: DataFrame, column: str) -> tuple[DataFrame, DataFrame]:
+    """The rows with an event time, and the others as rejects."""
+    name = quoted(column)
+    return rows.where(f"{name} IS NOT NULL"), as_rejects(rows.where(f"{name} IS NULL"), UNTIMED)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.connectors.connector import PART, UNKNOWN, Connector, Parts
-from dagster_operators.connectors.rejects import split_rejects
+from dagster_operators.connectors.rejects import split_rejects, split_untimed
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
 from dagster_operators.graph.origins import origins_of
@@ -136,9 +136,13 @@ class StageInputs:
         if parts:
             largest = UNKNOWN
         ahead = self._ahead(operator)
-        if connector.on_corrupt == "reject" and ahead is not None and ahead.may_be_beyond(largest):
-            rows, early = ahead.split(rows)
-            self.rejected[operator], largest = self.rejected[operator].unionByName(early), UNKNOWN
+        if connector.on_corrupt == "reject":
+            if nulls is UNKNOWN or nulls:
+                rows, untimed = split_untimed(rows, column)
+                self.rejected[operator], nulls = self.rejected[operator].unionByName(untimed), 0
+            if ahead is not None and ahead.may_be_beyond(largest):
+                rows, early = ahead.split(rows)
+                self.rejected[operator], largest = self.rejected[operator].unionByName(early), UNKNOWN
         rows = needed.of(rows, PART if parts else None)
         if largest is UNKNOWN or nulls is UNKNOWN:
             micros = micros_of(column)
@@ -337,7 +341,8 @@ class StageInputs:
                 f"{nulls} rows have no event time",
                 source=source,
                 column=column,
-                remedy="correct the input; or read it without event_time and filter such rows out in a pipeline before this one",
+                remedy='correct the input; or set such rows aside: a FileSource(..., corrupt="reject") does; or read it without '
+                "event_time and filter such rows out in a pipeline before this one",
             )
 
     def _connector(self, operator: str) -> Connector:

@@ -6,12 +6,12 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from dagster_operators.connectors.connector import PART, UNKNOWN
+from dagster_operators.connectors.connector import UNKNOWN
+from dagster_operators.connectors.rejects import as_rejects
 from dagster_operators.errors import BadInputError
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.rows_by_time import micros_of
 from dagster_operators.time.watermark import format_duration, format_timestamp
-from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,13 +53,9 @@ class TimesAhead:
     def split(self, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
         """The rows that are in time, and the others as rejects."""
         micros = micros_of(self.source.event_time or "")
-        columns = ", ".join(quoted(name) for name in rows.columns if name != PART)
         reason = f"the event time is more than {format_duration(self.source.ahead or 0)} ahead of the clock"
         good = rows.where(f"{micros} IS NULL OR {micros} <= {self.bound}L")
-        bad = rows.where(f"{micros} > {self.bound}L")
-        return good, bad.selectExpr(
-            "CAST(NULL AS STRING) AS file", f"to_json(struct({columns})) AS record", f"'{reason}' AS reason"
-        )
+        return good, as_rejects(rows.where(f"{micros} > {self.bound}L"), reason)
 
     def check(self, largest: int | None, watermark: int) -> None:
         """Refuse a row that is too far ahead, or tell of it in the log where nothing is said about it.

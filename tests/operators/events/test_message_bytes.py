@@ -43,6 +43,20 @@ def test_each_value_has_the_bytes_that_it_has_alone(values):
     assert [from_ipc(data) for data in column.to_pylist()] == values
 
 
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1))
+@settings(max_examples=30, deadline=None)
+def test_parts_of_arrays_have_the_bytes_of_arrays_of_their_own(pairs):
+    """Arrow writes what is behind a part, too, if that is little: with it the first one gave the others a wrong value."""
+    column = ipc_column([pa.array(pair).slice(0, 1) for pair in pairs])
+    assert column.to_pylist() == [ipc(pa.array(pair[:1])) for pair in pairs]
+    assert [from_ipc(data).to_pylist() for data in column.to_pylist()] == [[first] for first, _ in pairs]
+
+
+def test_large_values_are_put_together_as_small_ones_are():
+    values = [pa.array([number] * 70_000, pa.uint8()) for number in range(3)]
+    assert [from_ipc(data) for data in ipc_column(values).to_pylist()] == values
+
+
 def test_of_values_alike_only_the_first_is_written_by_arrow(monkeypatch):
     written = []
     monkeypatch.setattr(message_bytes, "ipc", lambda value: written.append(len(value)) or ipc(value))

@@ -2,6 +2,7 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 ENVIRONMENT := $(VENV)/.up-to-date
+DOCS_VENV := .venv-docs
 WITH_ENGINE := scripts/with-engine
 # Where the runs of `make run` and `make ui` are kept, so that one sees the other's.
 DAGSTER := DAGSTER_HOME="$(CURDIR)/.dagster" DAGSTER_DISABLE_TELEMETRY=yes
@@ -15,7 +16,7 @@ HISTORIES := 1000000
 export WORKERS := 2
 
 .DELETE_ON_ERROR:
-.PHONY: help env run test slow ui lint types lock proto soak bench compare clean
+.PHONY: help env run test slow ui lint types lock proto soak bench compare docs clean
 
 help: ## List the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F '|' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -52,6 +53,8 @@ types: env ## Check the types
 lock: env ## Renew requirements.lock after a change of pyproject.toml (ARGS=--upgrade takes the newest versions)
 	$(PYTHON) -m uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --extra kafka --extra native --extra objects --extra postgres --extra sail --group dev \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock $(ARGS)
+	$(PYTHON) -m uv pip compile --quiet --universal --python-version 3.11 --group docs \
+		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" --output-file requirements-docs.lock $(ARGS)
 
 proto: env ## Make the Python of the .proto files anew
 	scripts/make-proto $(PYTHON)
@@ -66,6 +69,14 @@ bench: env ## Measure speed beside Structured Streaming, one JSON line for each 
 compare: env ## Ask both engines the same expressions, and write docs/engines_compared.md
 	$(WITH_ENGINE) $(PYTHON) -m tests.conformance
 
+docs: $(DOCS_VENV)/.up-to-date ## Build the site of docs/ into site/; a warning is an error
+	$(DOCS_VENV)/bin/zensical build --strict --clean
+
+$(DOCS_VENV)/.up-to-date: requirements-docs.lock | env
+	$(PYTHON) -m uv venv --quiet --allow-existing $(DOCS_VENV)
+	$(PYTHON) -m uv pip sync --quiet --python $(DOCS_VENV)/bin/python --require-hashes requirements-docs.lock
+	@touch $@
+
 clean: ## Remove everything the other commands made: environment, caches, data, runs
 	find dagster_operators jobs -name __pycache__ -prune -exec rm -rf {} +
-	rm -rf $(VENV) .dagster data artifacts *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
+	rm -rf $(VENV) $(DOCS_VENV) .cache site .dagster data artifacts *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

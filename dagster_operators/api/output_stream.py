@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 from dagster_operators.api.base_stream import BaseStream
 from dagster_operators.connectors.connector import Connector
@@ -146,6 +146,7 @@ class OutputStream(BaseStream):
         backfill: bool = False,
         change_feed: bool = False,
         partition_by: Sequence[str] = (),
+        renamed_from: str | None = None,
     ) -> Self:
         """Write the stream to a Delta table of the pipeline, which becomes a Dagster asset.
 
@@ -166,6 +167,8 @@ class OutputStream(BaseStream):
                 updates (``delta.enableChangeDataFeed``).
             partition_by: Delta's partition columns: each file has one value in each, and readers that ask for some values open
                 only their files. Text, whole numbers, booleans or dates. Another choice later takes a rebuild of the table.
+            renamed_from: What the table was called before: all that is in it is moved before the next epoch begins, with the
+                state that it is, if it is one. Tables may swap their names so. May stay.
 
         Returns:
             The stream, for operators that read it too.
@@ -196,8 +199,11 @@ class OutputStream(BaseStream):
         said, key = dict(columns or {}), asset_path(asset_key, **where)
         by = self._partitions(partition_by, **where)
         self._dataflow.add_table(
-            Table(table, self._ref, description, wanted, dict(tags or {}), tuple(owners), said, key, change_feed, by)
-        )
+            Table(
+                table, self._ref, description, wanted, dict(tags or {}), tuple(owners), said, key, change_feed, by,
+                _former_name(renamed_from, **where),
+            )
+        )  # fmt: skip
         if backfill:
             self._dataflow.backfilled.add(table)
         return self
@@ -256,3 +262,9 @@ class OutputStream(BaseStream):
         key = asset_path(asset_key, pipeline=self._dataflow.name, sink=named)
         self._dataflow.add_sink(SinkOutput(named, self._ref, sink, sink.config(), description, key))
         return self
+
+
+def _former_name(given: Any, **where: str) -> str:
+    if given is not None and (not isinstance(given, str) or not given):
+        raise PipelineError(f"renamed_from={given!r} is no table's name", **where, remedy="write what it was called before")
+    return given or ""

@@ -84,6 +84,18 @@ class Upstream:
         plan = found[0].view().last_plan if found else None
         return sorted(name.removeprefix("tables/") for name in plan.datasets if name.startswith("tables/")) if plan else []
 
+    def _renamed_to(self, table: str) -> str:
+        """What a table that is no longer written is called now, if the pipeline knows it; else the tables that it writes."""
+        from dagster_operators.transactions.records import Begin
+
+        found, names = self._ledger(), [table]
+        records = found[0].scan({Begin.kind}) if found else ()
+        for begin in (entry.record for entry in records):
+            if isinstance(begin, Begin) and begin.transition is not None and begin.transition.renamed:
+                names = [next((new for new, old in begin.transition.renamed.items() if old == names[0]), names[0])]
+        written = self._written()
+        return f"{names[0]!r}" if names[0] in written else ", ".join(written)
+
     def ended(self, epoch: Complete, table: str, otherwise: str) -> EndedInputError:
         """That nothing comes to a table any more.
 
@@ -92,7 +104,7 @@ class Upstream:
             table: The table.
             otherwise: What to do if that is as it should be.
         """
-        last, written = epoch.last_epochs.get(f"tables/{table}"), ", ".join(self._written()) or "there is none"
+        last, written = epoch.last_epochs.get(f"tables/{table}"), self._renamed_to(table) or "there is none"
         told = "no longer writes" if self.has(epoch, table) else "dropped"
         until = f": its epoch {last} was the last one that did" if last else ""
         return EndedInputError(

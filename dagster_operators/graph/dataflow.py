@@ -268,6 +268,22 @@ class Dataflow:
                 column=repeated[0], remedy="rename one of them",
             )  # fmt: skip
 
+    def _check_renamed(self, table: Table) -> None:
+        check_name("table", table.renamed_from, pipeline=self.name, table=table.name)
+        if table.renamed_from == table.name:
+            raise PipelineError(
+                "it is said to be renamed from its own name",
+                pipeline=self.name,
+                table=table.name,
+                remedy="leave renamed_from out",
+            )
+        other = next((one.name for one in self.tables.values() if one.renamed_from == table.renamed_from), None)
+        if other is not None:
+            raise PipelineError(
+                f"{other!r} is said to be renamed from {table.renamed_from!r} already", pipeline=self.name, table=table.name,
+                remedy="leave renamed_from out of one of them",
+            )  # fmt: skip
+
     def add_table(self, table: Table) -> None:
         """Declare that a stream goes to a table.
 
@@ -289,6 +305,8 @@ class Dataflow:
                 f"the output of {source!r} goes to table {other.name!r} already", pipeline=self.name, table=table.name,
                 operator=source, remedy="read that table, or select the columns into a stream of its own first",
             )  # fmt: skip
+        if table.renamed_from:
+            self._check_renamed(table)
         operator, kind = self.nodes[table.stream.operator].operator, self.type_of(table.stream)
         for name, check in table.checks.items():
             check_name("check", name, pipeline=self.name, table=table.name)

@@ -38,6 +38,7 @@ class Table:
         asset_key: The asset's whole key; empty for the pipeline's and the table's name.
         change_feed: Whether the table has a change data feed.
         partition_by: The columns of which each of its files has one value.
+        renamed_from: What it was called before; empty if it had no other name.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Table:
     asset_key: tuple[str, ...] = ()
     change_feed: bool = False
     partition_by: tuple[str, ...] = ()
+    renamed_from: str = ""
 
 
 @dataclass(frozen=True)

@@ -202,6 +202,7 @@ def _write_table(message: plan_pb2.Table, table: Table) -> None:
     message.asset_key.extend(table.asset_key)
     message.change_feed = table.change_feed
     message.partition_by.extend(table.partition_by)
+    message.renamed_from = table.renamed_from
 
 
 def _read_table(message: plan_pb2.Table) -> Table:
@@ -210,7 +211,7 @@ def _read_table(message: plan_pb2.Table) -> Table:
     columns, key = {column.name: column.value for column in message.columns}, tuple(message.asset_key)
     return Table(
         message.name, _ref(message.stream), message.description, checks, tags, tuple(message.owners), columns, key,
-        message.change_feed, tuple(message.partition_by),
+        message.change_feed, tuple(message.partition_by), message.renamed_from,
     )  # fmt: skip
 
 

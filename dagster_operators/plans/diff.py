@@ -121,7 +121,8 @@ def _ends(plan: LogicalPlan) -> dict[str, dict[str, Any]]:
         settings = {"stream": str(table.stream), "description": table.description, "owners": table.owners}
         feed: dict[str, Any] = {"change_feed": True} if table.change_feed else {}
         by = {"partition_by": table.partition_by} if table.partition_by else {}
-        found[f"table {table.name}"] = {**settings, **_key(table.asset_key), **feed, **by, **columns, **checks, **tags}
+        was = {"renamed_from": table.renamed_from} if table.renamed_from else {}
+        found[f"table {table.name}"] = {**settings, **_key(table.asset_key), **feed, **by, **was, **columns, **checks, **tags}
     for sink in plan.sinks:
         settings = {"stream": str(sink.stream), "description": sink.description}
         found[f"sink {sink.name}"] = {**settings, **_key(sink.asset_key), "kind": sink.sink.kind, **sink.sink.encode()}

@@ -150,6 +150,20 @@ class LogicalPlan:
         """The plan without rows that sources hold themselves: a change of these is no change of the plan."""
         return replace(self, nodes=tuple(replace(node, operator=_without_rows(node.operator)) for node in self.nodes))
 
+    def with_tables_renamed(self, names: Mapping[str, str]) -> LogicalPlan:
+        """The plan with other names of tables.
+
+        Args:
+            names: What tables are called in it, by their other names.
+        """
+        others = {old: new for new, old in names.items()}
+        tables = (
+            replace(table, name=others[table.name], renamed_from=table.name) if table.name in others else table
+            for table in self.tables
+            if table.name in others or table.name not in names
+        )
+        return replace(self, tables=tuple(tables))
+
     def check_streams(self) -> None:
         """Refuse a plan in which somebody reads a stream that is not there, or not there yet.
 

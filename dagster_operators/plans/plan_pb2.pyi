@@ -97,7 +97,7 @@ class SideStream(_message.Message):
     def __init__(self, stream: _Optional[_Union[Stream, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Table(_message.Message):
-    __slots__ = ("name", "stream", "description", "checks", "tags", "owners", "columns", "asset_key", "change_feed", "partition_by")
+    __slots__ = ("name", "stream", "description", "checks", "tags", "owners", "columns", "asset_key", "change_feed", "partition_by", "renamed_from")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +108,7 @@ class Table(_message.Message):
     ASSET_KEY_FIELD_NUMBER: _ClassVar[int]
     CHANGE_FEED_FIELD_NUMBER: _ClassVar[int]
     PARTITION_BY_FIELD_NUMBER: _ClassVar[int]
+    RENAMED_FROM_FIELD_NUMBER: _ClassVar[int]
     name: str
     stream: Stream
     description: str
@@ -118,7 +119,8 @@ class Table(_message.Message):
     asset_key: _containers.RepeatedScalarFieldContainer[str]
     change_feed: bool
     partition_by: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., stream: _Optional[_Union[Stream, _Mapping]] = ..., description: _Optional[str] = ..., checks: _Optional[_Iterable[_Union[Check, _Mapping]]] = ..., tags: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., owners: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., asset_key: _Optional[_Iterable[str]] = ..., change_feed: _Optional[bool] = ..., partition_by: _Optional[_Iterable[str]] = ...) -> None: ...
+    renamed_from: str
+    def __init__(self, name: _Optional[str] = ..., stream: _Optional[_Union[Stream, _Mapping]] = ..., description: _Optional[str] = ..., checks: _Optional[_Iterable[_Union[Check, _Mapping]]] = ..., tags: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., owners: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., asset_key: _Optional[_Iterable[str]] = ..., change_feed: _Optional[bool] = ..., partition_by: _Optional[_Iterable[str]] = ..., renamed_from: _Optional[str] = ...) -> None: ...
 
 class Check(_message.Message):
     __slots__ = ("name", "expression", "blocking")

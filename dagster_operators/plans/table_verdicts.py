@@ -73,7 +73,7 @@ class TableVerdicts:
             text = (
                 f"it has what {before!r} had, which no longer has it: behind the rows there are it would have those from here on"
             )
-            yield Verdict(Level.DECISION, f"table {name}", text, {"keep": "let it go on so"}, tables=(name,))
+            yield Verdict(Level.DECISION, f"table {name}", text, {"keep": "let it go on so"}, before, tables=(name,))
 
     def _partitions(self, name: str, stream: StreamRef) -> Iterator[Verdict]:
         """A table has other partition columns when none of its files is one of before.
@@ -106,15 +106,18 @@ class TableVerdicts:
     def _added(self, name: str, stream: StreamRef, old: Mapping[str, StreamRef]) -> Verdict:
         subject, now = f"table {name}", {table.name for table in self._new.plan.tables}
         behind = self._from_here_on.taken_back(stream) or self._from_here_on.replaced(stream)
+        made = self._made(stream)
+        before = self._gone.get(made) or self._left.get(made, "")
         if behind:
             text = f"it is new, behind {listed(behind)}, which has state: it would have only rows that change from here on"
             if gone := sorted(old.keys() - now):
                 text += f"; {listed(gone)} is no longer written"
             choices: Mapping[Choice, str] = {"keep": "let it have the rows that change from here on"}
-            return Verdict(Level.DECISION, subject, text, choices, fillable=True)
-        if before := self._gone.get(self._made(stream)):
-            text = f"it is new, and has what {before!r} had, which is no longer written: it would have only the rows from here on"
-            return Verdict(Level.DECISION, subject, text, {"keep": "let it have the rows from here on"}, fillable=True)
+            return Verdict(Level.DECISION, subject, text, choices, before, fillable=True)
+        if before:
+            lost = "no longer has it" if before in now else "is no longer written"
+            text = f"it is new, and has what {before!r} had, which {lost}: it would have only the rows from here on"
+            return Verdict(Level.DECISION, subject, text, {"keep": "let it have the rows from here on"}, before, fillable=True)
         return Verdict(Level.FROM_HERE_ON, subject, "it is new, and has the rows from here on", fillable=True)
 
     @cached_property

@@ -69,9 +69,9 @@ class _Past:
 
     def unlike(self, table: str) -> _Why | None:
         """Why a table is not what a computation over all that its sources gave makes of it; None if it is."""
-        first = 1
+        first, name = 1, table
         for complete, to in leading_to_now(self._run):
-            if to is not None and to.kind == "rebuild" and (not to.tables or table in to.tables):
+            if to is not None and to.kind == "rebuild" and (not to.tables or name in to.tables):
                 if to.since > 1 or not to.tables:
                     since = f", since={to.since}" if to.since > 1 else ""
                     return _Why(f"epoch {complete.epoch} computed it anew from epoch {to.since} on", since)
@@ -79,11 +79,12 @@ class _Past:
                 break
             if to is not None and to.kind == "reset" and self._is_elsewhere(complete, to.offsets):
                 return _Why(f"epoch {complete.epoch} put a source elsewhere", f", since={complete.epoch}")
-            if not self._ran(complete, table) and self._read(complete):
+            if not self._ran(complete, table, name) and self._read(complete):
                 text = f"epoch {complete.epoch} did not have it, or computed it otherwise"
                 return _Why(text, f", since={complete.epoch + 1}")
-            if late := next((name for name, rows in complete.late_rows.items() if rows and name in self._part.operators), ""):
+            if late := next((one for one, rows in complete.late_rows.items() if rows and one in self._part.operators), ""):
                 return _Why(f"rows were late for {late} in epoch {complete.epoch}", ", epochs_at_once=1")
+            name = to.renamed.get(name, name) if to is not None else name
         return self._decided(table, first)
 
     def _is_elsewhere(self, complete: Complete, offsets: Mapping[str, object]) -> bool:
@@ -103,21 +104,21 @@ class _Past:
         """Whether something was read by then of what leads to the tables."""
         return any(position is not None for name, position in complete.offsets.items() if name not in self._others)
 
-    def _ran(self, complete: Complete, table: str) -> bool:
-        """Whether an epoch computed a table as it is computed now."""
+    def _ran(self, complete: Complete, table: str, name: str) -> bool:
+        """Whether an epoch computed a table, by what it was called then, as it is computed now."""
         key = complete.logical_plan, table
         if key not in self._same:
-            self._same[key] = self._computed_alike(complete.logical_plan, f"table {table}")
+            self._same[key] = self._computed_alike(complete.logical_plan, f"table {name}", f"table {table}")
         return self._same[key]
 
-    def _computed_alike(self, logical: str, end: str) -> bool:
+    def _computed_alike(self, logical: str, before_end: str, end: str) -> bool:
         from dagster_operators.plans.matching import matched
 
         before = self._kept.find(logical) if logical else None
         if before is None or self._after is None:
             return False
         found = matched(before, self._after)
-        then, now = found.before.streams_of_ends.get(end), found.after.streams_of_ends[end]
+        then, now = found.before.streams_of_ends.get(before_end), found.after.streams_of_ends[end]
         return then is not None and _made(found.before.up, then) == _made(found.after.up, now)
 
     def _decided(self, table: str, first: int) -> _Why | None:

@@ -102,7 +102,7 @@ def compact(run: Coordinator, table: str | None = None, target_size: int = TARGE
     found = {name: groups for name in names if table in {None, name} and (groups := _groups(run, view, name, target_size))}
     if not found:
         return Compaction(last.epoch)
-    made = run.transit(plan, _behind(last, found), lambda attempt: _changes(run, view, attempt, found))
+    made = run.transit(plan, _behind(view, last, found), lambda attempt: _changes(run, view, attempt, found))
     return Compaction(made.epoch, {name: _told(groups) for name, groups in found.items()})
 
 
@@ -161,10 +161,10 @@ def _is_known(kind: DataType) -> bool:
             return kind.is_simple
 
 
-def _behind(last: Complete, found: Mapping[str, list[_Group]]) -> Transition:
+def _behind(view: LedgerView, last: Complete, found: Mapping[str, list[_Group]]) -> Transition:
     return Transition(
         "compact", ", ".join(found), last.offsets, last.watermarks, last.finished, last.held,
-        unfinished=unfinished_in(last.metrics), times=last.times,
+        unfinished=unfinished_in(last.metrics), times=last.times, emptied=view.emptied,
     )  # fmt: skip
 
 

@@ -19,11 +19,13 @@ from dagster_operators.runtime.identities import Binding, Ledgered, bind, source
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.past_plans import PastPlans
 from dagster_operators.runtime.rebuildable import tables_shown_by
+from dagster_operators.runtime.renamed_tables import as_of_now, renamed_since, told
 from dagster_operators.runtime.stored_changes import ASKED, REBUILD
 from dagster_operators.runtime.undecided import undecided
 from dagster_operators.runtime.ways_out import WaysOut, ways_out, without_dead_ends
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.records import Complete, Decide
+from dagster_operators.transactions.renaming import rename_tables
 from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
@@ -94,9 +96,12 @@ class Comparing:
         if logical and logical == last.logical_plan and not view.decisions:
             return Binding(last.identities)
         found = self.compare(view)
-        settled = [verdict for verdict in found.undecided if rebuilt and self._is_settled(verdict, found, rebuilt)]
-        if left := [verdict for verdict in found.undecided if verdict not in settled]:
-            raise self._refused(found, left, logical)
+        settled = self._settled(found, logical, rebuilt)
+        if names := self.renamed_tables(view):
+            raise PipelineError(
+                "tables have other names, and are renamed before an epoch", pipeline=self._dataflow.name, table=next(iter(names)),
+                remedy="run an epoch first",
+            )  # fmt: skip
         ledgered = self._ledgered(view, last, found.before)
         anew = {one.subject.partition(" ")[2] for one in settled if one.subject.startswith("operator ")}
         anew |= found.elsewhere.keys() & self._leading_to(rebuilt)
@@ -110,6 +115,43 @@ class Comparing:
         emptied = sorted({*emptied, *self._as_new(found)})
         made = bind(self._dataflow, physical, ledgered, found.was, found.back, restarted=began, emptied=emptied)
         return replace(made, emptied=tuple(emptied), deleted=tuple(deleted))
+
+    def _settled(self, found: Comparison, logical: str, rebuilt: Collection[str]) -> list[Verdict]:
+        """The changes that are settled by what is computed anew; what is left of others is refused."""
+        settled = [verdict for verdict in found.undecided if rebuilt and self._is_settled(verdict, found, rebuilt)]
+        if left := [verdict for verdict in found.undecided if verdict not in settled]:
+            raise self._refused(found, left, logical)
+        return settled
+
+    def renamed_tables(self, view: LedgerView) -> Mapping[str, str]:
+        """What tables were called in the last completed epoch, of those that the program says were renamed since.
+
+        Raises:
+            ChangedPipelineError: A table is said to be renamed from what it cannot have been.
+        """
+        last, now = view.last_complete, tuple(self._dataflow.tables.values())
+        if last is None or not any(table.renamed_from for table in now):
+            return {}
+        return renamed_since(view, self._kept.read(last.logical_plan) if last.logical_plan else None, now)
+
+    def rename_tables(self, rebuilt: Collection[str] = ()) -> None:
+        """Move what is in tables that the program says were renamed, in an epoch of its own.
+
+        Args:
+            rebuilt: The tables that are computed anew then.
+
+        Raises:
+            UndecidedChangeError: Something changed, and it has to be decided what becomes of state, positions or tables.
+        """
+        view = self._coordinator.view()
+        if view.decision is not None or not (names := self.renamed_tables(view)):
+            return
+        self._settled(self.compare(view), self.keep(), rebuilt)
+        last = view.last_complete
+        logical = self._kept.with_tables_renamed(last.logical_plan, names) if last and last.logical_plan else ""
+        rename_tables(self._coordinator, names, logical)
+        for made in view.decisions:  # they are of the next epoch, not of this one
+            self._coordinator.decide(replace(made, epoch=0, generation=0))
 
     def _decided(self, found: Comparison, ledgered: Ledgered) -> tuple[list[str], list[str]]:
         """What the next epoch empties, and what it leaves without use, as it was decided."""
@@ -196,13 +238,15 @@ class Comparing:
         from dagster_operators.plans.verdict import Level
         from dagster_operators.plans.verdicts import judge, restarted
 
-        last, after = view.last_complete, self.logical()
+        names, last, after = self.renamed_tables(view), view.last_complete, self.logical()
         same = {name: name for name in self._dataflow.nodes}
         if last is None:
             return Comparison(0, None, after, same)
         before = self._kept.read(last.logical_plan) if last.logical_plan else None
         if before is None or after is None:
             return Comparison(last.epoch, before, after, same)
+        view, before = as_of_now(view, before, names)
+        last = view.last_complete or last
         ledgered, was = self._ledgered(view, last, before), match(before, after).operators
         past = PastPlans(self._coordinator, self._kept)
         check_known(before, after, lambda: {*last.offsets, *ledgered.left, *past.names()})
@@ -213,7 +257,7 @@ class Comparing:
         stored = replace(
             ledgered.stored(self._former_fingerprints()), pauses=pauses, elsewhere=left, left_out=missing, emptied=view.emptied
         )
-        verdicts = tuple(judge(before, after, stored, self._fingerprints()))
+        verdicts = (*told(names), *judge(before, after, stored, self._fingerprints()))
         undecided = tuple(one for one in verdicts if one.level is Level.DECISION)
         return Comparison(last.epoch, before, after, was, verdicts, undecided, back, left, restarted(verdicts))
 

@@ -120,6 +120,7 @@ class Epochs:
                 self.coordinator.open(owner, wait_seconds=max(0.0, started + wait_seconds - time.monotonic()))
                 try:
                     self.coordinator.settle()
+                    self.planning.comparing.rename_tables()
                     with self.coordinator.steady():
                         record = self.planning.record()
                     handle = self._begin(record, choose)

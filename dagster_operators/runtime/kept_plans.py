@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import LedgerError, PlanError
@@ -40,6 +41,24 @@ class KeptPlans:
         if name and self._content(name) != data:  # not there, or left by a run that ended while it wrote
             self._root.write(f"{_FOLDER}/{name}.plan", packed(data))
         return name
+
+    def with_tables_renamed(self, name: str, names: Mapping[str, str]) -> str:
+        """Store a plan that is there with other names of tables.
+
+        Args:
+            name: What it is called.
+            names: What tables are called in it, by their other names.
+
+        Returns:
+            What the other one is called.
+        """
+        from dagster_operators.plans.codec import packed, to_bytes
+        from dagster_operators.plans.logical_plan import digest
+
+        data = to_bytes(self.read(name).with_tables_renamed(names))
+        renamed = digest(data)
+        self._root.write(f"{_FOLDER}/{renamed}.plan", packed(data))
+        return renamed
 
     def name_of(self, dataflow: Dataflow) -> str:
         """What :meth:`keep` would call a pipeline's plan; stores nothing."""

@@ -37,17 +37,21 @@ def left_out(
     if not again:
         return {}
     plans, remade, found = dict[str, Mapping[str, frozenset[str]]](), set[tuple[str, str]](), dict[str, tuple[str, ...]]()
+    names = {table: table for _, table in again}  # what they were called then
     for complete, to in leading_to_now(run):
         if complete.logical_plan not in plans:
             plan = kept.find(complete.logical_plan) if complete.logical_plan else None  # of old epochs it may be gone
             plans[complete.logical_plan] = _sources_of_tables(plan) if plan else {}
         for source, table in sorted(again):
-            if known_as[source] in plans[complete.logical_plan].get(table, ()):
+            then_called = names[table]
+            if known_as[source] in plans[complete.logical_plan].get(then_called, ()):
                 again.remove((source, table))
                 if (source, table) in remade:
                     found[source] = (*found.get(source, ()), table)
-            elif to is not None and to.kind == "rebuild" and (not to.tables or table in to.tables):
+            elif to is not None and to.kind == "rebuild" and (not to.tables or then_called in to.tables):
                 remade.add((source, table))
+        if to is not None:
+            names = {table: to.renamed.get(name, name) for table, name in names.items()}
     return found
 
 

@@ -73,6 +73,7 @@ class Rebuilding:
             PipelineBusyError: Another rebuild is at work; or, when all is computed, another run on the pipeline.
         """
         with self._folder.taken(owner, wait_seconds):
+            self._rename(owner, wait_seconds)
             self._made_anew()
             try:
                 self._begin()
@@ -85,6 +86,17 @@ class Rebuilding:
                 leave(self._shadow.coordinator, owner)
             self._folder.delete()
             return made
+
+    def _rename(self, owner: Owner, wait_seconds: float) -> None:
+        """Have tables that the program says were renamed be so before."""
+        comparing = self._epochs.planning.comparing
+        if comparing.renamed_tables(self._run.view()):
+            self._run.open(owner, wait_seconds=wait_seconds)
+            try:
+                self._run.settle()
+                comparing.rename_tables(self._part.tables)
+            finally:
+                self._run.close()
 
     def _taken_over(self, owner: Owner, wait_seconds: float) -> Complete:
         """Have the pipeline take over what is in the folder, unless a run that died has done so."""

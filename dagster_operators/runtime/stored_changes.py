@@ -14,6 +14,7 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.runtime.identities import Ledgered
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.past_plans import PastPlans
+from dagster_operators.runtime.renamed_tables import as_of_now, renamed_since, told
 from dagster_operators.runtime.ways_out import ways_out, without_dead_ends
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.records import Complete, Decide
@@ -124,11 +125,15 @@ class StoredChanges:
         from dagster_operators.plans.renamings import check_known
         from dagster_operators.plans.verdicts import judge
 
+        names = renamed_since(view, before, plan.tables)
+        view, before = as_of_now(view, before, names)
+        last = view.last_complete or last
         ledgered = Ledgered(view, last, [node.name for node in before.nodes], self._coordinator.past.left_behind())
         past, was = PastPlans(self._coordinator, self._kept), match(before, plan).operators
         check_known(before, plan, lambda: {*last.offsets, *ledgered.left, *past.names()})
         pauses, missing = past.pauses(before, plan, was, ledgered, last), past.left_out(before, plan, was, last)
-        return judge(before, plan, replace(ledgered.stored(), pauses=pauses, left_out=missing), _fingerprints(plan))
+        stored = replace(ledgered.stored(), pauses=pauses, left_out=missing)
+        return [*told(names), *judge(before, plan, stored, _fingerprints(plan))]
 
     def decide(self, subject: str, choice: Any) -> None:
         """Answer what the run that was refused last asked.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from dagster_operators.transactions.effects import (
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, how_to_repair, lost_error, sizes_of
 from dagster_operators.transactions.manifest import Change, Manifest, TableTime
-from dagster_operators.transactions.plan import EpochHandle, PlanRecord
+from dagster_operators.transactions.plan import STATE_OF, EpochHandle, PlanRecord
 from dagster_operators.transactions.records import Begin, Complete, Decision, Prepared
 from dagster_operators.transactions.recovery import (
     base_for_commit,
@@ -288,7 +289,7 @@ def _computed(view: LedgerView, decision: Decision, run: RunContext, committed_a
         seconds={manifest.stage: manifest.seconds for manifest in manifests},
         plan=plan.fingerprint,
         fingerprints={
-            **view.fingerprints,
+            **_homeless(view.fingerprints, plan),
             **{name: record.fingerprint for name, record in plan.datasets.items()},
         },
         sources={**carried(last.sources if last else {}, origins), **plan.sources},
@@ -306,6 +307,17 @@ def _computed(view: LedgerView, decision: Decision, run: RunContext, committed_a
         sinks=_sinks(begin, last, external),
         times={name: at for manifest in manifests for name, at in manifest.times.items()},
     )
+
+
+def _homeless(known: Mapping[str, str], plan: PlanRecord) -> dict[str, str]:
+    """What must not change of datasets; tables that were an operator's state are that no more once another one is."""
+    homes = {json.loads(record.fingerprint or "{}").get(STATE_OF): name for name, record in plan.datasets.items()}
+    found = dict(known)
+    for name, text in known.items():
+        told = json.loads(text or "{}")
+        if name not in plan.datasets and told.get(STATE_OF) in homes:
+            found[name] = json.dumps({key: value for key, value in told.items() if key not in (STATE_OF, "state")})
+    return found
 
 
 def _sinks(begin: Begin, last: Complete | None, external: Collection[str]) -> dict[str, int]:

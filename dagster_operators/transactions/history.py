@@ -33,7 +33,7 @@ class _Known:
         """The same behind the next epoch."""
         sources = carried(self.sources, begin.plan.origins) if begin.plan.origins else self.sources
         sources = {**{name: (complete.epoch, name) for name in complete.sources}, **sources}
-        used = begin.transition is None or begin.transition.kind == "rebuild"
+        used = begin.transition is None or begin.transition.kind in ("rebuild", "rename")
         return _Known(self.left - begin.plan.datasets.keys() if used else self.left, sources)
 
     def name_of(self, source: tuple[int, str] | None) -> str | None:

@@ -11,7 +11,7 @@ from dagster_operators.time.frontier import Frontier
 from dagster_operators.transactions.codec import added
 from dagster_operators.transactions.manifest import TableTime
 
-TransitionKind: TypeAlias = Literal["rollback", "reset", "rebuild", "compact"]
+TransitionKind: TypeAlias = Literal["rollback", "reset", "rebuild", "compact", "rename"]
 """Why there is such an epoch. Its one stage is called so, too."""
 
 _UNFINISHED: Final = (".incomplete", ".called_again_at")
@@ -39,6 +39,7 @@ class Transition:
         sinks: The last epoch that each external participant is to have something of, of a rollback.
         times: How far time has come in each table behind it; None in those that earlier versions of the package began.
         emptied: The operators that begin anew behind a reset, with their tables: nothing of what they were goes on.
+        renamed: What tables were called before it that have another name behind it, by that.
         unfinished: The figures of operators that have work left behind it, see :func:`unfinished_in`.
     """
 
@@ -57,6 +58,7 @@ class Transition:
     sinks: Mapping[str, int] = added(2, {})
     times: Mapping[str, TableTime] | None = added(2, None)
     emptied: tuple[str, ...] = added(2, ())
+    renamed: Mapping[str, str] = added(2, {})
 
 
 def unfinished_in(figures: Mapping[str, float]) -> dict[str, float]:

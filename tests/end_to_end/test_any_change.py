@@ -42,6 +42,7 @@ class Part:
         name: What the user named it, if anything.
         table: Where its rows go.
         renamed_from: As in the program.
+        table_was: What its table is said to have been called.
         wide: Whether its setting, a window for most, is the larger one.
         source: Which of two sources it reads.
         written: Whether its line ends in a table.
@@ -55,6 +56,7 @@ class Part:
     wide: bool = False
     source: int = 0
     written: bool = True
+    table_was: str | None = None
 
 
 def named(part: Part) -> dict[str, Any]:
@@ -184,7 +186,7 @@ class Program:
             given = sources[part.source].filter(f"v % {part.filter + 2} = 0")
             rows = KINDS[part.kind](halved(made, given, part) if part.kind == "loop" else given, part)
             if part.written:
-                rows.to_table(part.table)
+                rows.to_table(part.table, renamed_from=part.table_was)
         return made
 
 
@@ -223,6 +225,8 @@ def changes(draw: st.DrawFn, program: Program) -> tuple[str, list[Program]]:
         "another setting": [changed(program, number, wide=True)],
         "another kind": [changed(program, number, kind=draw(st.sampled_from(sorted(KINDS))))],
         "another table": [changed(program, number, table="elsewhere")],
+        "its table renamed, and said so": [changed(program, number, table="moved", table_was=part.table)],
+        "tables in turn renamed, and said so": [turned(program)],
         "taken out and put back": [replace(program, parts=rest or (new,))] * paused + [program],
         "its table taken out and put back": [changed(program, number, written=False)] * paused + [program],
         "a source taken out with all behind it, and put back": [
@@ -236,6 +240,13 @@ def changes(draw: st.DrawFn, program: Program) -> tuple[str, list[Program]]:
     }
     which = draw(st.sampled_from(sorted(found)))
     return which, found[which]
+
+
+def turned(program: Program) -> Program:
+    """Each part's table has the name of the next one's, and that of the last one a new name."""
+    names = [part.table for part in program.parts]
+    moved = zip(program.parts, [*names[1:], "moved"], strict=True)
+    return replace(program, parts=tuple(replace(part, table=table, table_was=part.table) for part, table in moved))
 
 
 def swapped(program: Program, number: int) -> Program:

@@ -6,11 +6,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.crash.flow import write_feed
+from tests.crash import flow as plain_flow
 from tests.crash.processes import Launcher
 from tests.crash.soundness import Rows, check_sound, rows_of
 
@@ -18,10 +19,11 @@ from tests.crash.soundness import Rows, check_sound, rows_of
 class Reference:
     """An input of some epochs, and what a run that nobody interrupts makes of it."""
 
-    def __init__(self, folder: Path, epochs: int) -> None:
+    def __init__(self, folder: Path, epochs: int, flow: ModuleType = plain_flow) -> None:
         self.epochs = epochs
-        self.feed = write_feed(folder / "feed", epochs)
-        with Launcher(folder, self.feed) as launcher:
+        self.flow = flow.__name__
+        self.feed = flow.write_feed(folder / "feed", epochs)
+        with Launcher(folder, self.feed, flow=self.flow) as launcher:
             self.reached = launcher.run(folder / "root").reached()
         check_sound(folder / "root", epochs)
         self.rows: dict[str, Rows] = rows_of(folder / "root")

@@ -86,6 +86,7 @@ class Launcher:
     folder: Path
     feed: Path
     engine: str = "sail"
+    flow: str = "tests.crash.flow"
     patience: float = 120
     """How many seconds a child may take before the test fails."""
     children: list[Child] = field(default_factory=list)
@@ -93,7 +94,8 @@ class Launcher:
     def start(self, root: Path, **settings: Any) -> Child:
         """Start a child on the storage root; ``settings`` are those of :class:`~tests.crash.worker.Task`."""
         trace = self.folder / f"trace-{len(self.children) + 1}"
-        task = worker.Task(str(root), **{"feed": str(self.feed), "trace": str(trace), "engine": self.engine, **settings})
+        ours = {"feed": str(self.feed), "trace": str(trace), "engine": self.engine, "flow": self.flow}
+        task = worker.Task(str(root), **{**ours, **settings})
         child = Child(PROCESSES.Process(target=worker.run, args=(task,), daemon=True), trace, self.patience)
         self.children.append(child)
         child.process.start()

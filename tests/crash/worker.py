@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import signal
 import sys
@@ -13,7 +14,6 @@ from typing import Final
 from dagster_operators.api.pipeline import Pipeline
 from dagster_operators.errors import FencedError, PipelineBusyError
 from dagster_operators.transactions.failpoints import VARIABLE, watch
-from tests.crash.flow import build
 
 FENCED: Final = 12
 BUSY: Final = 11
@@ -33,6 +33,7 @@ class Task:
         wait_seconds: How long to wait for another run to end.
         rounds: Run so many epochs, then end; None: until caught up.
         concurrent_stages: How many stages run at the same time.
+        flow: The module with the pipeline's ``build``.
     """
 
     root: str
@@ -46,11 +47,13 @@ class Task:
     lease_seconds: float = 30
     rounds: int | None = None
     concurrent_stages: int = 1
+    flow: str = "tests.crash.flow"
 
 
 def run(task: Task) -> None:
     """Run the pipeline; what would be printed goes to a file beside the trace."""
     _settle_in(task)
+    build = importlib.import_module(task.flow).build
     pipeline = build(task.root, task.feed, lease_seconds=task.lease_seconds, concurrent_stages=task.concurrent_stages)
     try:
         with watch(_Watcher(task, pipeline)):

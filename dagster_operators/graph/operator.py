@@ -125,6 +125,8 @@ class LogicalOperator(ABC):
     """Whether it keeps the rows of all epochs; those of a loop are of one."""
     rows_by_name: ClassVar[bool] = False
     """Whether it reads what an epoch chooses under its name, so that two alike may read different rows."""
+    durations: ClassVar[tuple[str, ...]] = ()
+    """The settings that are lengths of time, in microseconds."""
 
     name: str
     chain: bool = True

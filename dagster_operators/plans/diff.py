@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from dagster_operators.graph.values import canonical, shown
 from dagster_operators.plans.logical_plan import LogicalPlan, PlanNode
 from dagster_operators.plans.shown import node_json, node_text, value_json
+from dagster_operators.time.watermark import format_duration
 
 Change = tuple[Any, Any]
 """What something was and what it is."""
@@ -21,10 +22,20 @@ class Changed:
     Attributes:
         name: What it is called.
         fields: What it was and is, by setting; ``kind`` and ``inputs`` of operators are among them.
+        durations: The settings of these that are lengths of time, in microseconds.
     """
 
     name: str
     fields: Mapping[str, Change]
+    durations: Collection[str] = ()
+
+    def told(self, field: str, value: Any) -> str:
+        """What a setting was or is, as people read it.
+
+        >>> Changed("joined", {"keep": (60_000_000, None)}, ["keep"]).told("keep", 60_000_000)
+        '1 minute'
+        """
+        return format_duration(value) if field in self.durations and isinstance(value, int) else shown(value)
 
 
 @dataclass(frozen=True)
@@ -73,7 +84,8 @@ class PlanDiff:
         yield from (f"- {node_text(node)}" for node in self.removed)
         for change in (*self.changed, *self.ends):
             for name, (before, after) in change.fields.items():
-                yield f"~ {change.name}: {name} was {_told(before)}, is {_told(after)}"
+                was, now = ("not there" if value is None else change.told(name, value) for value in (before, after))
+                yield f"~ {change.name}: {name} was {was}, is {now}"
         for name, (before, after) in self.moved.items():
             yield f"~ {name}: reads {', '.join(map(str, after)) or 'nothing'}, read {', '.join(map(str, before)) or 'nothing'}"
         for name, (before, after) in self.packages.items():
@@ -93,7 +105,7 @@ def diff(before: LogicalPlan, after: LogicalPlan) -> PlanDiff:
     return PlanDiff(
         tuple(node for name, node in new.items() if name not in old),
         tuple(node for name, node in old.items() if name not in new),
-        tuple(Changed(name, found) for name, found in changed.items() if found),
+        tuple(Changed(name, found, new[name].operator.durations) for name, found in changed.items() if found),
         {name: (old[name].inputs, new[name].inputs) for name in both if old[name].inputs != new[name].inputs},
         tuple(_changes(_ends(before), _ends(after))),
         {name: change for name, change in _by_name(before.packages, after.packages).items() if change[0] != change[1]},
@@ -154,7 +166,3 @@ def _by_name(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, C
 
 def _pairs(fields: Mapping[str, Change]) -> dict[str, Any]:
     return {name: [value_json(before), value_json(after)] for name, (before, after) in fields.items()}
-
-
-def _told(value: Any) -> str:
-    return "not there" if value is None else shown(value)

@@ -8,7 +8,6 @@ from functools import cached_property
 
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.reach import Reach
-from dagster_operators.graph.values import shown
 from dagster_operators.operators.joins.as_of_join import AsOfJoin
 from dagster_operators.operators.joins.join import Join
 from dagster_operators.operators.relational.over import Over
@@ -151,6 +150,8 @@ class OperatorVerdicts:
         going_on = self._going_on_behind(name) if "restart" in choices and self._taking_back else []
         if not self._taking_back.isdisjoint({name, *going_on}):
             going_on += self._logs(self._new.ends[name], self._streams)
+        elif "restart" in choices and was in self._old.nodes and _takes_back(was, self._old, self._before):
+            going_on = self._logs(self._old.ends[was] & self._new.ends[name], self._before)
         else:
             going_on = []
         if going_on:
@@ -216,7 +217,8 @@ class OperatorVerdicts:
                 continue
             if change.name in self._stored.stateful and self._compared.unknown(name, change.name):
                 continue
-            told = "; ".join(f"{one} was {shown(was)}, and is {shown(now)}" for one, (was, now) in fields.items())
+            pairs = ((one, change.told(one, was), change.told(one, now)) for one, (was, now) in fields.items())
+            told = "; ".join(f"{one} was {was}, and is {now}" for one, was, now in pairs)
             subject = f"operator {name}"
             if set(fields) <= {"chain"}:
                 yield Verdict(Level.HARMLESS, subject, told)

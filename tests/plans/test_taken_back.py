@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import dagster_operators as do
 from dagster_operators.api.stream import Stream
 from dagster_operators.errors import PipelineError, UndecidedChangeError
 from dagster_operators.functions.references import Reference
+from dagster_operators.plans.diff import diff
 from dagster_operators.plans.logical_plan import LogicalPlan
 from dagster_operators.plans.verdict import Level, Stored
 from dagster_operators.plans.verdicts import judge
@@ -261,3 +263,62 @@ def test_a_sink_behind_what_changed_is_taken_out_for_the_rebuild(tmp_path: Path)
     (tmp_path / "in/1.json").write_text(event("d", 3))
     again.run_until_caught_up()
     assert [(row.k, row.n, row.total) for row in again.read("t").collect()] == [("a", 1, 1)]
+
+
+def as_of(root: Path, count: int, **settings: Any) -> do.Pipeline:
+    """Prices with the rates of their time, and a table of what that join puts out."""
+    batches = [[{"k": "a", "v": n, "at": datetime(2024, 1, 1 + 3 * n, tzinfo=UTC)}] for n in range(count)]
+    made = do.Pipeline("p", root=str(root), engine=SAIL)
+    schema = "k string, v long, at timestamp"
+    prices = made.source("prices", do.MemorySource(batches, schema=schema), event_time="at", lateness="1 hour")
+    rates = made.source("rates", do.MemorySource(batches, schema=schema), event_time="at").rename(v="w", at="since")
+    prices.join_as_of(rates, on="k", columns=["v", "w"], name="priced", **settings).to_table("priced")
+    return made
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({"keep": "1 day"}, {"corrections": False}), ({"corrections": False}, {"keep": "1 day"})],
+    ids=["no longer corrected", "corrected"],
+)
+def test_a_join_whose_rows_are_no_longer_changes_is_only_rebuilt(tmp_path: Path, before: Any, after: Any) -> None:
+    as_of(tmp_path / "root", 2, **before).run_until_caught_up()
+    changed = as_of(tmp_path / "root", 3, **after)
+    with pytest.raises(UndecidedChangeError, match=r"pipeline.rebuild\('priced'\)") as refused:
+        changed.run_epoch()
+    assert "restart" not in str(refused.value)
+    assert "1 day" in str(refused.value)
+    changed.rebuild("priced")
+    changed.run_until_caught_up()
+    whole = as_of(tmp_path / "whole", 3, **after)
+    whole.run_until_caught_up()
+    assert sorted(map(tuple, changed.read("priced").collect())) == sorted(map(tuple, whole.read("priced").collect()))
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda rows, n: rows.within_last(f"{n} days", name="end"), "age was 1 day, and is 2 days"),
+        (lambda rows, n: rows.key_by("k").deduplicate(within=f"{n} days", name="end"), "within was 1 day, and is 2 days"),
+        (
+            lambda rows, n: rows.key_by("k").interval_join(
+                rows.rename(v="w", at="t").key_by("k"), lower="0 s", upper=f"{n} days"
+            ),
+            "high was 1 day, and is 2 days",
+        ),
+    ],
+    ids=["age", "within", "interval"],
+)
+def test_lengths_of_time_are_told_as_people_say_them(make: Callable[[Any, int], Any], told: str) -> None:
+    def plan_of(days: int) -> LogicalPlan:
+        pipeline = do.Pipeline("p", root="unused")
+        rows = pipeline.source("rows", do.FileSource("in/*.csv", schema="k string, v long, at timestamp"), event_time="at")
+        make(rows, days).to_table("t")
+        return pipeline.logical_plan()
+
+    old, new = plan_of(1), plan_of(2)
+    name = next(node.name for node in old.nodes if node.operator.kind in ("within_last", "deduplicate_first", "interval_join"))
+    found = judge(old, new, Stored(stateful=[name], tables=["t"], positions=["rows"]))
+    assert told in next(one.problem for one in found if one.subject == f"operator {name}")
+    assert told.replace(", and is", ", is") in str(diff(old, new))

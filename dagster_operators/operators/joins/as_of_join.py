@@ -48,6 +48,7 @@ class AsOfJoin(LogicalOperator):
     """
 
     kind: ClassVar[str] = "as_of_join"
+    durations: ClassVar[tuple[str, ...]] = ("keep",)
     keeps_rows: ClassVar[bool] = True
     keys: tuple[str, ...]
     right_keys: tuple[str, ...]

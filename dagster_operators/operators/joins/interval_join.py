@@ -91,6 +91,7 @@ class IntervalJoin(LogicalOperator):
     """
 
     kind: ClassVar[str] = "interval_join"
+    durations: ClassVar[tuple[str, ...]] = ("low", "high")
     keys: tuple[str, ...]
     right_keys: tuple[str, ...]
     event_times: tuple[str, str]

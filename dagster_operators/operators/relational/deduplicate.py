@@ -55,6 +55,7 @@ class DeduplicateFirst(LogicalOperator):
     """
 
     kind: ClassVar[str] = "deduplicate_first"
+    durations: ClassVar[tuple[str, ...]] = ("within",)
     label: ClassVar[str] = "deduplicate"
     keys: tuple[str, ...]
     event_time: str | None

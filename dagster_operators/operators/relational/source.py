@@ -83,6 +83,7 @@ class Source(ConnectorOperator):
     """
 
     kind: ClassVar[str] = "source"
+    durations: ClassVar[tuple[str, ...]] = ("lateness", "ahead")
     event_time: str | None = None
     lateness: int = 0
     finished: bool = False

@@ -28,6 +28,7 @@ class WithinLast(LogicalOperator):
     """
 
     kind: ClassVar[str] = "within_last"
+    durations: ClassVar[tuple[str, ...]] = ("age",)
     keeps_rows: ClassVar[bool] = True
     event_time: str
     age: int

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.api.apply_to import apply_to
 from dagster_operators.api.interval import interval_joined
+from dagster_operators.api.pivoting import Values, pivoted
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.api.windowed_stream import WindowedStream
 from dagster_operators.errors import PipelineError, SchemaError
@@ -178,6 +179,44 @@ class KeyedStream(PluggedIn):
         require_mapping(aggregates, operator=name or "aggregate")
         wanted, time = {**(aggregates or {}), **more}, self._stream.event_time
         return self.add_aggregate(KeyedAggregate, name, (), wanted, renamed_from=renamed_from, event_time=time)
+
+    def pivot(
+        self,
+        on: str,
+        values: Values,
+        aggregates: Mapping[str, str] | None = None,
+        *,
+        name: str | None = None,
+        renamed_from: str | None = None,
+        **more: str,
+    ) -> Stream:
+        """One row per key with a column for each value of another column, as SQL's PIVOT: an updating stream.
+
+        It is :meth:`aggregate` with each aggregate once for each value, over the rows that have it; rows of other values count
+        for none. Where a value has no rows, ``count`` is 0 and the others are null.
+
+        Args:
+            on: The column whose values become columns, or an expression over one row.
+            values: These values; a mapping gives their columns other names than their own. None is for rows without one.
+            aggregates: Name -> Spark SQL aggregate, for names that are no Python words.
+            name: The operator's name; its state is addressed by it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
+            more: Name = Spark SQL aggregate. The columns are called by the value alone, where there is one aggregate, else
+                ``<value>_<name>``.
+
+        Raises:
+            PipelineError: There are no values, or no aggregates.
+            SchemaError: A column is missing, two would have one name, or an aggregate cannot be kept up to date.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> sales = Pipeline("p", root="data").source("sales", FileSource("in", schema="shop string, size string, n int"))
+        >>> sales.key_by("shop").pivot("size", ["S", "M"], sold="sum(n)").columns
+        ('shop', 'S', 'M')
+        >>> sales.key_by("shop").pivot("size", {"small": "S", "rest": None}, sold="sum(n)", orders="count(*)").columns
+        ('shop', 'small_sold', 'small_orders', 'rest_sold', 'rest_orders')
+        """
+        wanted = pivoted(on, values, {**(aggregates or {}), **more})
+        return self.aggregate(wanted, name=name, renamed_from=renamed_from)
 
     def top(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.pivoting import Values, pivoted
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.expressions import require_mapping
@@ -102,6 +103,43 @@ class WindowedStream(PluggedIn):
         if operator is WindowAggregate and self._keyed._stream._type.retracting:  # noqa: SLF001
             operator = WindowAggregateChanges
         return self._keyed.add_aggregate(operator, name, (size,), {**(aggregates or {}), **more}, **settings)
+
+    def pivot(
+        self,
+        on: str,
+        values: Values,
+        aggregates: Mapping[str, str] | None = None,
+        *,
+        name: str | None = None,
+        renamed_from: str | None = None,
+        **more: str,
+    ) -> Stream:
+        """One row per key and window with a column for each value of another column, as SQL's PIVOT.
+
+        It is :meth:`aggregate` with each aggregate once for each value, over the rows that have it; rows of other values count
+        for none. Where a value has no rows, ``count`` is 0 and the others are null.
+
+        Args:
+            on: The column whose values become columns, or an expression over one row.
+            values: These values; a mapping gives their columns other names than their own. None is for rows without one.
+            aggregates: Name -> Spark SQL aggregate, for names that are no Python words.
+            name: The operator's name; its state is addressed by it.
+            renamed_from: What the operator was called before: it goes on with that one's state. May stay.
+            more: Name = Spark SQL aggregate. The columns are called by the value alone, where there is one aggregate, else
+                ``<value>_<name>``.
+
+        Raises:
+            PipelineError: There are no values, or no aggregates.
+            SchemaError: A column is missing, two would have one name, or an aggregate cannot be kept up to date.
+
+        >>> from dagster_operators import FileSource, Pipeline, Tumbling
+        >>> source = FileSource("in", schema="shop string, size string, at timestamp, n int")
+        >>> sales = Pipeline("p", root="data").source("sales", source, event_time="at")
+        >>> sales.key_by("shop").window(Tumbling("1 day")).pivot("size", ["S", "M"], sold="sum(n)").columns
+        ('shop', 'window_start', 'window_end', 'S', 'M')
+        """
+        wanted = pivoted(on, values, {**(aggregates or {}), **more})
+        return self.aggregate(wanted, name=name, renamed_from=renamed_from)
 
     def top(
         self,

@@ -105,6 +105,9 @@ CALLS = {
     "keyed_stream.over": lambda one, two: one.key_by("k").over(
         "t DESC", {"the place": "rank()"}, frame="rows", before="lag(v, 1, 0)", name="placed"
     ),
+    "keyed_stream.pivot": lambda one, two: one.key_by("k").pivot(
+        "v", {"a": 1, "b": None}, {"n": "count(*)"}, m="max(t)", name="wide"
+    ),
     "keyed_stream.through": lambda one, two: one.key_by("k").through(
         KeyedAggregate, event_time=None, aggregates=(("n", "count(*)"),), name="raw", chain=False
     ),
@@ -115,6 +118,7 @@ CALLS = {
         two.select("k AS l", "v AS w", "t AS u").key_by("l").window(HOUR), how="left", columns=["v", "t"], name="pairs",
         chain=False,
     ),
+    "windowed_stream.pivot": lambda one, two: one.window(HOUR).pivot("v", [1, 2], n="count(*)", name="wide"),
     "windowed_stream.through": lambda one, two: one.window(HOUR).through(
         TopPerWindow, n=2, by=("v",), rank="place", ties=True, name="raw", chain=False
     ),
@@ -299,6 +303,8 @@ TEXTS = {
         - key_by: k
         - over: {order_by: t DESC, functions: {the place: rank()}, frame: rows, before: 'lag(v, 1, 0)', name: placed}
     """,
+    "keyed_stream.pivot": """
+        [key_by: k, pivot: {on: v, values: {a: 1, b: null}, aggregates: {n: count(*)}, m: max(t), name: wide}]""",
     "keyed_stream.through": """
         - key_by: k
         - through: {operator: keyed_aggregate, event_time: null, aggregates: [[n, count(*)]], name: raw, chain: false}
@@ -319,6 +325,7 @@ TEXTS = {
             name: pairs
             chain: false
     """,
+    "windowed_stream.pivot": "[window: {tumbling: 1 hour}, pivot: {on: v, values: [1, 2], n: count(*), name: wide}]",
     "windowed_stream.through": """
         - window: {tumbling: 1 hour}
         - through: {operator: top_per_window, n: 2, by: [v], rank: place, ties: true, name: raw, chain: false}

@@ -9,9 +9,8 @@ from dagster_operators.api.loop import Loop
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.graph.scope import Scope as Rounds
-from dagster_operators.graph.state_tables import StateTable
 from dagster_operators.operators.frontier.definition import Columns, Definition
-from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
+from dagster_operators.operators.frontier.frontier_operator import FrontierOperator, check_timed, time_columns
 from dagster_operators.operators.frontier.pacts import Broadcast, Exchange, Pact
 from dagster_operators.operators.frontier.routes import ROUTE, route_of
 from dagster_operators.operators.frontier.scope_body import ScopeBody
@@ -38,12 +37,14 @@ def in_rounds(name: str, body: ScopeBody, given: Sequence[tuple[Stream, Pact]], 
         The stream that leaves, or a tuple of several.
 
     Raises:
-        PipelineError: Something of it works in one subtask alone.
-        SchemaError: A stream that enters has no event time.
+        PipelineError: A stream that enters has a column of a name that the scope uses.
+        SchemaError: A stream that enters has no time, or several have times of different kinds.
     """
-    _check(name, body, given)
-    rounds = ScopeRounds.of(body, [_time(name, stream) for stream, _ in given], columns)
+    _check(name, given)
     dataflow = given[0][0]._dataflow  # noqa: SLF001 - of this package
+    types = [dataflow.type_of(stream._ref) for stream, _ in given]  # noqa: SLF001
+    check_timed(types, name)
+    rounds = ScopeRounds.of(body, list(map(time_columns, types)), columns)
     dataflow.add_scope(Rounds(name, limit=body.limit * _STAGES))
     loop = Loop(dataflow, name)
     entered = [
@@ -72,28 +73,10 @@ def _settled(name: str, rounds: ScopeRounds, number: int, stream: Stream, known:
     return stream.through(FrontierOperator, known, name=own, definition=definition)
 
 
-def _time(name: str, stream: Stream) -> str:
-    if stream.event_time is None:
-        raise PipelineError(
-            f"the rows of {stream.name!r} have no event time, and the scope goes in rounds of stages", operator=name,
-            remedy="give the source an event_time, and bring other times back with do.frontier.retime(..., times=datetime); or "
-            "leave within_subtask=False out",
-        )  # fmt: skip
-    return stream.event_time
-
-
-def _check(name: str, body: ScopeBody, given: Sequence[tuple[Stream, Pact]]) -> None:
-    """Refuse what can be done in one subtask alone."""
+def _check(name: str, given: Sequence[tuple[Stream, Pact]]) -> None:
+    """Refuse rows with a column that the scope uses."""
     taken = next((stream.name for stream, _ in given if ROUTE in (stream.columns or ())), None)
     if taken is not None:
         raise PipelineError(
             f"the rows of {taken!r} have a column {ROUTE!r}", operator=name, remedy="rename it: the scope uses it"
         )
-    for node in body.nodes:
-        kept = node.definition.state.items()
-        expiring = next((state for state, own in kept if isinstance(own, StateTable) and own.retention is not None), None)
-        if expiring is not None:
-            raise PipelineError(
-                f"{node.name!r} keeps {expiring!r}, whose rows expire, in a scope that goes in rounds of stages", operator=name,
-                remedy="keep them in a state without a retention, and delete them; or leave within_subtask=False out",
-            )  # fmt: skip

@@ -15,7 +15,7 @@ from dagster_operators.operators.frontier.pacts import Broadcast, Exchange, Pact
 from dagster_operators.operators.frontier.scope_body import ENTER, FEEDBACK, LEAVE, ScopeBody, ScopeNode, Source
 from dagster_operators.time.product import Product
 from dagster_operators.time.scopes import Enter, Leave
-from dagster_operators.time.summary import IDENTITY
+from dagster_operators.time.summary import IDENTITY, Direction, direction
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline_graph import PipelineGraph
@@ -106,16 +106,22 @@ class Scope:
         self._entered.append((ENTER, len(self._entries) - 1))
         return ScopedStream(self, [(ENTER, len(self._entries) - 1)])
 
-    def feedback(self, summary: int = 1) -> tuple[LoopHandle, ScopedStream]:
+    def feedback(self, summary: Any = 1) -> tuple[LoopHandle, ScopedStream]:
         """A stream of what goes around, and the handle to be connected with what is sent around.
 
         Args:
-            summary: By how much a way around advances the time; in an iterative scope the round.
+            summary: By how much a way around advances the time: a whole number, or for times of several parts a summary of these,
+                ``(0, 1)`` or ``Product(0, 1)``. In an iterative scope it is the round that advances, by a whole number.
 
         Raises:
             PipelineError: It does not advance time, so the loop would never end.
         """
-        if summary < 1:
+        if self.depth + self.iterative and type(summary) is not int:
+            raise PipelineError(
+                f"the rounds of {self.name!r} cannot advance by {summary!r}", operator=self.name,
+                remedy="rounds are whole numbers: give such a one, or a scope that is not iterative",
+            )  # fmt: skip
+        if direction(summary) is not Direction.FORWARD:
             raise PipelineError(
                 f"the loop in {self.name!r} does not advance time by {summary}, so it would never end", operator=self.name,
                 remedy="advance it by 1 or more",

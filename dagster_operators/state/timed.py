@@ -48,7 +48,7 @@ class TimeHandle(Handle):
         self._count = 0
         self._floor = MIN_WATERMARK
         self._spill_floors: list[int] = []
-        by = self._part.owner.stream_key
+        by = self._part.placed_by
         self._by = self._part.key or (by if by and set(by) <= set(self._part.schema.names) else ())
 
     def append(self, rows: Any) -> None:
@@ -80,9 +80,11 @@ class TimeHandle(Handle):
             return self._part.hash([columns[name] for name in self._by], self._by)
         numbers = np.arange(self._count, self._count + count)
         self._count += count
-        low, high = group_bounds(self._part.owner.subtask, self._part.owner.parallelism)
+        own = self._part.owner
+        # What all rows come to one subtask for belongs to the first one, whatever the number of subtasks is.
+        low, high = (0, 1) if self._part.declaration.placed_by == () else group_bounds(own.subtask, own.parallelism)
         groups = low + (numbers // _BLOCK) % (high - low)
-        return ((groups - KEY_GROUPS // 2) << 57) + ((self._part.owner.epoch & 0xFFFFFF) << 32) + numbers
+        return ((groups - KEY_GROUPS // 2) << 57) + ((own.epoch & 0xFFFFFF) << 32) + numbers
 
     def range(self, start: int | datetime | None, end: int | datetime | None, keys: Any = None) -> pa.Table:
         """The rows with a time from ``start`` up to but not including ``end``, by time, of one time by hash, then as appended.

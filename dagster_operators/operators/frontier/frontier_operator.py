@@ -172,17 +172,7 @@ class FrontierOperator(LogicalOperator):
             return self.definition.part.stream_types(inputs)[MAIN]
         for stream, pact in zip(inputs, self.definition.pacts, strict=True):
             self.require(stream, pact.by, "the exchange")
-            if stream.event_time is None and stream.times is None:
-                raise SchemaError(
-                    "the rows of an input have no time", operator=self.name,
-                    remedy="give the source an event_time, and keep that column on the way",
-                )  # fmt: skip
-        if len({(stream.times and stream.times.kind) for stream in inputs}) > 1:
-            told = " and ".join(str(stream.times or "event times") for stream in inputs)
-            raise SchemaError(
-                f"the inputs have times of different kinds: {told}", operator=self.name,
-                remedy="bring all to one kind: do.frontier.retime(stream, function, times=...)",
-            )  # fmt: skip
+        check_timed(inputs, self.name)
         return self._type(self.definition.schemas[0], inputs[0])
 
     @override
@@ -231,6 +221,25 @@ class FrontierOperator(LogicalOperator):
         if part is not None:
             return FrontierBatch(self, part.time_columns(), part.time_columns()[0])
         return FrontierBatch(self, tuple(map(time_columns, inputs)), self._times(inputs[0]))
+
+
+def check_timed(streams: Sequence[StreamType], operator: str) -> None:
+    """Refuse streams that have no times, or times that cannot be compared.
+
+    Raises:
+        SchemaError: One has none, or they are of different kinds.
+    """
+    if any(stream.event_time is None and stream.times is None for stream in streams):
+        raise SchemaError(
+            "the rows of an input have no time", operator=operator,
+            remedy="give the source an event_time, and keep that column on the way",
+        )  # fmt: skip
+    if len({(stream.times and stream.times.kind) for stream in streams}) > 1:
+        told = " and ".join(str(stream.times or "event times") for stream in streams)
+        raise SchemaError(
+            f"the inputs have times of different kinds: {told}", operator=operator,
+            remedy="bring all to one kind: do.frontier.retime(stream, function, times=...)",
+        )  # fmt: skip
 
 
 def time_columns(stream: StreamType) -> TimeColumns:

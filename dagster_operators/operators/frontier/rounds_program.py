@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from typing_extensions import override
 
 from dagster_operators.operators.frontier.frontier_program import without_late
-from dagster_operators.operators.frontier.kept import CAPABILITIES, Kept
+from dagster_operators.operators.frontier.kept import CAPABILITIES, Hold, Kept
 from dagster_operators.operators.frontier.routes import ROUTE, by_group, groups_of, routes
 from dagster_operators.operators.frontier.scope_body import ENTER, LEAVE
 from dagster_operators.operators.frontier.scope_program import ScopeProgram
@@ -138,10 +138,18 @@ class RoundsProgram(ScopeProgram):
         for parcel in (*self._sent, *self._spread):
             sent[InputOf(*parcel.reader)].add(parcel.time)
         for hold in self.holds():
-            holders[hold.place].update(Frontier([hold.time]).outside())
+            holders[hold.place].add(self._outside(hold))
         waiting = {place: list(times) for place, times in sent.items()}
         held = {place: list(times) for place, times in self._held().items()}
         return Told(number, frontiers, held, waiting, {place: list(times) for place, times in holders.items()})
+
+    def _outside(self, hold: Hold) -> Any:
+        """The time that is held within, as it is outside of all scopes."""
+        time, name = hold.time, hold.place.partition(".")[0]
+        depth = next(node.depth for node in self._body.nodes if node.name == name)
+        for _ in range(depth + self._body.iterative):
+            time = time.outer
+        return time
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -180,11 +188,13 @@ class SettledProgram:
     Args:
         body: What is within the scope.
         number: Which of its outputs it is.
+        times: The columns with the time, which make a kind of one's own known here.
     """
 
-    def __init__(self, body: ScopeRounds, number: int) -> None:
+    def __init__(self, body: ScopeRounds, number: int, times: Sequence[TimeColumns]) -> None:
         self._body = body
         self._number = number
+        self._times = times
 
     def open(self, ctx: ProgramContext) -> None:
         """Begin."""

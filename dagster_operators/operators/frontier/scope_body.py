@@ -101,7 +101,7 @@ class ScopeBody:
     def summary(self, number: int) -> Any:
         """What a way around does to times."""
         step = self.feedbacks[number][0]
-        return Product(0, step) if self.iterative and type(step) is int else step
+        return Product(IDENTITY, step) if self.iterative and type(step) is int else step
 
     def inside(self, time: Any, depth: int = 0) -> Any:
         """A time from outside, within the scope, and within scopes in it."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.graph.operator import StreamType
@@ -11,6 +13,7 @@ from dagster_operators.operators.frontier.routes import ROUTE
 from dagster_operators.operators.frontier.scope_body import ScopeBody
 from dagster_operators.operators.frontier.time_columns import TimeColumns
 from dagster_operators.operators.frontier.travelling import TOLD, TRAVELLING
+from dagster_operators.time.kinds import Times
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -24,7 +27,9 @@ class ScopeRounds(ScopeBody):
     """What is within a scope whose rows may go to other subtasks, in rounds of stages.
 
     Attributes:
-        times: The column with the time, of each stream that enters.
+        times: The column with the time, of each stream that enters; of times of several parts the first one.
+        kind: The kind of the times.
+        parts: The columns with the time, of each stream that enters, if they are no event times.
         columns: For each output of the scope its columns without the time, if they were declared.
         spreads: Whether an operator within gets all rows in every subtask, so that rows travel to all of them.
     """
@@ -32,15 +37,19 @@ class ScopeRounds(ScopeBody):
     times: tuple[str, ...] = ()
     columns: tuple[Columns, ...] = ()
     spreads = False
+    kind: Any = datetime
+    parts: tuple[tuple[str, ...], ...] = ()
 
     @classmethod
-    def of(cls, body: ScopeBody, times: Sequence[str], columns: Sequence[Columns]) -> ScopeRounds:
-        """A scope's body, in rounds."""
+    def of(cls, body: ScopeBody, times: Sequence[TimeColumns], columns: Sequence[Columns]) -> ScopeRounds:
+        """A scope's body, in rounds, for streams that enter with their times in these columns."""
         made = cls(
             body.nodes, body.feedbacks, body.leaves, entries=body.entries, iterative=body.iterative, limit=body.limit,
             likes=body.likes,
         )  # fmt: skip
-        made.times, made.columns = tuple(times), tuple(columns)
+        made.times, made.columns = tuple(own.names[0] for own in times), tuple(columns)
+        if times[0].kind is not datetime:
+            made.kind, made.parts = times[0].kind, tuple(own.names for own in times)
         if any(made.is_spread(node.name, number) for node in made.nodes for number in range(len(node.inputs))):
             made.spreads = True
         return made
@@ -82,28 +91,36 @@ class ScopeRounds(ScopeBody):
 
     def time_columns(self) -> tuple[TimeColumns, ...]:
         """Where the rows of each stream that enters have their time."""
-        return tuple(TimeColumns((time,)) for time in self.times)
+        return tuple(TimeColumns(names, self.kind) for names in self.parts or zip(self.times))
+
+    def typed(self, names: tuple[str, ...] | None) -> StreamType:
+        """The type of a stream with these columns that has left, with the times of the first that enters."""
+        own = self.time_columns()[0]
+        if own.kind is datetime:
+            return StreamType(names, own.names[0])
+        return StreamType(names, times=Times(own.kind, own.names))
 
     def stream_types(self, inputs: Sequence[StreamType]) -> dict[str, StreamType]:
         """The types of the outputs: in a loop no stream has an event time."""
-        declared = [*self.columns, *self.going_on]
-        found = {port: self._names(columns, inputs[0]) for port, columns in zip(self.ports, declared, strict=True)}
-        return {port: StreamType(names) for port, names in found.items()}
+        leaving = [replace(self.typed(self._names(columns, inputs[0])), event_time=None) for columns in self.columns]
+        going_on = [StreamType(tuple(Schema.from_ddl(ddl).names)) for ddl in self.going_on]
+        return dict(zip(self.ports, [*leaving, *going_on], strict=True))
 
     def _names(self, columns: Columns, first: StreamType) -> tuple[str, ...] | None:
         if columns is None:
             return first.columns and tuple(name for name in first.columns if name != ROUTE)
         names = tuple(field.name for field in Schema.of(columns).fields)
-        return names if columns in (TRAVELLING, TOLD) or self.times[0] in names else (*names, self.times[0])
+        return (*names, *(name for name in self.time_columns()[0].names if name not in names))
 
     def schemas(self, inputs: Sequence[pa.Schema]) -> dict[str, pa.Schema]:
         """The columns of the outputs, as Arrow."""
         first = without_route(inputs[0])
-        time = first.field(self.times[0])
         found = []
         for columns in self.columns:
             own = first if columns is None else Schema.of(columns).to_arrow()
-            found.append(own if time.name in own.names else own.append(time))
+            for name in self.time_columns()[0].names:
+                own = own if name in own.names else own.append(first.field(name))
+            found.append(own)
         return dict(zip(self.ports, [*found, *(Schema.from_ddl(ddl).to_arrow() for ddl in self.going_on)], strict=True))
 
     def program(self) -> WorkerProgram:
@@ -134,7 +151,7 @@ class Settled:
 
     def stream_types(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
         """The type of the rows, which have their event time again."""
-        return {MAIN: StreamType(inputs[0].columns, self.body.times[0])}
+        return {MAIN: self.body.typed(inputs[0].columns)}
 
     def schemas(self, inputs: Sequence[pa.Schema]) -> Mapping[str, pa.Schema]:
         """The columns of the rows."""
@@ -144,7 +161,7 @@ class Settled:
         """What runs in the workers."""
         from dagster_operators.operators.frontier.rounds_program import SettledProgram
 
-        return SettledProgram(self.body, self.number)
+        return SettledProgram(self.body, self.number, self.time_columns())
 
 
 def without_route(schema: pa.Schema) -> pa.Schema:

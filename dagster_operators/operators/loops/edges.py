@@ -51,6 +51,11 @@ class Enter(LogicalOperator):
         remedy = "let what it is made of enter, and put the operator whose rows change behind the loops"
         return (InputPort("input", _GO_ROUND, remedy=remedy),)
 
+    @property
+    @override
+    def takes_times(self) -> bool:
+        return True
+
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         return replace(inputs[0], event_time=None)
@@ -167,6 +172,11 @@ class Leave(LogicalOperator):
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
         return (InputPort("input", _GO_ROUND, remedy="put the operator whose rows change behind the loop"),)
+
+    @property
+    @override
+    def takes_times(self) -> bool:
+        return True
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:

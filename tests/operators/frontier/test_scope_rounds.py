@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -13,42 +14,77 @@ from hypothesis import strategies as st
 
 import dagster_operators as do
 from dagster_operators import frontier
-from dagster_operators.errors import EndlessLoopError, PipelineError
+from dagster_operators.errors import EndlessLoopError, PipelineError, SchemaError
 from dagster_operators.operators.frontier.routes import ROUTE, routes
 from dagster_operators.operators.frontier.travelling import Told
 from dagster_operators.testing import OperatorHarness
+from dagster_operators.time.frontier import Frontier
+from dagster_operators.time.kinds import Times, assembled, parts_of, taken_apart
+from dagster_operators.time.product import Product
 from dagster_operators.time.reachability import InputOf
-from dagster_operators.time.watermark import MAX_WATERMARK
+from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.transactions.failpoints import watch
+from dagster_operators.transactions.owner import Owner
 from tests.engines import ENGINES, SAIL
 from tests.examples import fresh_examples
 from tests.operators.frontier.driving import run
 from tests.operators.frontier.test_exchange_in_scope import BY_V, ROWS, counted, emitted, expected, less, pairs, summing, total
 from tests.operators.frontier.test_scope import BY_K, SCHEMA, count_round, scoped
+from tests.operators.frontier.test_times import Version
 
 ZERO = datetime(1970, 1, 1)  # noqa: DTZ001 - times without a zone
 
 
-def rounds_of(build, *pacts, iterative=True, **more):
-    """The definition of the operator that does the rounds, for a scope that streams enter by these pacts."""
+def rounds_of(build, *pacts, iterative=True, times=datetime, there=None, **more):
+    """The definition of the operator that does the rounds, for a scope that streams enter by these pacts, at times of a kind."""
     pipeline = do.Pipeline("p", root="nowhere")
     scope = frontier.Scope("scope", pipeline, iterative=iterative, within_subtask=False, **more)
     source = do.MemorySource([], schema=f"{SCHEMA}, t timestamp_ntz")
     streams = [pipeline.source(f"rows_{number}", source, event_time="t") for number in range(len(pacts) or 1)]
+    if there is not None:
+        streams = [frontier.retime(stream, there, times=times) for stream in streams]
     build(scope, *(scope.enter(stream, pact) for stream, pact in zip(streams, pacts or [BY_K], strict=True)))
     scope.build()
     return pipeline.dataflow.nodes["scope_rounds"].operator.definition
 
 
-class Rounds:
-    """Drives such an operator in memory, round by round, each with a parallelism of its own."""
+class Round(OperatorHarness):
+    """A harness for one round: its inputs come to the end of the epoch, and the time is that of its beginning all the same."""
 
-    def __init__(self, definition, parallelisms):
+    end = MIN_WATERMARK
+
+    def __init__(self, definition, *columns, moved, parallelism):
+        self.moved = moved
+        super().__init__(definition, *columns, event_time="t", parallelism=parallelism)
+
+    def _frontiers(self):
+        return dict.fromkeys(self._targets(), self.moved(self.end))
+
+    def _member(self, store):
+        return replace(super()._member(store), begin=self.moved(self.watermark))
+
+
+class Rounds:
+    """Drives such an operator in memory, round by round, each with a parallelism of its own, over times that a function makes."""
+
+    def __init__(self, definition, parallelisms, there=lambda time: time):
         self.body, self.snapshot, self.rounds, self.travelled = definition.constructor, None, 0, 0
-        entering = [f"{SCHEMA}, t timestamp_ntz, {ROUTE} long"] * self.body.entries
-        columns = [*entering, *self.body.going_on]
-        self.made = lambda parallelism: OperatorHarness(definition, *columns, event_time="t", parallelism=parallelism)
-        self.parallelisms = iter(parallelisms)
+        self.definition, self.there, self.parallelisms = definition, there, iter(parallelisms)
+        (self.times,) = {own.kind: own for own in self.body.time_columns()}.values()
+
+    def made(self, parallelism):
+        parts = zip(self.times.names, parts_of(self.times.kind), strict=True)
+        time = ", ".join(f"{name} {'timestamp_ntz' if part is datetime else 'long'}" for name, part in parts)
+        columns = [*[f"{SCHEMA}, {time}, {ROUTE} long"] * self.body.entries, *self.body.going_on]
+        return Round(self.definition, *columns, moved=self.moved, parallelism=parallelism)
+
+    def moved(self, watermark):
+        """The frontier at a watermark, in the times that there are."""
+        frontier = Frontier.from_watermark(watermark)
+        if frontier.finished or self.times.kind is datetime:
+            return frontier
+        of_kind = Times(self.times.kind, self.times.names)
+        return Frontier([of_kind.least if watermark == MIN_WATERMARK else self.there(watermark)])
 
     def epoch(self, inputs, end):
         """What leaves in an epoch with these rows of each input, as pairs of a time and a row; the frontier of what leaves."""
@@ -61,29 +97,36 @@ class Rounds:
             if fed is None:
                 # Wherever rows enter: they are sent on to where they belong.
                 for index, rows in enumerate(inputs):
-                    harness.process(
-                        [{**row, "t": time, ROUTE: routes()[(60 + 41 * place) % 128]} for place, (time, row) in enumerate(rows)],
-                        index,
-                    )
+                    harness.process([self._entering(place, *pair) for place, pair in enumerate(rows)], index)
             else:
                 for index, table in enumerate(fed, start=self.body.entries):
                     harness.process(table, index)
-            harness.move(end)
+            harness.end = end
             harness.end_epoch()
             self.snapshot = harness.snapshot()
-            found += [((row.pop("t") - ZERO) // timedelta(microseconds=1), row) for row in harness.rows()]
+            found += map(self._left, harness.rows())
             before, fed = fed, [harness.table(port) for port in ports]
             self.rounds += 1
             self.travelled += sum(table.num_rows for number, table in enumerate(fed) if number != 1)
             if not any(table.num_rows for table in fed):
+                self.snapshot = replace(self.snapshot, watermark=end, watermarks=(end,) * len(harness.inputs))
                 told = Told.together(before[1].column(0).to_pylist())
-                return found, told.frontiers[InputOf("leave", 0)].outside()
+                return found, Frontier(map(self.body.outside, told.frontiers[InputOf("leave", 0)]))
+
+    def _entering(self, place, time, row):
+        parts = zip(self.times.names, taken_apart(self.there(time)), strict=True)
+        return {**row, **dict(parts), ROUTE: routes()[(60 + 41 * place) % 128]}
+
+    def _left(self, row):
+        parts = [row.pop(name) for name in self.times.names]
+        micros = [(part - ZERO) // timedelta(microseconds=1) if isinstance(part, datetime) else part for part in parts]
+        return assembled(self.times.kind, micros), row
 
 
-def run_in_rounds(definition, rows, parallelisms, size=None, further=()):
+def run_in_rounds(definition, rows, parallelisms, size=None, further=(), **more):
     """What comes out at each time, checked against the frontiers on the way; ``size`` rows of each input in each epoch."""
-    driver, found = Rounds(definition, parallelisms), defaultdict(list)
-    passed = do.frontier.Frontier([-(2**63)])
+    driver, found = Rounds(definition, parallelisms, **more), defaultdict(list)
+    passed = driver.moved(MIN_WATERMARK)
     inputs = [rows, *further]
     most = max(map(len, inputs))
     size = size or most
@@ -304,11 +347,6 @@ def test_a_loop_that_does_not_end_is_told(iterative):
         run_in_rounds(rounds_of(endless, iterative=iterative, limit=5), ROWS[:1], iter([3] * 40))
 
 
-def waiting(scope, rows):
-    kept = {"rows": do.TimeState("v long, t bigint", time="t")}
-    scope.leave(frontier.exchange(rows.unary(frontier.Pipeline(), "kept", count_round, state=kept), BY_V))
-
-
 def met_by_all(scope, rows, rules):
     """In every round each row meets all rules that are left, wherever it is."""
     (handle, cycle), (again, left) = scope.loop_variable(1), scope.loop_variable(1)
@@ -359,15 +397,146 @@ def test_any_rows_meet_any_that_are_broadcast(rows, rules, changing, size):
     assert counted(found) == met(given_rows, given_rules)
 
 
-def test_what_works_in_one_subtask_alone_is_refused():
-    with pytest.raises(PipelineError, match=r"'kept' keeps 'rows', whose rows expire.*without a retention"):
-        rounds_of(waiting)
+def seen_lately(capability, info):
+    """For each row how many of its v there were at most three before its time, as three kinds of state have them."""
+    recent, newest, once = (info.state[name] for name in ("recent", "newest", "once"))
+
+    def logic(given, output):
+        for time, batch in given:
+            now = time.time.outer
+            for v in batch["v"].to_pylist():
+                key = pa.table({"v": [v]})
+                before = recent.range(now - 3, now + 1, key)
+                last = newest.get(key)["at"][0].as_py()
+                places = [at for at in once.get(key)["at"].to_pylist() if at >= now - 3]
+                found = before.num_rows + 100 * len(places) + 10_000 * (last is not None and last >= now - 3)
+                output.session(time).give(k=found, v=v)
+                row = pa.table({"v": [v], "at": [now]})
+                recent.append(row)
+                newest.put(row)
+                once.append(row)
+            if now >= 8:
+                recent.delete_before(now - 3)
+
+    return logic
+
+
+def lately(scope, rows):
+    """In each round rows have the next smaller v, and meet those of it that there were."""
+    handle, cycle = scope.loop_variable(1)
+    every = rows.concat(cycle)
+    handle.connect(frontier.map(every, less, name="fewer"))
+    state = {
+        "recent": do.TimeState("v long, at bigint", key="v", time="at", retention=3),
+        "newest": do.KeyedState("v long, at bigint", key="v", time="at", retention=3),
+        "once": do.ListState("v long, at bigint", key="v", time="at", retention=3),
+    }
+    scope.leave(every.unary(BY_V, "lately", seen_lately, schema=SCHEMA, state=state))
+
+
+def all_lately(capability, info):
+    """For each row how many there were at most three before its time, all in one subtask."""
+
+    def logic(given, output):
+        for time, batch in given:
+            now = time.time.outer
+            for row in batch.to_pylist():
+                output.session(time).give(k=info.state["rows"].range(now - 3, now + 1).num_rows, v=0)
+                info.state["rows"].append(pa.table({"v": [row["v"]], "at": [now]}))
+
+    return logic
+
+
+def together(scope, rows):
+    state = {"rows": do.TimeState("v long, at bigint", time="at", retention=3)}
+    spread = frontier.exchange(rows, BY_V)
+    scope.leave(spread.unary(frontier.Pipeline(), "together", all_lately, schema=SCHEMA, state=state))
+
+
+ONE_BY_ONE = [(time, {"k": 1, "v": v}) for time, v in enumerate([2, 1, 2, 0, 0, 1, 2, 2, 0, 1, 2, 0])]
+"""Rows at a time of their own, each in an epoch: what comes out does not depend on the order of rows within one."""
+
+
+@pytest.mark.parametrize("build", [lately, together])
+def test_state_expires_as_in_one_subtask(build):
+    alone = run(scoped(build, pact=BY_K, iterative=True), SCHEMA, ONE_BY_ONE, size=1)
+    assert len({row["k"] for rows in alone.values() for row in rows}) > 3
+    travelled = 0
+    for parallelisms in ([1], [3], [2, 3, 1]):
+        found, driver = run_in_rounds(rounds_of(build), ONE_BY_ONE, iter(parallelisms * 200), 1)
+        assert counted(found) == counted(alone)
+        travelled += driver.travelled
+    assert travelled
+
+
+OTHER_TIMES = {
+    "numbers": (int, lambda time: time),
+    "pairs": ((int, int), lambda time: (time, time)),
+    "products": (Product(datetime, int), lambda time: Product(time, 7)),
+    "own": (Version, lambda time: Version(time, 9 - time)),
+}
+"""The kind, and the way there."""
+
+
+@pytest.mark.parametrize("parallelisms", [[1], [3], [2, 3, 1]])
+@pytest.mark.parametrize("kind", OTHER_TIMES)
+def test_times_of_other_kinds(kind, parallelisms):
+    """The same rows come out as with event times, each at what became of its time."""
+    times, there = OTHER_TIMES[kind]
+    definition = rounds_of(summing, times=times, there=there)
+    found, driver = run_in_rounds(definition, ROWS, iter(parallelisms * 200), 2, there=there)
+    assert counted(found) == {there(time): rows for time, rows in expected(ROWS).items()}
+    assert driver.travelled or parallelisms == [1]
+
+
+def by_one(scope, rows):
+    """Rows go around elsewhere, at a later second part of the time, until that is 3; all come out."""
+    handle, cycle = scope.feedback((0, 1))
+    every = frontier.exchange(rows.concat(cycle), BY_V)
+    frontier.branch_when(every, lambda time: time[1] < 3)[1].connect_loop(handle)
+    scope.leave(every)
+
+
+def test_feedback_moves_a_part_of_the_time():
+    times, there = OTHER_TIMES["pairs"]
+    definition = rounds_of(by_one, times=times, there=there, iterative=False)
+    found, _ = run_in_rounds(definition, ROWS, iter([2, 3, 1] * 200), 2, there=there)
+    wanted = {}
+    for time, row in ROWS:
+        for part in range(time, 4):
+            wanted.setdefault((time, part), Counter())[row["k"], row["v"]] += 1
+    assert counted(found) == wanted
+
+
+def test_feedback_that_does_not_advance_times_of_several_parts_is_refused():
+    scope = frontier.Scope("scope", do.Pipeline("p", root="nowhere"))
+    for summary in ((0, 0), (1, -1), Product(0, 0)):
+        with pytest.raises(PipelineError, match=r"does not advance time by .*never end"):
+            scope.feedback(summary)
+    with pytest.raises(PipelineError, match="rounds are whole numbers"):
+        frontier.Scope("other", do.Pipeline("p", root="nowhere"), iterative=True).feedback((0, 1))
+
+
+def test_what_a_scope_in_rounds_cannot_work_on_is_refused():
     pipeline = do.Pipeline("p", root="nowhere")
-    source = pipeline.source("rows", do.MemorySource([], schema=f"{SCHEMA}, t timestamp"), event_time="t")
-    scope = frontier.Scope("scope", pipeline, within_subtask=False)
-    scope.leave(frontier.exchange(scope.enter(frontier.retime(source, lambda time: time, times=int), BY_K), BY_V))
-    with pytest.raises(PipelineError, match=r"no event time, and the scope goes in rounds.*retime\(\.\.\., times=datetime\)"):
-        scope.build()
+    rows = pipeline.source("rows", do.MemorySource([], schema=f"{SCHEMA}, t timestamp"), event_time="t")
+    numbered = frontier.retime(rows, lambda time: time, times=int)
+    refused = [
+        ([rows.with_columns({ROUTE: "k"})], "have a column 'do_route_'.*rename it"),
+        ([rows, numbered], r"different kinds: event times and int.*do\.frontier\.retime"),
+        ([rows.drop("t")], "have no time.*give the source an event_time"),
+    ]
+    for number, (entering, told) in enumerate(refused):
+        scope = frontier.Scope(f"scope_{number}", pipeline, within_subtask=False)
+        first, *_ = [scope.enter(stream, BY_K) for stream in entering]
+        scope.leave(frontier.exchange(first, BY_V))
+        with pytest.raises((PipelineError, SchemaError), match=told):
+            scope.build()
+    scope = frontier.Scope("remedied", pipeline, within_subtask=False)
+    again = frontier.retime(numbered, lambda time: time, times=datetime)
+    first, _ = [scope.enter(stream, BY_K) for stream in (rows, again)]
+    scope.leave(frontier.exchange(first, BY_V))
+    assert scope.build().event_time == "t"
 
 
 def built(root, engine, parallelism):
@@ -407,6 +576,87 @@ def test_a_run_that_dies_in_the_third_round_goes_on_there(tmp_path, engine):
         found[row["time"]].append((row["k"], row["v"]))
     assert {time: Counter(rows) for time, rows in found.items()} == expected(ROWS)
     assert [row["rows"] for row in again.read("windows").collect()] == [sum(map(len, found.values()))]
+
+
+def everything(root, engine, parallelism, *, within_subtask=False):
+    """A scope over pairs of numbers: rules meet rows in every round, and state expires; what comes out has moments again."""
+    pipeline = do.Pipeline("p", root=str(root), engine=engine, parallelism=parallelism)
+    moments = [datetime.fromtimestamp(second, UTC) for second in range(3)]
+    given_rows = {
+        "rows": [[{"k": k, "v": k % 3, "t": moment} for k in range(4)] for moment in moments],
+        "rules": [[{"k": 100 + v, "v": v, "t": moment} for v in range(2)] for moment in moments],
+    }
+    streams = []
+    for name, batches in given_rows.items():
+        source = do.MemorySource(batches, schema=f"{SCHEMA}, t timestamp")
+        stream = pipeline.source(name, source, event_time="t", finished=True)
+        streams.append(frontier.retime(stream, lambda time: Version(time, 5), times=Version, name=f"{name}_there"))
+    scope = frontier.Scope("scope", pipeline, iterative=True, within_subtask=within_subtask)
+    rows, rules = scope.enter(streams[0], BY_K), scope.enter(streams[1], frontier.Broadcast())
+    met_by_all(scope, rows, rules)
+    kept = {"recent": do.TimeState("v long, at timestamp", key="v", time="at", retention="1 second")}
+    scope.leave(rows.unary(BY_V, "recently", seen_recently, schema=SCHEMA, state=kept))
+    for name, left in zip(("met", "recently"), scope.build(), strict=True):
+        back = frontier.retime(left, lambda time: time.major, times=datetime, name=f"{name}_back")
+        back.select("k", "v", "unix_micros(t) AS time").to_table(name)
+    return pipeline
+
+
+def seen_recently(capability, info):
+    """For each row how many of its v there were in the last second, itself left out, as far as earlier epochs had them."""
+
+    def logic(given, output):
+        recent = info.state["recent"]
+        for time, batch in given:
+            now = time.time.outer.major
+            found = recent.range(now - 1_000_000, now, pa.table({"v": batch["v"]}))["v"].to_pylist()
+            for v in batch["v"].to_pylist():
+                output.session(time).give(k=found.count(v), v=v)
+            moments = pa.array([now] * batch.num_rows).cast(pa.timestamp("us", "UTC"))
+            recent.append(pa.table({"v": batch["v"], "at": moments}))
+
+    return logic
+
+
+def tables_of(pipeline):
+    return {name: Counter(tuple(row) for row in pipeline.read(name).collect()) for name in ("met", "recently")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_a_run_is_stopped_behind_every_round_and_rescaled(tmp_path, engine, monkeypatch):
+    alone = everything(tmp_path / "alone", ENGINES[engine], 1, within_subtask=True)
+    alone.run_until_caught_up()
+    gone, stopped = set(), 0
+    monkeypatch.setattr(Owner, "is_gone", lambda owner: owner.run_id in gone)
+
+    def die(place):
+        few = engine == "spark" and stopped > 4  # its stages take long
+        if place == "after:append_prepared" and not few and not pipeline.epochs.coordinator.view().prepared.keys() <= before:
+            raise Stopped
+
+    for number in range(80):
+        pipeline = everything(tmp_path / "rounds", ENGINES[engine], number % 3 + 1)
+        before = set(pipeline.epochs.coordinator.view().prepared)
+        try:
+            with watch(die):
+                is_over = pipeline.run_epoch().empty
+        except Stopped:
+            stopped += 1
+            gone.add(pipeline._owner.run_id)
+            pipeline.epochs.coordinator._lease.pause()
+        else:
+            if is_over:
+                break
+    assert stopped > (4 if engine == "spark" else 10)
+    assert tables_of(everything(tmp_path / "rounds", ENGINES[engine], 2)) == tables_of(alone)
+    met_rows, recently = tables_of(alone).values()
+    assert met_rows.total() > 5
+    assert any(k for k, _, time in recently if time)
+
+
+class Stopped(BaseException):
+    """The end of a run."""
 
 
 def both(root, *, within_subtask):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.records import Complete
 
-
-_log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 500
 """Of so many epochs one epoch of a rebuild reads at most, unless it is said otherwise."""
@@ -63,6 +60,7 @@ class Rebuildable:
         *,
         since: int | str | datetime = 0,
         epochs_at_once: int = AT_ONCE,
+        empty: bool = False,
         wait_seconds: float = 0,
     ) -> EpochResult:
         """Compute tables anew, with the state behind them, over all that the pipeline's epochs have read, and take them over.
@@ -74,16 +72,17 @@ class Rebuildable:
         Args:
             tables: Their names; with them those that show the same state. All when neither these nor operators are named.
             operators: Operators: all tables that they lead to.
-            since: The first epoch whose rows are read, or a time: those of epochs that were complete from then on. The one behind
-                the last leaves out all that was read.
+            since: The first epoch whose rows are read, or a time: those of epochs that were complete from then on.
             epochs_at_once: Of how many epochs one epoch of the rebuild reads at most.
+            empty: Whether ``since`` may leave out all that was read, so that the tables are empty.
             wait_seconds: How long to wait for another rebuild to end, and, when all is computed, for another run of the pipeline.
 
         Returns:
             The epoch that took the tables over.
 
         Raises:
-            PipelineError: There is no such table or operator; a source does not keep what it gave; a sink has rows of the state.
+            PipelineError: There is no such table or operator; a source does not keep what it gave; a sink has rows of the state;
+                ``since`` leaves out all that was read.
             UnknownEpochError: There is no such epoch.
             SourceError: What an epoch has read is gone.
             UndecidedChangeError: Something else changed about which somebody has to decide first.
@@ -91,7 +90,7 @@ class Rebuildable:
         """
         return self.rebuild_on(
             self.epochs, self.epochs_beside(self.epochs), self._owner, tables=_names(tables), operators=_names(operators) or (),
-            since=since, epochs_at_once=epochs_at_once, wait_seconds=wait_seconds,
+            since=since, epochs_at_once=epochs_at_once, empty=empty, wait_seconds=wait_seconds,
         )  # fmt: skip
 
     def rebuild_on(
@@ -104,6 +103,7 @@ class Rebuildable:
         operators: Collection[str],
         since: int | str | datetime,
         epochs_at_once: int,
+        empty: bool = False,
         wait_seconds: float,
     ) -> EpochResult:
         """The same with the steps of epochs that somebody else made, as those of a Dagster run."""
@@ -111,7 +111,7 @@ class Rebuildable:
 
         if epochs_at_once < 1:
             raise PipelineError(f"epochs_at_once is {epochs_at_once}", pipeline=self.name, remedy="choose 1 or more")
-        request = Request(part_of(epochs, tables, operators), self._first(epochs, since), epochs_at_once)
+        request = Request(part_of(epochs, tables, operators), self._first(epochs, since), epochs_at_once, empty)
         made = Rebuilding(epochs, beside, request).run(owner, wait_seconds=wait_seconds)
         return result_of(made, tuple(self.tables))
 
@@ -151,10 +151,8 @@ class Rebuildable:
             if last and since > last.epoch + 1:
                 raise UnknownEpochError(
                     f"there is no epoch {since} yet: the last one is epoch {last.epoch}", pipeline=self.name, epoch=since,
-                    remedy=f"name one up to {last.epoch}; since={last.epoch + 1} leaves out all that was read",
+                    remedy=f"name one up to {last.epoch}; since={last.epoch + 1}, empty=True leaves out all that was read",
                 )  # fmt: skip
-            if last and since > last.epoch:
-                _log.warning("since=%s leaves out all that the epochs up to %s have read", since, last.epoch)
             return since
         seconds = to_micros(moment_of(since)) / 1e6
         found: list[Complete] = [one for one in epochs.coordinator.history() if one.committed_at >= seconds]

@@ -19,6 +19,7 @@ from dagster_operators.errors import OperatorsError
 @click.option("--operator", "operators", multiple=True, help="An operator: all tables that it leads to. May be repeated.")
 @click.option("--since", help="The first epoch whose rows are read, or a time; all by default.")
 @click.option("--epochs-at-once", type=click.IntRange(1), default=500, help="Of how many epochs one step reads at most.")
+@click.option("--empty", is_flag=True, help="--since may leave out all that was read, so that the tables are empty.")
 @click.option("--plan", "file", type=click.File("rb"), help="The program: pipeline.to_plan(); by default as ROOT knows it.")
 @click.option(
     "--secrets",
@@ -42,7 +43,7 @@ def rebuild(root: str, tables: tuple[str, ...], *, as_json: bool, **options: Any
         program = options["file"].read() if options["file"] else _known(root, given.get("storage_options"))
         made = Pipeline.from_plan(program, root=root, **given).rebuild(
             tables or None, options["operators"], since=int(since) if str(since).isdigit() else since,
-            epochs_at_once=options["epochs_at_once"],
+            epochs_at_once=options["epochs_at_once"], empty=options["empty"],
         )  # fmt: skip
     except OperatorsError as error:
         fail(error, root, as_json=as_json)

@@ -22,6 +22,7 @@ class RebuildConfig(dg.Config):
     operators: list[str] = Field(default=[], description="Operators: all tables that they lead to")
     since: str = Field(default="0", description="The first epoch whose rows are read, or a time")
     epochs_at_once: int = Field(default=500, ge=1, description="Of how many epochs one step reads at most")
+    empty: bool = Field(default=False, description="Whether since may leave out all that was read: the tables are empty then")
 
 
 def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:
@@ -42,7 +43,7 @@ def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:
             made = steps.pipeline.rebuild_on(
                 epochs, steps.beside(epochs), owner_of(context), tables=config.tables or None, operators=config.operators,
                 since=int(config.since) if config.since.isdigit() else config.since, epochs_at_once=config.epochs_at_once,
-                wait_seconds=steps.options.wait_seconds,
+                empty=config.empty, wait_seconds=steps.options.wait_seconds,
             )  # fmt: skip
             told = events(steps, epochs, epochs.coordinator.versions(made.epoch))
         context.log.info("%s", made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dagster_operators.connectors.connector import Connector
@@ -104,11 +104,13 @@ class HistoryChoosing:
     Args:
         planning: The rebuild's.
         at_once: Of how many epochs one of its epochs reads at most.
+        empty: Whether all that was read may be left out, so that nothing is in the tables.
     """
 
-    def __init__(self, planning: Planning, at_once: int) -> None:
+    def __init__(self, planning: Planning, at_once: int, *, empty: bool = False) -> None:
         self._planning = planning
         self._at_once = at_once
+        self._empty = empty
         self.history = History(0)
 
     @property
@@ -120,10 +122,11 @@ class HistoryChoosing:
         """Refuse what cannot be read again.
 
         Raises:
-            PipelineError: A source does not keep what it gave.
+            PipelineError: A source does not keep what it gave; or nothing of what all of them gave is left to be read.
             SourceError: Something of it is gone, or was changed.
         """
         schemas = self._planning.input_schemas()
+        self._check_not_empty()
         for name in self.sources:
             connector = self._planning.connector(name)
             pieces = [(epoch, part.items) for epoch, part in self.history.pieces.get(name, ()) if part.items is not None]
@@ -144,7 +147,28 @@ class HistoryChoosing:
                 for items in _joined_all(connector, [items for _, items in pieces]):
                     connector.verify_again(items, schemas[name])
             except SourceError:
-                _tell_epoch(connector, name, pieces, schemas[name])
+                _tell_epoch(connector, name, pieces, schemas[name], self._since)
+
+    def _check_not_empty(self) -> None:
+        """Nothing but empty tables comes of no rows: that has to be said."""
+        newest = self._newest
+        left = any(part.items is not None for name in self.sources for _, part in self.history.pieces.get(name, ()))
+        whole = any(one.most_deleted is not None for name in self.sources if (one := self._planning.connector(name)))
+        if newest and not left and not whole and not self._empty:
+            raise PipelineError(
+                "since= leaves out all that was read, so that nothing would be in the tables", epoch=newest,
+                remedy=f"name an epoch up to {newest}, the last one that read something; or, if they are to be empty: "
+                f"pipeline.rebuild(..., since={newest + 1}, empty=True)",
+            )  # fmt: skip
+
+    @property
+    def _newest(self) -> int:
+        """The last epoch that read something; 0 if none did."""
+        return max((self.history.newest.get(name, 0) for name in self.sources), default=0)
+
+    def _since(self, epoch: int) -> str:
+        """How all that came before an epoch is left out."""
+        return f"since={epoch}{', empty=True' if epoch > self._newest else ''}"
 
     def _check_left(self, connector: Connector, name: str) -> None:
         """An extract is a whole table: without any, a rebuild would empty the tables."""
@@ -175,7 +199,7 @@ class HistoryChoosing:
                 error.where = {**found.where, "source": name, "epoch": epoch}
                 error.remedy = (
                     f"give the source the columns that it had then; or leave out what was read up to epoch {epoch}: "
-                    f"pipeline.rebuild(..., since={epoch + 1})"
+                    f"pipeline.rebuild(..., {self._since(epoch + 1)})"
                 )
                 raise error from None
 
@@ -259,7 +283,9 @@ def _joined_all(connector: Connector, pieces: Sequence[JSON]) -> Iterator[JSON]:
     yield before
 
 
-def _tell_epoch(connector: Connector, name: str, pieces: Sequence[tuple[int, JSON]], schema: str) -> None:
+def _tell_epoch(
+    connector: Connector, name: str, pieces: Sequence[tuple[int, JSON]], schema: str, since: Callable[[int], str]
+) -> None:
     """Raise the error of the last epoch of which something is gone, with a remedy for all of them."""
     gone: list[int] = []
     last: SourceError | None = None
@@ -279,7 +305,7 @@ def _tell_epoch(connector: Connector, name: str, pieces: Sequence[tuple[int, JSO
             "or run an epoch with a new extract and the pipeline as it was, and rebuild with since= that epoch"
         )
     else:
-        last.remedy = f"put back what {told} read; or leave out what came before: since={gone[-1] + 1}"
+        last.remedy = f"put back what {told} read; or leave out what came before: {since(gone[-1] + 1)}"
     raise last
 
 

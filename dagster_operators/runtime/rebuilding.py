@@ -41,11 +41,13 @@ class Request:
         part: The tables, with what leads to them.
         since: The first epoch of which something is read.
         at_once: Of how many epochs one epoch of the rebuild reads at most.
+        empty: Whether all that was read may be left out.
     """
 
     part: Part
     since: int
     at_once: int
+    empty: bool = False
 
 
 class Rebuilding:
@@ -118,7 +120,7 @@ class Rebuilding:
         """Open what is in the folder, or will be."""
         self._shadow = self._beside(self._part, self._run.root.join(FOLDER))
         self._shadow.planning.take_schemas(self._epochs.planning.input_schemas())
-        self._choosing = HistoryChoosing(self._shadow.planning, self._request.at_once)
+        self._choosing = HistoryChoosing(self._shadow.planning, self._request.at_once, empty=self._request.empty)
 
     def _look(self, view: LedgerView) -> None:
         """See what there is to be read, and that nothing else has to be decided."""

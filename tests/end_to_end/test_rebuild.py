@@ -260,11 +260,18 @@ def test_part_of_the_history(tmp_path: Path) -> None:
     before = content(made)
     with pytest.raises(UnknownEpochError, match="no epoch was complete since 2099-01-01"):
         made.rebuild("clean", since="2099-01-01")
-    with pytest.raises(UnknownEpochError, match=r"no epoch 6 yet: the last one is epoch 4.*name one up to 4; since=5 leaves out"):
+    with pytest.raises(
+        UnknownEpochError, match=r"no epoch 6 yet: the last one is epoch 4.*name one up to 4; since=5, empty=True leaves"
+    ):
         made.rebuild("clean", since=6)
+    with pytest.raises(PipelineError, match=r"leaves out all that was read.*an epoch up to 4.*since=5, empty=True"):
+        made.rebuild("clean", since=5)
+    assert content(made) == before
     made.rebuild(operators="some", since=3)
     later = computed(tmp_path / "fresh", rows[2:])
     assert content(made) == {**later, "newest": before["newest"]}
+    made.rebuild("clean", since=6, empty=True)
+    assert not content(made)["clean"]
 
 
 def test_history_after_a_source_was_put_back(tmp_path: Path) -> None:

@@ -28,14 +28,14 @@ class Extracts(do.MemorySource):
             raise MissingInputError("the file is gone", remedy="put it back")
 
 
-def checked(gone: Sequence[int], left: Sequence[int], *, whole: bool = True) -> None:
+def checked(gone: Sequence[int], left: Sequence[int], *, whole: bool = True, empty: bool = False) -> None:
     source = Extracts([], schema="id long")
     source.gone = tuple(gone)
     connector: Connector = do.SnapshotSource(source, "id") if whole else source
     planning: Any = SimpleNamespace(
         plan=lambda: SimpleNamespace(sources=("items",)), input_schemas=lambda: {"items": "{}"}, connector=lambda _: connector
     )
-    choosing = HistoryChoosing(planning, 10)
+    choosing = HistoryChoosing(planning, 10, empty=empty)
     pieces = [(epoch, SourceSlice(epoch - 1, epoch, epoch)) for epoch in left]
     choosing.history = History(5, {"items": pieces}, newest={"items": 5})
     choosing.check()
@@ -46,7 +46,7 @@ def test_the_remedy_leaves_out_all_that_is_gone_at_once() -> None:
         checked([1, 2, 4], [1, 2, 3, 4, 5])
     assert refused.value.where["epoch"] == 4
     checked([1, 2, 4], [5])
-    with pytest.raises(MissingInputError, match=r"2 epochs from 4 to 5 read; .*since=6$"):
+    with pytest.raises(MissingInputError, match=r"2 epochs from 4 to 5 read; .*since=6, empty=True$"):
         checked([4, 5], [4, 5], whole=False)
 
 
@@ -55,4 +55,6 @@ def test_the_newest_extract_is_not_left_out() -> None:
         checked([1, 2, 3, 4, 5], [1, 2, 3, 4, 5])
     with pytest.raises(PipelineError, match=r"leaves no extract.*since=5$"):
         checked([], [])
-    checked([], [], whole=False)
+    with pytest.raises(PipelineError, match=r"leaves out all that was read.*up to 5, .*since=6, empty=True\)"):
+        checked([], [], whole=False)
+    checked([], [], whole=False, empty=True)

@@ -78,5 +78,5 @@ $(DOCS_VENV)/.up-to-date: requirements-docs.lock | env
 	@touch $@
 
 clean: ## Remove everything the other commands made: environment, caches, data, runs
-	find dagster_operators jobs -name __pycache__ -prune -exec rm -rf {} +
+	find dagster_operators jobs tests examples -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf $(VENV) $(DOCS_VENV) .cache site .dagster data artifacts *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

@@ -6,8 +6,9 @@ import gc
 import importlib.util
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -69,6 +70,22 @@ SLOW = (
     "tests/transactions/test_every_interleaving.py::test_two_runs_and_two_crashes",
 )
 """What is slow, by how its name begins."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect as cheaply as can be, since each process of a run does it.
+
+    The tests with their asserts rewritten, which takes longer than all else, are kept also where PYTHONDONTWRITEBYTECODE is set,
+    as the compiled package is. Garbage is not looked for: nearly all that is made stays.
+    """
+    forbidden, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        sys.dont_write_bytecode = forbidden
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

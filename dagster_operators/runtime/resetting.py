@@ -242,8 +242,8 @@ class _Behind:
         if not (told := sorted(sink.name for sink in behind if streams.changes(sink.stream))):
             return ""
         return (
-            f"; nothing is taken back of the changes that {', '.join(told)} has: to have them right, run an epoch without it in "
-            "the program, reset, and give a sink of another name and place what comes then (its decision: keep)"
+            f"; nothing is taken back of the changes that {', '.join(told)} has: to have them right, reset so, and before the "
+            "next epoch put a sink of another name and place where it is in the program (its decision: keep)"
         )
 
     def changes(self, plan: PlanRecord) -> Iterator[Change]:

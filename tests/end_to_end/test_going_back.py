@@ -107,11 +107,13 @@ def test_a_sink_of_changes_is_not_told_that_they_are_gone(tmp_path: Path) -> Non
     made(2, "first").run_until_caught_up()
     with pytest.raises(PipelineError, match="nothing is taken back of the changes that first has: to have them right"):
         made(2, "first").reset("rows", 0, tables="restart")
-    made(3).run_epoch()
-    made(3).reset("rows", 0, tables="restart")
-    anew = made(3, "second")
+    made(2, "first").reset("rows", 0, tables="restart", keep_sinks=True)  # without new rows, too
+    anew = made(2, "second")
+    with pytest.raises(UndecidedChangeError, match=r"decide\('sink second', 'keep'\)"):
+        anew.run_epoch()
     anew.decide("sink second", "keep")
     anew.run_until_caught_up()
+    made(3, "second").run_until_caught_up()
     lines = [json.loads(line) for file in sorted((tmp_path / "second").glob("*.json")) for line in file.read_text().splitlines()]
     assert [(line["op"], line["after"]["v"]) for line in lines] == [("c", 1), ("u", 2), ("c", 3)]
 

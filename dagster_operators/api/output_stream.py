@@ -147,6 +147,7 @@ class OutputStream(BaseStream):
         change_feed: bool = False,
         partition_by: Sequence[str] = (),
         renamed_from: str | None = None,
+        cluster_by: Sequence[str] = (),
     ) -> Self:
         """Write the stream to a Delta table of the pipeline, which becomes a Dagster asset.
 
@@ -169,6 +170,9 @@ class OutputStream(BaseStream):
                 only their files. Text, whole numbers, booleans or dates. Another choice later takes a rebuild of the table.
             renamed_from: What the table was called before: all that is in it is moved before the next epoch begins, with the
                 state that it is, if it is one. Tables may swap their names so. May stay.
+            cluster_by: Up to four columns by which :meth:`Pipeline.compact` orders the rows of the small files that it joins, so
+                that readers who ask for some of their values open few files. Whole numbers, decimals, text, dates and times; may
+                be changed at any time.
 
         Returns:
             The stream, for operators that read it too.
@@ -197,26 +201,27 @@ class OutputStream(BaseStream):
         require_texts("condition", [check for check in (checks or {}).values() if not isinstance(check, Check)], **where)
         wanted = {key: value if isinstance(value, Check) else Check(value) for key, value in (checks or {}).items()}
         said, key = dict(columns or {}), asset_path(asset_key, **where)
-        by = self._partitions(partition_by, **where)
+        by = self._columns_given("partition_by", "to partition by", partition_by, **where)
+        order = self._columns_given("cluster_by", "to cluster by", cluster_by, **where)
         self._dataflow.add_table(
             Table(
                 table, self._ref, description, wanted, dict(tags or {}), tuple(owners), said, key, change_feed, by,
-                _former_name(renamed_from, **where),
+                _former_name(renamed_from, **where), order,
             )
         )  # fmt: skip
         if backfill:
             self._dataflow.backfilled.add(table)
         return self
 
-    def _partitions(self, given: Sequence[str], **where: str) -> tuple[str, ...]:
+    def _columns_given(self, argument: str, use: str, given: Sequence[str], **where: str) -> tuple[str, ...]:
         if isinstance(given, str):
-            raise PipelineError(f"partition_by is {given!r}", **where, remedy=f"give a list of columns: [{given!r}]")
+            raise PipelineError(f"{argument} is {given!r}", **where, remedy=f"give a list of columns: [{given!r}]")
         require_texts("column", given, **where)
         if len(set(given)) < len(given):
-            raise PipelineError("a column is given twice to partition by", **where, remedy="give each once")
+            raise PipelineError(f"a column is given twice {use}", **where, remedy="give each once")
         if unknown := [name for name in given if self.columns is not None and name not in self.columns]:
             known = ", ".join(self.columns or ())
-            raise SchemaError(f"there is no column {unknown[0]!r} to partition by", **where, remedy=f"there are: {known}")
+            raise SchemaError(f"there is no column {unknown[0]!r} {use}", **where, remedy=f"there are: {known}")
         return tuple(given)
 
     def to_sink(

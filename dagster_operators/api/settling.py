@@ -140,7 +140,8 @@ class Settling(ABC):
 
         Args:
             table: The table; all when left out.
-            target_size: About so many bytes a joined file has, by default 128 MiB; files of half of it stay as they are.
+            target_size: About so many bytes a joined file has; files of half of it stay as they are. By default 128 MiB, of a
+                table with ``cluster_by`` 16 MiB.
 
         Returns:
             The epoch, and what became of each table's files.
@@ -151,11 +152,11 @@ class Settling(ABC):
             PipelineError: There is no such table.
             LostFileError: A file is gone.
         """
-        from dagster_operators.runtime.compacting import TARGET_SIZE, compact
+        from dagster_operators.runtime.compacting import compact
 
         given: object = target_size
         if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
             raise PipelineError(
                 f"target_size is {given!r}", pipeline=self.name, remedy="give a number of bytes, such as 256 * 1024 * 1024"
             )
-        return self._alone(lambda coordinator: compact(coordinator, table, target_size or TARGET_SIZE))
+        return self._alone(lambda coordinator: compact(coordinator, table, target_size))

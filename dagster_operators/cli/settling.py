@@ -38,7 +38,11 @@ def repair(stored: StoredPipeline, *, table: str | None, keep: Any, ledger: bool
 @click.command()
 @at_root
 @click.argument("table", required=False)
-@click.option("--target-size", type=click.IntRange(1), help="About so many bytes a joined file has; 128 MiB when left out.")
+@click.option(
+    "--target-size",
+    type=click.IntRange(1),
+    help="About so many bytes a joined file has; 128 MiB when left out, 16 MiB of clustered tables.",
+)
 def compact(stored: StoredPipeline, *, table: str | None, target_size: int | None, as_json: bool) -> None:
     """Join small files of TABLE of ROOT, or of all tables, into larger ones; the rows stay as they are."""
     done = stored.compact(table, target_size=target_size)

@@ -39,6 +39,7 @@ class Table:
         change_feed: Whether the table has a change data feed.
         partition_by: The columns of which each of its files has one value.
         renamed_from: What it was called before; empty if it had no other name.
+        cluster_by: The columns by which a compaction orders its rows.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Table:
     change_feed: bool = False
     partition_by: tuple[str, ...] = ()
     renamed_from: str = ""
+    cluster_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -203,6 +203,7 @@ def _write_table(message: plan_pb2.Table, table: Table) -> None:
     message.change_feed = table.change_feed
     message.partition_by.extend(table.partition_by)
     message.renamed_from = table.renamed_from
+    message.cluster_by.extend(table.cluster_by)
 
 
 def _read_table(message: plan_pb2.Table) -> Table:
@@ -211,7 +212,7 @@ def _read_table(message: plan_pb2.Table) -> Table:
     columns, key = {column.name: column.value for column in message.columns}, tuple(message.asset_key)
     return Table(
         message.name, _ref(message.stream), message.description, checks, tags, tuple(message.owners), columns, key,
-        message.change_feed, tuple(message.partition_by), message.renamed_from,
+        message.change_feed, tuple(message.partition_by), message.renamed_from, tuple(message.cluster_by),
     )  # fmt: skip
 
 

@@ -132,9 +132,11 @@ def _ends(plan: LogicalPlan) -> dict[str, dict[str, Any]]:
         columns = {f"column {name}": said for name, said in table.columns.items()}
         settings = {"stream": str(table.stream), "description": table.description, "owners": table.owners}
         feed: dict[str, Any] = {"change_feed": True} if table.change_feed else {}
-        by = {"partition_by": table.partition_by} if table.partition_by else {}
+        layout = {"partition_by": table.partition_by} if table.partition_by else {}
+        layout |= {"cluster_by": table.cluster_by} if table.cluster_by else {}
         was = {"renamed_from": table.renamed_from} if table.renamed_from else {}
-        found[f"table {table.name}"] = {**settings, **_key(table.asset_key), **feed, **by, **was, **columns, **checks, **tags}
+        told = {**settings, **_key(table.asset_key), **feed, **layout, **was}
+        found[f"table {table.name}"] = {**told, **columns, **checks, **tags}
     for sink in plan.sinks:
         settings = {"stream": str(sink.stream), "description": sink.description}
         found[f"sink {sink.name}"] = {**settings, **_key(sink.asset_key), "kind": sink.sink.kind, **sink.sink.encode()}

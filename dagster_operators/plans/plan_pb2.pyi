@@ -97,7 +97,7 @@ class SideStream(_message.Message):
     def __init__(self, stream: _Optional[_Union[Stream, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Table(_message.Message):
-    __slots__ = ("name", "stream", "description", "checks", "tags", "owners", "columns", "asset_key", "change_feed", "partition_by", "renamed_from")
+    __slots__ = ("name", "stream", "description", "checks", "tags", "owners", "columns", "asset_key", "change_feed", "partition_by", "renamed_from", "cluster_by")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +109,7 @@ class Table(_message.Message):
     CHANGE_FEED_FIELD_NUMBER: _ClassVar[int]
     PARTITION_BY_FIELD_NUMBER: _ClassVar[int]
     RENAMED_FROM_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_BY_FIELD_NUMBER: _ClassVar[int]
     name: str
     stream: Stream
     description: str
@@ -120,7 +121,8 @@ class Table(_message.Message):
     change_feed: bool
     partition_by: _containers.RepeatedScalarFieldContainer[str]
     renamed_from: str
-    def __init__(self, name: _Optional[str] = ..., stream: _Optional[_Union[Stream, _Mapping]] = ..., description: _Optional[str] = ..., checks: _Optional[_Iterable[_Union[Check, _Mapping]]] = ..., tags: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., owners: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., asset_key: _Optional[_Iterable[str]] = ..., change_feed: _Optional[bool] = ..., partition_by: _Optional[_Iterable[str]] = ..., renamed_from: _Optional[str] = ...) -> None: ...
+    cluster_by: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., stream: _Optional[_Union[Stream, _Mapping]] = ..., description: _Optional[str] = ..., checks: _Optional[_Iterable[_Union[Check, _Mapping]]] = ..., tags: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., owners: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., asset_key: _Optional[_Iterable[str]] = ..., change_feed: _Optional[bool] = ..., partition_by: _Optional[_Iterable[str]] = ..., renamed_from: _Optional[str] = ..., cluster_by: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Check(_message.Message):
     __slots__ = ("name", "expression", "blocking")

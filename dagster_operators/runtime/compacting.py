@@ -6,11 +6,12 @@ The rows stay as they are, and the log says so (``dataChange`` is false): who re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dagster_operators.errors import EpochUnderWayError, PipelineError
+from dagster_operators.runtime.clustering import cuts, in_order
 from dagster_operators.runtime.results import table_names
 from dagster_operators.runtime.stages.staged_rows import described, read_batches, write_batches
 from dagster_operators.storage.presence import lost_files
@@ -22,6 +23,8 @@ from dagster_operators.types.data_type import Array, DataType, Struct
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.effects import StageAttempt
     from dagster_operators.transactions.records import Complete
@@ -29,6 +32,12 @@ if TYPE_CHECKING:
 
 TARGET_SIZE: Final = 128 * 1024 * 1024
 """About so many bytes a joined file has."""
+
+CLUSTERED_SIZE: Final = 16 * 1024 * 1024
+"""The same of a table that is clustered: the smaller files are, the fewer of their rows a reader reads in vain."""
+
+SORTED_SIZE: Final = 128 * 1024 * 1024
+"""Files of about so many bytes, or of one joined file if that is larger, are put into order with each other, in memory."""
 
 _ROWS: Final = 8_192
 _EPOCH: Final = re.compile(r"e(\d+)-")
@@ -77,13 +86,30 @@ class Compaction:
         return f"epoch {self.epoch}: {told}" if told else "no table has small files to be joined"
 
 
-def compact(run: Coordinator, table: str | None = None, target_size: int = TARGET_SIZE) -> Compaction:
+@dataclass(frozen=True)
+class _Work:
+    """What is to be done to a table: groups of files, the columns by which their rows are ordered, and the size of files."""
+
+    dataset: str
+    schema_json: str
+    groups: list[_Group]
+    by: tuple[str, ...]
+    target_size: int
+
+    def files_of(self, group: _Group) -> int:
+        """Into how many files the rows of a group go."""
+        wanted = round(sum(file.size for file in group) / self.target_size) if self.by else 1
+        return max(1, min(wanted, sum(file.rows for file in group)))
+
+
+def compact(run: Coordinator, table: str | None = None, target_size: int | None = None) -> Compaction:
     """Join the small files of a table, or of all tables, in an epoch of its own.
 
     Args:
         run: Has the pipeline.
         table: The table; None for all.
-        target_size: About so many bytes a joined file has; files of half of it are not joined any more.
+        target_size: About so many bytes a joined file has; files of half of it are not joined any more. By default
+            :data:`TARGET_SIZE`, of tables that are clustered :data:`CLUSTERED_SIZE`.
 
     Raises:
         EpochUnderWayError: An epoch is begun, or something was decided that waits for the next one.
@@ -99,15 +125,18 @@ def compact(run: Coordinator, table: str | None = None, target_size: int = TARGE
     names = [name for name in table_names(view.versions) if f"tables/{name}" in plan.datasets]
     if table is not None and table not in names:
         raise PipelineError("there is no such table", pipeline=run.pipeline, table=table, remedy=f"there are: {', '.join(names)}")
-    found = {name: groups for name in names if table in {None, name} and (groups := _groups(run, view, name, target_size))}
+    asked = {name: plan.datasets[f"tables/{name}"].cluster_by for name in names if table in {None, name}}
+    found = {name: work for name, by in asked.items() if (work := _work(run, view, name, by, target_size)).groups}
     if not found:
         return Compaction(last.epoch)
-    made = run.transit(plan, _behind(view, last, found), lambda attempt: _changes(run, view, attempt, found))
-    return Compaction(made.epoch, {name: _told(groups) for name, groups in found.items()})
+    made = run.transit(plan, _behind(view, last, found), lambda attempt: _changes(run, attempt, found.values()))
+    return Compaction(made.epoch, {name: _told(work) for name, work in found.items()})
 
 
-def groups_of(files: Iterable[FileEntry], target_size: int) -> Iterator[tuple[FileEntry, ...]]:
+def groups_of(files: Iterable[FileEntry], target_size: int, group_size: int | None = None) -> Iterator[tuple[FileEntry, ...]]:
     """The small files of a partition that are joined with each other, those of neighbouring epochs: bounds of times stay close.
+
+    Files of less than half the target size are small; a group has at most the group size, by default the target size.
 
     >>> files = [FileEntry(f"e{epoch}-g1-0a/a", size, 1) for epoch, size in ((10, 3), (2, 3), (1, 9), (11, 3), (12, 4))]
     >>> [[file.path[:3] for file in group] for group in groups_of(files, 10)]
@@ -118,7 +147,7 @@ def groups_of(files: Iterable[FileEntry], target_size: int) -> Iterator[tuple[Fi
         for file in sorted(part, key=_age):
             if not file.is_ours or file.size >= target_size / 2:
                 continue
-            if size + file.size > target_size:
+            if size + file.size > (group_size or target_size):
                 if len(group) > 1:
                     yield tuple(group)
                 group, size = [], 0
@@ -141,13 +170,15 @@ def _require_between_epochs(view: LedgerView) -> None:
         raise EpochUnderWayError(waiting, pipeline=view.name, epoch=view.last_epoch, remedy="run an epoch first")
 
 
-def _groups(run: Coordinator, view: LedgerView, table: str, target_size: int) -> list[_Group]:
+def _work(run: Coordinator, view: LedgerView, table: str, by: tuple[str, ...], target_size: int | None) -> _Work:
+    size = target_size or (CLUSTERED_SIZE if by else TARGET_SIZE)
     dataset = f"tables/{table}"
     version = view.versions[dataset]
-    schema = Schema.from_json(run.schema(dataset, version))
-    if not all(_is_known(one.type) for one in schema):
-        return []
-    return list(groups_of(run.files(dataset, version), target_size))
+    told = run.schema(dataset, version)
+    if not all(_is_known(one.type) for one in Schema.from_json(told)):
+        return _Work(dataset, told, [], by, size)
+    groups = groups_of(run.files(dataset, version), size, max(size, SORTED_SIZE) if by else None)
+    return _Work(dataset, told, list(groups), by, size)
 
 
 def _is_known(kind: DataType) -> bool:
@@ -161,40 +192,54 @@ def _is_known(kind: DataType) -> bool:
             return kind.is_simple
 
 
-def _behind(view: LedgerView, last: Complete, found: Mapping[str, list[_Group]]) -> Transition:
+def _behind(view: LedgerView, last: Complete, found: Mapping[str, _Work]) -> Transition:
     return Transition(
         "compact", ", ".join(found), last.offsets, last.watermarks, last.finished, last.held,
         unfinished=unfinished_in(last.metrics), times=last.times, emptied=view.emptied,
     )  # fmt: skip
 
 
-def _told(groups: Iterable[_Group]) -> Joined:
-    listed = list(groups)
-    files = [file for group in listed for file in group]
-    return Joined(len(files), len(listed), sum(file.size for file in files))
+def _told(work: _Work) -> Joined:
+    files = [file for group in work.groups for file in group]
+    return Joined(len(files), sum(map(work.files_of, work.groups)), sum(file.size for file in files))
 
 
-def _changes(run: Coordinator, view: LedgerView, attempt: StageAttempt, found: Mapping[str, list[_Group]]) -> Iterator[Change]:
-    for table, groups in found.items():
-        dataset = f"tables/{table}"
-        schema_json = run.schema(dataset, view.versions[dataset])
-        folder = f"{attempt.directory(dataset)}/{KEPT_FOLDER}"
-        joined = [_join(run, dataset, schema_json, group, f"{folder}/{number}") for number, group in enumerate(groups)]
-        yield Change(dataset, tuple(joined), tuple(file.path for group in groups for file in group), data_change=False)
+def _changes(run: Coordinator, attempt: StageAttempt, found: Iterable[_Work]) -> Iterator[Change]:
+    for work in found:
+        folder = f"{attempt.directory(work.dataset)}/{KEPT_FOLDER}"
+        joined = [file for number, group in enumerate(work.groups) for file in _join(run, work, group, f"{folder}/{number}")]
+        gone = tuple(file.path for group in work.groups for file in group)
+        yield Change(work.dataset, tuple(joined), gone, data_change=False)
 
 
-def _join(run: Coordinator, dataset: str, schema_json: str, group: _Group, folder: str) -> FileEntry:
+def _join(run: Coordinator, work: _Work, group: _Group, folder: str) -> Iterator[FileEntry]:
+    dataset = work.dataset
     if lost := lost_files(run.root, sizes_of([Change(dataset, group)])):
         raise lost_error(lost, "files cannot be joined", PUT_BACK, pipeline=run.pipeline)
-    path = f"{folder}/part-0.parquet"
-    schema = Schema.from_json(schema_json).with_nulls().to_arrow()
+    schema = Schema.from_json(work.schema_json).with_nulls().to_arrow()
     rows = read_batches(run.root, dataset, [file.path for file in group], schema, _ROWS)
-    write_batches(run.root, f"{dataset}/{path}", rows, schema)
-    size, by = run.root.files.get_file_info(run.root.path(dataset, path)).size, [name for name, _ in group[0].partition]
-    made = described(run.root, dataset, path, size, by)
+    parts = _ordered(rows, schema, work.by, work.files_of(group)) if work.by else [rows]
+    by, found = [name for name, _ in group[0].partition], 0
+    for number, part in enumerate(parts):
+        path = f"{folder}/part-{number}.parquet"
+        write_batches(run.root, f"{dataset}/{path}", part, schema)
+        size = run.root.files.get_file_info(run.root.path(dataset, path)).size
+        made = described(run.root, dataset, path, size, by)
+        found += made.rows
+        yield made
     expected = sum(file.rows for file in group)
-    if made.rows != expected:
+    if found != expected:
         wrong = {f"{dataset}/{file.path}": f"or one of {len(group)} has not its rows" for file in group}
-        so = f"files cannot be joined, {made.rows} rows instead of {expected}"
+        so = f"files cannot be joined, {found} rows instead of {expected}"
         raise lost_error(wrong, so, PUT_BACK, pipeline=run.pipeline)
-    return made
+
+
+def _ordered(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str], files: int
+) -> Iterator[Iterable[pa.RecordBatch]]:
+    """The rows of each file."""
+    import pyarrow as pa
+
+    rows = in_order(pa.Table.from_batches(batches, schema), by)
+    for first, count in cuts(rows.num_rows, files):
+        yield rows.slice(first, count).to_batches(_ROWS)

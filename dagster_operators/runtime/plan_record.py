@@ -16,12 +16,18 @@ from dagster_operators.graph.user_functions import contents_of
 from dagster_operators.operators.batch_operator import BatchOperator, keys_of
 from dagster_operators.planner.plan import Plan, without_marks
 from dagster_operators.planner.stages import Output, Stage
+from dagster_operators.runtime.clustering import MOST_COLUMNS
 from dagster_operators.runtime.identities import Binding
 from dagster_operators.runtime.stages.stage_work import connector_of
+from dagster_operators.storage.parquet_stats import WITH_STATISTICS
 from dagster_operators.storage.partitions import TYPES
 from dagster_operators.transactions.plan import STATE_OF, DatasetRecord, PlanRecord, StageRecord
 from dagster_operators.transactions.tables import columns_of
-from dagster_operators.types.schema import with_comments
+from dagster_operators.types.data_type import Array, DataType, Map, Struct
+from dagster_operators.types.schema import Schema, with_comments
+
+_ORDERED: Final = frozenset({"byte", "short", "integer", "long", "string", "date", "timestamp", "timestamp_ntz"})
+"""Types of which a table's log has smallest and largest values, beside decimals: of fractions it has no largest, for NaN is."""
 
 _REJECTS: Final = json.dumps({"type": "struct", "fields": [
     {"name": part.split()[0], "type": part.split()[1], "nullable": True, "metadata": {}} for part in REJECTS_SCHEMA.split(", ")
@@ -100,8 +106,11 @@ def _table(made: Plan, dataflow: Dataflow, output: Output, table: Table, owner: 
         meaning |= {STATE_OF: owner, "state": _meaning(dataflow, operator)}
     schema = with_comments(without_marks(made.schemas[output.ref]), table.columns)
     _check_partitions(dataflow, table, schema)
-    told, by = json.dumps(meaning), table.partition_by
-    return DatasetRecord(schema, kind, table.description, told, change_feed=table.change_feed, partition_by=by)
+    _check_clustering(dataflow, table, schema)
+    return DatasetRecord(
+        schema, kind, table.description, json.dumps(meaning), change_feed=table.change_feed, partition_by=table.partition_by,
+        cluster_by=table.cluster_by,
+    )  # fmt: skip
 
 
 def _check_partitions(dataflow: Dataflow, table: Table, schema_json: str) -> None:
@@ -117,6 +126,53 @@ def _check_partitions(dataflow: Dataflow, table: Table, schema_json: str) -> Non
             )  # fmt: skip
     if table.partition_by and len(table.partition_by) == len(kinds):
         raise SchemaError("a table needs a column that is no partition column", **where, remedy="leave one out of partition_by")
+
+
+def _check_clustering(dataflow: Dataflow, table: Table, schema_json: str) -> None:
+    """See that the log has a smallest and a largest value of each file in the columns that it is ordered by."""
+    kinds, where = dict(columns_of(schema_json)), {"pipeline": dataflow.name, "table": table.name}
+    if len(table.cluster_by) > MOST_COLUMNS:
+        raise SchemaError(
+            f"a table cannot be clustered by {len(table.cluster_by)} columns", **where,
+            remedy=f"give the {MOST_COLUMNS} that readers ask for most: with each one more, the others help less",
+        )  # fmt: skip
+    for name in table.cluster_by:
+        if name not in kinds:
+            raise SchemaError(f"there is no column {name!r} to cluster by", **where, remedy=f"there are: {', '.join(kinds)}")
+        if name in table.partition_by:
+            raise SchemaError(
+                f"each file has one value in {name!r} already, by which the table is partitioned", **where,
+                remedy="leave it out of cluster_by",
+            )  # fmt: skip
+        if kinds[name] not in _ORDERED and not kinds[name].startswith("decimal("):
+            raise SchemaError(
+                f"a table cannot be clustered by {name!r}, which is {kinds[name]}: its log has no largest value of it", **where,
+                remedy="cluster by text, a whole number, a decimal, a date or a time",
+            )  # fmt: skip
+        if _columns_before(schema_json, name) >= WITH_STATISTICS:
+            raise SchemaError(
+                f"a table cannot be clustered by {name!r}: its log has the smallest and largest values of the first "
+                f"{WITH_STATISTICS} columns only", **where,
+                remedy=f"let it be one of these: .select({name!r}, ...)",
+            )  # fmt: skip
+
+
+def _columns_before(schema_json: str, name: str) -> int:
+    """How many columns come before one, those within others counted one by one, as Parquet does."""
+    fields = list(Schema.from_json(schema_json))
+    return sum(_width(field.type) for field in fields[: [field.name for field in fields].index(name)])
+
+
+def _width(kind: DataType) -> int:
+    match kind:
+        case Struct(fields):
+            return sum(_width(field.type) for field in fields)
+        case Array(element):
+            return _width(element)
+        case Map(key, value):
+            return _width(key) + _width(value)
+        case _:
+            return 1
 
 
 def _rejects(dataflow: Dataflow, source: str) -> tuple[str, DatasetRecord]:

@@ -23,7 +23,8 @@ _SMALLEST = 12
 _FOOTER = 64 * 1024
 """So many bytes at the end of a file are read at first."""
 _LONGEST = 32
-_COLUMNS = 32
+WITH_STATISTICS = 32
+"""So many columns, those within others counted one by one, have statistics in the log."""
 _BEFORE_SURROGATES = 0xD7FF
 
 
@@ -46,7 +47,7 @@ def delta_stats(footer: FileMetaData, partition_by: Collection[str] = ()) -> str
     smallest: dict[str, Any] = {}
     largest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
-    for index in range(min(footer.num_columns, _COLUMNS) if footer.num_row_groups else 0):
+    for index in range(min(footer.num_columns, WITH_STATISTICS) if footer.num_row_groups else 0):
         name = footer.row_group(0).column(index).path_in_schema
         if "." in name or name in partition_by:  # a part of a nested column
             continue

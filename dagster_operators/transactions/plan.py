@@ -46,6 +46,7 @@ class DatasetRecord:
             those it was created with.
         change_feed: Whether Delta readers can ask what each version did to the rows.
         partition_by: The columns of which each file has one value.
+        cluster_by: The columns by which a compaction orders its rows.
     """
 
     schema_json: str
@@ -55,6 +56,7 @@ class DatasetRecord:
     evolves: bool = False
     change_feed: bool = added(2, False)  # noqa: FBT003 - a field, as the others
     partition_by: tuple[str, ...] = added(2, ())
+    cluster_by: tuple[str, ...] = added(2, ())
 
 
 @dataclass(frozen=True)

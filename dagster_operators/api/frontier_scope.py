@@ -258,6 +258,9 @@ class Scope:
         if keys and self._crosses(keys, everywhere):
             return [(stream, Pipeline()) for stream, _ in given]
         for node in self.nodes if keys else ():
+            asked = tuple(number for number, pact in enumerate(node.definition.pacts) if isinstance(pact, Exchange))
+            if asked:
+                node.exchanged = asked
             own, spread = Exchange(*keys), [not everywhere.isdisjoint(sources) for sources in node.inputs[1:]]
             node.definition.pacts = (own, *(Broadcast() if found else own for found in spread))
         return given
@@ -357,6 +360,53 @@ class ScopedStream:
     ) -> ScopedStream:
         """As :meth:`Stream.unary_frontier <dagster_operators.Stream.unary_frontier>`."""
         return self._add("unary_frontier", [pact], name, constructor, (self,), schema=schema, state=state)
+
+    def unary_notify(
+        self,
+        pact: Pact,
+        name: str,
+        init: Sequence[Any],
+        logic: Callable[..., Any],
+        *,
+        schema: Columns = None,
+        state: State | None = None,
+    ) -> ScopedStream:
+        """As :meth:`Stream.unary_notify <dagster_operators.Stream.unary_notify>`."""
+        return self._add("unary_notify", [pact], name, logic, (self,), schema=schema, state=state, initial=init)
+
+    def sink(self, pact: Pact, name: str, constructor: Callable[..., Any], *, state: State | None = None) -> None:
+        """As :meth:`Stream.sink <dagster_operators.Stream.sink>`; it is part of the scope, and nothing leaves by it."""
+        self._add("sink", [pact], name, constructor, (self,), state=state)
+
+    def binary(
+        self,
+        other: ScopedStream,
+        pact: Pact,
+        other_pact: Pact,
+        name: str,
+        constructor: Callable[..., Any],
+        *,
+        schema: Columns = None,
+        state: State | None = None,
+    ) -> ScopedStream:
+        """As :meth:`Stream.binary <dagster_operators.Stream.binary>`."""
+        return self._add("binary", [pact, other_pact], name, constructor, (self, other), schema=schema, state=state)
+
+    def binary_notify(  # noqa: PLR0917 - the order is timely dataflow's
+        self,
+        other: ScopedStream,
+        pact: Pact,
+        other_pact: Pact,
+        name: str,
+        init: Sequence[Any],
+        logic: Callable[..., Any],
+        *,
+        schema: Columns = None,
+        state: State | None = None,
+    ) -> ScopedStream:
+        """As :meth:`Stream.binary_notify <dagster_operators.Stream.binary_notify>`."""
+        pacts, more = [pact, other_pact], {"schema": schema, "state": state, "initial": init}
+        return self._add("binary_notify", pacts, name, logic, (self, other), **more)
 
     def binary_frontier(
         self,

@@ -38,9 +38,13 @@ class ScopeNode:
         definition: What it is made of.
         inputs: For each of its inputs the sources of its rows.
         depth: In how many scopes with rounds it is within this one.
+
+    Attributes:
+        exchanged: The inputs that ask for the rows of the keys that rows enter by, where a scope has these in several subtasks.
     """
 
     depth = 0
+    exchanged: tuple[int, ...] = ()
 
     def __init__(self, name: str, definition: Definition, inputs: Sequence[Sequence[Source]], depth: int = 0) -> None:
         if depth:

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.errors import EndlessLoopError
+from dagster_operators.errors import EndlessLoopError, PipelineError
 from dagster_operators.operators.frontier.capability import Outlet
 from dagster_operators.operators.frontier.cut_by_time import Gathered
 from dagster_operators.operators.frontier.frontier_program import first_time, outputs_of, without_late
@@ -60,6 +60,7 @@ class ScopeProgram:
         self._ctx = ctx
         self._gathered = [Gathered(columns.is_constant) for columns in self._times]
         self._reachability = self._body.reachability()
+        self._exchanged = {} if ctx.parallelism == 1 else {node.name: node.exchanged for node in self._body.nodes}
         self._everywhere = self._body.everywhere(self._spread_entries)
         self._readers: dict[Source, list[tuple[str, int]]] = defaultdict(list)
         for source, reader in self._body.edges():
@@ -219,6 +220,8 @@ class ScopeProgram:
                     ways += [(reader, later, hops) for reader in reversed(self._readers.get((FEEDBACK, number), ()))]
                 continue
             own = self._once((name, number), rows) if is_everywhere else rows
+            if not is_everywhere and source[0] != ENTER and number in self._exchanged.get(name, ()):
+                self._check_here(name, own)
             if name == LEAVE:
                 self._outputs[number].give_batch(self._body.outside(time), own)
             else:
@@ -237,6 +240,17 @@ class ScopeProgram:
 
         groups = groups_of(rows, keys if set(keys) <= set(rows.column_names) else (), self._types(name, keys), name)
         return rows.filter(pa.array(self._subtasks(groups) == self._ctx.subtask))
+
+    def _check_here(self, name: str, rows: pa.Table) -> None:
+        """Raise PipelineError if rows that are to meet others of their keys came to have keys of other subtasks."""
+        keys = self._ctx.keys
+        groups = groups_of(rows, keys, self._types(name, keys), name)
+        if (self._subtasks(groups) != self._ctx.subtask).any():
+            raise PipelineError(
+                f"{name!r} exchanges rows by {', '.join(keys)}, and within the scope they have keys of other subtasks than they "
+                "entered with", **self._ctx.where,
+                remedy="let rows enter by Pipeline(): then all meet, in one subtask, or with within_subtask=False in rounds",
+            )  # fmt: skip
 
     def _subtasks(self, groups: Any) -> Any:
         from dagster_operators.graph.key_group import KEY_GROUPS

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import dagster_operators as do
 from dagster_operators import frontier
+from dagster_operators.errors import PipelineError
 from dagster_operators.time.frontier import meet
 from tests.engines import ENGINES, SAIL
 from tests.examples import fresh_examples
@@ -129,6 +130,22 @@ def entering_everywhere(scope, rows, rules):
     waiting = {"left": frontier.StashState(), "right": frontier.StashState(input=1)}
     both = rows.binary_frontier(rules, BY_K, BY_K, "both", pairs, schema=SCHEMA, state=waiting)
     scope.leave(both)
+
+
+def next_key(scope, rows):
+    """Rows get other keys, and are to meet by these."""
+    moved = frontier.map(rows, lambda batch: batch.set_column(0, "k", pc.divide(batch["k"], 2)))
+    scope.leave(frontier.aggregate(moved, frontier.Exchange("k"), total, emitted, schema=SCHEMA))
+
+
+def test_rows_that_get_other_keys_within_do_not_miss_each_other():
+    refused = scoped(next_key, pact=BY_K)
+    assert not refused.single
+    with pytest.raises(PipelineError, match=r"'aggregate' exchanges rows by k.* keys of other subtasks.*Pipeline\(\)"):
+        run(refused, SCHEMA, ROWS, parallelism=3)
+    alone = counted(run(refused, SCHEMA, ROWS, parallelism=1))
+    assert counted(run(scoped(next_key), SCHEMA, ROWS, parallelism=3)) == alone
+    assert alone[0] == Counter({(0, 0): 1, (2, 1): 1})
 
 
 def put_off(capability, info):

@@ -300,3 +300,38 @@ def test_exchanges_within_are_by_columns():
         frontier.Scope("inner", one).enter(inside, frontier.Exchange("v % 2 AS parity"))
     with pytest.raises(PipelineError, match=r"is no column.*before rows enter"):
         frontier.exchange(inside, frontier.Exchange("v % 2 AS parity"))
+
+
+def counted_batches(given, output, notificator):
+    given.for_each(lambda time, batch: notificator.notify_at(time))
+    for capability, count in notificator:
+        output.session(capability).give(k=count, v=capability.time)
+
+
+def both_as_they_are(capability, info):
+    def logic(left, right, output):
+        for given_rows in (left, right):
+            for time, batch in given_rows:
+                output.session(time).give_batch(batch)
+
+    return logic
+
+
+@pytest.mark.parametrize(("parallelism", "size"), CUTS)
+def test_operators_of_every_shape_stand_in_scopes(parallelism, size):
+    seen = []
+
+    def looking(info):
+        return lambda given: given.for_each(lambda time, batch: seen.extend(batch["v"].to_pylist()))
+
+    def build(scope, rows):
+        told = rows.unary_notify(BY_K, "told", [7], counted_batches, schema=SCHEMA)
+        both = rows.binary(told, frontier.Pipeline(), frontier.Pipeline(), "both", both_as_they_are, schema=SCHEMA)
+        both.sink(frontier.Pipeline(), "seen", looking)
+        scope.leave(both)
+
+    rows = [(time, {"k": 1, "v": 10 + time}) for time in (0, 0, 3)]
+    found = run(scoped(build, pact=BY_K), SCHEMA, rows, parallelism=parallelism, size=size)
+    wanted = {0: [0, 10, 10], 3: [3, 13], 7: [7] * parallelism}  # every subtask asks for what is asked for from the beginning
+    assert {time: sorted(row["v"] for row in rows) for time, rows in found.items()} == wanted
+    assert sorted(seen) == sorted(v for values_of in wanted.values() for v in values_of)

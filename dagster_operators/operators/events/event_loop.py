@@ -70,6 +70,7 @@ class EventLoop:
         later: Sequence[Sequence[Any]] = (),
     ) -> None:
         self._operators = {operator.path: operator for operator in operators}
+        self._addresses = {one.path: {output: one.address(output) for output in one.outputs} for one in operators}
         self._running = running
         self._write = write
         self._now: int | None = state.get("now")
@@ -272,13 +273,13 @@ class EventLoop:
             self.stop("MANUAL")
 
     def _send(self, operator: EventOperator, output: str, message: Message) -> None:
-        if output not in operator.outputs:
+        address = self._addresses[operator.path].get(output)
+        if address is None:
             raise OperatorFailedError(
                 f"there is no output {output!r}",
                 remedy=f"there are: {', '.join(operator.outputs) or 'none'}; declare it under outputs:",
             )
         self.sent[operator.path] += 1
-        address = operator.address(output)
         self._write(address, message)
         self._put(address, message)
 

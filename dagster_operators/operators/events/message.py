@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 _START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Message:
-    """A message.
+    """A message; nobody changes one, but to freeze it takes longer than all else that is done to make it.
 
     Attributes:
         time: Its time, in microseconds since 1970.

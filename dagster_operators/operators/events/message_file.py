@@ -27,13 +27,18 @@ _LARGE: Final = 2**16
 
 @dataclass
 class _Stream:
-    """Messages of one name and type, with their places among all."""
+    """Messages of one name and type, with their places among all; only one, if its values have a dictionary of their own."""
 
     name: str
     kind: pa.DataType
+    alone: bool = False
     places: list[int] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     values: list[pa.Array] = field(default_factory=list)
+
+    def takes(self, kind: pa.DataType) -> bool:
+        """Whether messages of a type go here."""
+        return not self.alone and self.kind.equals(kind)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The messages as rows: small ones together, large ones alone."""
@@ -134,12 +139,16 @@ def memory_file(size: int) -> int:
 
 def _streams(messages: Sequence[Numbered]) -> list[_Stream]:
     found: dict[str, list[_Stream]] = {}
+    last: dict[str, _Stream] = {}
     for place, (number, name, value) in enumerate(messages):
-        of_name = found.setdefault(name, [])
-        stream = next((one for one in of_name if one.kind.equals(value.type)), None)
-        if stream is None or _has_dictionary(value.type):
-            stream = _Stream(name, value.type)
-            of_name.append(stream)
+        stream = last.get(name)
+        if stream is None or not stream.takes(value.type):
+            of_name = found.setdefault(name, [])
+            stream = next((one for one in of_name if one.takes(value.type)), None)
+            if stream is None:
+                stream = _Stream(name, value.type, alone=_has_dictionary(value.type))
+                of_name.append(stream)
+            last[name] = stream
         stream.places.append(place)
         stream.numbers.append(number)
         stream.values.append(value)

@@ -19,8 +19,10 @@ typedef struct { uint8_t *ptr; size_t len; size_t cap; } Vec_u8;
 typedef struct { Vec_u8 *error; } DoraResult;
 typedef struct { DoraResult result; void *operator_context; } DoraInitResult;
 typedef struct { DoraResult result; uint8_t status; } OnEventResult;
-typedef struct { uint64_t has_data; uint64_t data_array[10]; Vec_u8 id; Vec_u8 telemetry; uint64_t schema[9]; } Input;
-typedef struct { Vec_u8 id; Vec_u8 telemetry; uint64_t data_array[10]; uint64_t schema[9]; } Output;
+typedef struct { int64_t length; uint64_t others[7]; void (*release)(void *); void *private_data; } Array;
+typedef struct { uint64_t others[7]; void (*release)(void *); void *private_data; } Schema;
+typedef struct { uint64_t has_data; Array data_array; Vec_u8 id; Vec_u8 telemetry; Schema schema; } Input;
+typedef struct { Vec_u8 id; Vec_u8 telemetry; Array data_array; Schema schema; } Output;
 typedef struct { Input *input; Vec_u8 input_closed; bool stop; Vec_u8 error; } RawEvent;
 typedef struct { void *env; DoraResult (*call)(void *, Output); void (*release)(void *); void (*retain)(void *); } SendOutput;
 DoraInitResult dora_init_operator(void);
@@ -39,9 +41,6 @@ NEEDED: Final = ("dora_init_operator", "dora_drop_operator", "dora_on_event")
 _HELPERS: Final = ("dora_read_input_id", "dora_free_input_id", "dora_read_data", "dora_free_data", "dora_send_operator_output")
 _SENT: Final = b"\x01\x02\x03\x04\x05"
 _ID: Final = b"layout"
-_RELEASE: Final = 8
-_RELEASE_SCHEMA: Final = 7
-"""Where the release function is in Arrow's structure of an array, and in that of a schema, in words."""
 
 Send = Callable[[str, pa.Array], None]
 """Takes what the operator sends."""
@@ -152,6 +151,8 @@ class NativeLibrary:
         self._own, self._sent, self._fine = ffi.new("Input *"), ffi.new("Output *"), ffi.new("DoraResult *")
         self._raw = ffi.new("RawEvent *", {"input": self._own})
         self._own_places = [_address(ffi, self._own) + ffi.offsetof("Input", field) for field in ("data_array", "schema")]
+        self._array, self._schema = self._own.data_array, self._own.schema
+        self._array_place, self._schema_place = (ffi.cast("void *", place) for place in self._own_places)
         self._sent_places = [_address(ffi, self._sent) + ffi.offsetof("Output", field) for field in ("data_array", "schema")]
         self._names: dict[str, tuple[Any, Any]] = {}
 
@@ -164,10 +165,10 @@ class NativeLibrary:
     def _release(self) -> None:
         """Give back what the operator did not take."""
         own = self._own
-        if own.has_data and own.data_array[_RELEASE]:
-            self._ffi.cast("void (*)(void *)", own.data_array[_RELEASE])(self._ffi.cast("void *", self._own_places[0]))
-        if own.schema[_RELEASE_SCHEMA]:
-            self._ffi.cast("void (*)(void *)", own.schema[_RELEASE_SCHEMA])(self._ffi.cast("void *", self._own_places[1]))
+        if own.has_data and self._array.release:
+            self._array.release(self._array_place)
+        if self._schema.release:
+            self._schema.release(self._schema_place)
 
     # --- texts and errors --------------------------------------------------------------------------------------------
 
@@ -214,7 +215,7 @@ class NativeLibrary:
         seen: list[Any] = []
 
         def output(given: Any) -> Any:
-            fits = given.id.len == len(_ID) and given.schema[7] and given.data_array[0] == len(_SENT)
+            fits = given.id.len == len(_ID) and given.schema.release and given.data_array.length == len(_SENT)
             if fits:
                 seen.append((self._text(given.id), bytes(self._imported(given).to_pylist())))
             return self._ffi.new("DoraResult *")[0]

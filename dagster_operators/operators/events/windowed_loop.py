@@ -117,16 +117,16 @@ class WindowedLoop(EventLoop):
         if operator.path in self.stopped:
             return
         answers = running.on_messages([(one.id, message) for _, one, message in waiting if message is not None])
-        for key, _, message in waiting:
-            self._window.deliver(key)
-            found = next(answers, None)
-            if found is None or message is None:
-                return
-            self.events[operator.path] += 1
-            status, sent = found
-            with located(node=operator.node, event_operator=operator.id):
+        with located(node=operator.node, event_operator=operator.id):
+            for key, _, message in waiting:
+                self._window.deliver(key)
+                found = next(answers, None)
+                if found is None or message is None:
+                    return
+                self.events[operator.path] += 1
+                status, sent = found
                 for output, value in sent:
                     self._send(operator, output, Message(message.time, value))
-            if status is not DoraStatus.CONTINUE:
-                deque(answers, maxlen=0)
-                self._do(operator, status)
+                if status is not DoraStatus.CONTINUE:
+                    deque(answers, maxlen=0)
+                    self._do(operator, status)

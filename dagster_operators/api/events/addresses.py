@@ -46,6 +46,7 @@ def connected(
             one.state,
             one.language,
             one.time_limit,
+            one.restart,
         )
         for one in written
     )

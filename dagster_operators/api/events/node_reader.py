@@ -27,6 +27,7 @@ _TOLD: Final = (
 
 _OPERATOR: Final = (
     "id", "python", "shared-library", "inputs", "outputs", "output_types", "env", "state", "time_limit", "partition_by",
+    "restart",
 )  # fmt: skip
 _LANGUAGES: Final = {"shared-library": "library", "path": "script", "python": "python"}
 """What the key with an operator's file says."""
@@ -90,6 +91,7 @@ class WrittenOperator:
     language: str = "python"
     time_limit: int = 600_000_000
     partition_by: Located | None = None
+    restart: str = ""
 
     @property
     def path(self) -> str:
@@ -196,7 +198,8 @@ class NodeReader:
         if by is not None and not (isinstance(by.data, str) and by.data):
             self._noted.wrong(by, f"{what}: partition_by is no column", "write partition_by: column")
             by = None
-        return WrittenOperator(node, own, alone, file, given, inputs, outputs, types, own_env, state, language, limit, by)
+        again = self._text_of(given, "restart", "", what)
+        return WrittenOperator(node, own, alone, file, given, inputs, outputs, types, own_env, state, language, limit, by, again)
 
     def _language(self, given: Located, what: str) -> str:
         """In what an operator is written."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Final, Protocol
@@ -302,6 +302,19 @@ class EventLoop:
         if len(closed) == len(operator.inputs) and operator.path not in self.stopped:
             self.stop("ALL_INPUTS_CLOSED", [operator.path])
             self._close_outputs(operator)
+
+
+def without(state: Mapping[str, Any], paths: Collection[str]) -> Mapping[str, Any]:
+    """What ``EventLoop.state`` gave, with nothing of some operators: they have not stopped, and none of their inputs is closed.
+
+    >>> without({"now": 1, "closed": {"a": {"n": "b/n"}, "b": {}}, "stopped": {"a": "STOP"}}, ["a"])
+    {'now': 1, 'closed': {'b': {}}, 'stopped': {}}
+    """
+    of_operators = ("closed", "stopped")
+    return {
+        name: {path: told for path, told in value.items() if path not in paths} if name in of_operators else value
+        for name, value in state.items()
+    }
 
 
 def _still_closed(operator: EventOperator, saved: Mapping[str, str] | Sequence[str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from dagster_operators.errors import OperatorFailedError
+from dagster_operators.operators.events.event_loop import without
 from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_rows import OutputRows
 from dagster_operators.operators.events.native_operator import NativeOperator
@@ -63,16 +64,18 @@ class EventRun:
     def open(self) -> None:
         """Put everything back to where it was at the end of the epoch before."""
         own, saved = self._own, self._saved
-        for one in own.operators:
-            self._running[one.path].open(self._saved_of(one))
         state = checked(json.loads(saved[LOOP][1])) if LOOP in saved else {}
+        began = state.get("restart", {})
+        anew = {one.path for one in own.operators if one.restart != began.get(one.path, "")}
+        for one in own.operators:
+            self._running[one.path].open(None if one.path in anew else self._saved_of(one))
         later = load(saved[LATER][1])["later"] if LATER in saved else ()
         types = {address: _type_of(text) for address, text in state.get("types", {}).items()}
         first = state.get("next", {})
         self._rows = {
             port: OutputRows(port, schema, first.get(port, 1), types.get(port)) for port, schema in self._schemas.items()
         }
-        self.loop = loop_of(own.operators, self._running, self._write, state.get("loop", {}), later)
+        self.loop = loop_of(own.operators, self._running, self._write, without(state.get("loop", {}), anew), later)
 
     def deliver(self, time: int, messages: Sequence[tuple[str, Message]]) -> None:
         """The messages of a source's row."""
@@ -106,6 +109,8 @@ class EventRun:
             "next": {port: rows.next for port, rows in self._rows.items()},
             "types": {port: _text_of(rows.pinned) for port, rows in self._rows.items() if rows.pinned is not None},
         }
+        if began := {one.path: one.restart for one in self._own.operators if one.restart}:
+            loop["restart"] = began
         saved[LOOP] = ("", json.dumps(loop, sort_keys=True).encode())
         if later := self.loop.later():
             saved[LATER] = ("", save({"later": later}))
@@ -149,8 +154,9 @@ class EventRun:
         state, data = self._saved.get(one.path, (one.state, None))
         if state != one.state:
             raise OperatorFailedError(
-                f"its state was saved as {state!r}, and is to be read as {one.state!r}", **self._where, node=one.node,
-                event_operator=one.id, remedy=f"write state: {state} again; or give it another id, so that it begins anew",
+                f"its state was saved as {state!r}, and is to be read as {one.state!r}", **self._where,
+                node=one.node, event_operator=one.id,
+                remedy=f"write state: {state} again; or restart: 1, or another value than now, to begin anew",
             )  # fmt: skip
         return data
 

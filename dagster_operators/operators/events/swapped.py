@@ -20,7 +20,8 @@ def swapped(before: EventOperators, after: EventOperators) -> tuple[str, str] | 
         after: The dataflow now.
     """
     old, new = _runs(before), _runs(after)
-    kept = [one.path for one in after.operators if one.path in old and one.state != "none"]
+    began = {one.path: one.restart for one in before.operators}
+    kept = [one.path for one in after.operators if one.state != "none" and began.get(one.path) == one.restart]
     for path in kept:
         for other in old:
             if other != path and _took(new[path], old[path], old[other], new.get(other)):

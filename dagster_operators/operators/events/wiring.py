@@ -27,15 +27,19 @@ class _Settings:
     """A value that is made of its attributes."""
 
     kind: ClassVar[str] = ""
+    optional: ClassVar[tuple[str, ...]] = ()
+    """Attributes that plans of earlier versions do not have: they are left out where nothing is said."""
 
     def encode(self) -> Fields:
         """Its attributes."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        found = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in found.items() if value or name not in self.optional}
 
     @classmethod
     def decode(cls, given: Fields) -> Self:
         """The value of these attributes."""
-        check_fields(f"a value of the kind {cls.kind!r}", given, dict.fromkeys([one.name for one in fields(cls)], True))  # type: ignore[arg-type]
+        known = {one.name: one.name not in cls.optional for one in fields(cls)}  # type: ignore[arg-type]
+        check_fields(f"a value of the kind {cls.kind!r}", given, known)
         return cls(**given)
 
 
@@ -81,9 +85,11 @@ class EventOperator(_Settings):
         state: How its state is kept: ``plain`` or ``pickle`` in Python, ``replay`` or ``none`` of a library or script.
         language: ``python``, ``library`` for a shared library, or ``script`` for that of a node.
         time_limit: How many microseconds it has for an event.
+        restart: When this changes it begins anew, without the state that was saved.
     """
 
     kind: ClassVar[str] = "event_operator"
+    optional: ClassVar[tuple[str, ...]] = ("restart",)
     node: str
     id: str
     alone: bool
@@ -95,6 +101,7 @@ class EventOperator(_Settings):
     state: str = "plain"
     language: str = "python"
     time_limit: int = 600_000_000
+    restart: str = ""
 
     @cached_property
     def path(self) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dagster_operators.graph.dataflow import Dataflow
     from dagster_operators.plans.verdict import Choice, Verdict
     from dagster_operators.runtime.epochs import Epochs
+    from dagster_operators.runtime.results import EpochResult
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.records import Decide
 
@@ -148,6 +149,29 @@ class Changing:
             )
         with self._taken() as epochs:
             return epochs.drop(name)
+
+    def widen(self, table: str) -> EpochResult:
+        """Let the columns of a table have the wider types that the program gives them now, with the rows that are in it.
+
+        An ``int`` may become a ``bigint``, a ``float`` a ``double``, a ``decimal`` one of more digits. The files are written
+        anew, in an epoch of its own that computes nothing; earlier epochs are read with the types that they had.
+
+        Args:
+            table: The name of a table that is not itself the state of an operator.
+
+        Returns:
+            The epoch that did it.
+
+        Raises:
+            PipelineError: There is no such table, or its columns do not only become wider.
+            LostFileError: A file of the table is gone.
+            PipelineBusyError: A run is at work.
+        """
+        from dagster_operators.runtime.results import result_of
+        from dagster_operators.runtime.widening import widen
+
+        with self._taken() as epochs:
+            return result_of(widen(epochs, table), tuple(self.dataflow.tables))
 
     @contextmanager
     def _taken(self) -> Iterator[Epochs]:

@@ -42,7 +42,7 @@ SORTED_SIZE: Final = 128 * 1024 * 1024
 _ROWS: Final = 8_192
 _EPOCH: Final = re.compile(r"e(\d+)-")
 
-_Group: TypeAlias = tuple[FileEntry, ...]
+Group: TypeAlias = tuple[FileEntry, ...]
 
 
 @dataclass(frozen=True)
@@ -87,16 +87,16 @@ class Compaction:
 
 
 @dataclass(frozen=True)
-class _Work:
+class Work:
     """What is to be done to a table: groups of files, the columns by which their rows are ordered, and the size of files."""
 
     dataset: str
     schema_json: str
-    groups: list[_Group]
+    groups: list[Group]
     by: tuple[str, ...]
     target_size: int
 
-    def files_of(self, group: _Group) -> int:
+    def files_of(self, group: Group) -> int:
         """Into how many files the rows of a group go."""
         wanted = round(sum(file.size for file in group) / self.target_size) if self.by else 1
         return max(1, min(wanted, sum(file.rows for file in group)))
@@ -170,15 +170,20 @@ def _require_between_epochs(view: LedgerView) -> None:
         raise EpochUnderWayError(waiting, pipeline=view.name, epoch=view.last_epoch, remedy="run an epoch first")
 
 
-def _work(run: Coordinator, view: LedgerView, table: str, by: tuple[str, ...], target_size: int | None) -> _Work:
+def _work(run: Coordinator, view: LedgerView, table: str, by: tuple[str, ...], target_size: int | None) -> Work:
     size = target_size or (CLUSTERED_SIZE if by else TARGET_SIZE)
     dataset = f"tables/{table}"
     version = view.versions[dataset]
     told = run.schema(dataset, version)
-    if not all(_is_known(one.type) for one in Schema.from_json(told)):
-        return _Work(dataset, told, [], by, size)
+    if not can_be_rewritten(told):
+        return Work(dataset, told, [], by, size)
     groups = groups_of(run.files(dataset, version), size, max(size, SORTED_SIZE) if by else None)
-    return _Work(dataset, told, list(groups), by, size)
+    return Work(dataset, told, list(groups), by, size)
+
+
+def can_be_rewritten(schema_json: str) -> bool:
+    """Whether this process writes all columns of a schema as all engines do."""
+    return all(_is_known(one.type) for one in Schema.from_json(schema_json))
 
 
 def _is_known(kind: DataType) -> bool:
@@ -192,27 +197,30 @@ def _is_known(kind: DataType) -> bool:
             return kind.is_simple
 
 
-def _behind(view: LedgerView, last: Complete, found: Mapping[str, _Work]) -> Transition:
+def _behind(view: LedgerView, last: Complete, found: Mapping[str, Work]) -> Transition:
     return Transition(
         "compact", ", ".join(found), last.offsets, last.watermarks, last.finished, last.held,
         unfinished=unfinished_in(last.metrics), times=last.times, emptied=view.emptied,
     )  # fmt: skip
 
 
-def _told(work: _Work) -> Joined:
+def _told(work: Work) -> Joined:
     files = [file for group in work.groups for file in group]
     return Joined(len(files), sum(map(work.files_of, work.groups)), sum(file.size for file in files))
 
 
-def _changes(run: Coordinator, attempt: StageAttempt, found: Iterable[_Work]) -> Iterator[Change]:
+def _changes(run: Coordinator, attempt: StageAttempt, found: Iterable[Work]) -> Iterator[Change]:
     for work in found:
         folder = f"{attempt.directory(work.dataset)}/{KEPT_FOLDER}"
-        joined = [file for number, group in enumerate(work.groups) for file in _join(run, work, group, f"{folder}/{number}")]
+        joined = [
+            file for number, group in enumerate(work.groups) for file in written_anew(run, work, group, f"{folder}/{number}")
+        ]
         gone = tuple(file.path for group in work.groups for file in group)
         yield Change(work.dataset, tuple(joined), gone, data_change=False)
 
 
-def _join(run: Coordinator, work: _Work, group: _Group, folder: str) -> Iterator[FileEntry]:
+def written_anew(run: Coordinator, work: Work, group: Group, folder: str) -> Iterator[FileEntry]:
+    """The rows of a group of files, with the columns of now."""
     dataset = work.dataset
     if lost := lost_files(run.root, sizes_of([Change(dataset, group)])):
         raise lost_error(lost, "files cannot be joined", PUT_BACK, pipeline=run.pipeline)

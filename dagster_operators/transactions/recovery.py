@@ -12,10 +12,12 @@ from dagster_operators.graph.outputs import partitioned
 from dagster_operators.transactions.effects import TableStatus
 from dagster_operators.transactions.epoch_changes import changes_by_dataset
 from dagster_operators.transactions.lost import how_to_repair
-from dagster_operators.transactions.plan import STATE_OF, PlanRecord, Slices
+from dagster_operators.transactions.plan import STATE_OF, DatasetRecord, PlanRecord, Slices
 from dagster_operators.transactions.records import Begin, Prepared
 from dagster_operators.transactions.tables import columns_of
 from dagster_operators.transactions.view import LedgerView
+from dagster_operators.types.ddl import parse_type
+from dagster_operators.types.widening import is_wider
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,8 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
             raise ChangedColumnsError(
                 f"the columns changed: {difference(status.columns, wanted)}",
                 operator=_operator(dataset),
-                remedy=f"change them back, write to a table of another name, or {_anew(dataset)}",
+                remedy="change them back, write to a table of another name, or "
+                f"{_wider(dataset, status, record)}{_anew(dataset)}",
                 **place,
             )
 
@@ -287,6 +290,24 @@ def _anew(dataset: str) -> str:
     operator = _operator(dataset)
     what = f"operators={operator!r}" if operator else repr(dataset.partition("/")[2])
     return f"compute it anew: pipeline.rebuild({what})"
+
+
+def _wider(dataset: str, status: TableStatus, record: DatasetRecord) -> str:
+    """How a table whose columns only become wider keeps its rows."""
+    is_state = record.kind == "state" or f'"{STATE_OF}"' in record.fingerprint
+    fits = status.alterable and not is_state and only_widens(status.columns, columns_of(record.schema_json))
+    return f"let its rows have the wider types: pipeline.widen({dataset.partition('/')[2]!r}), or " if fits else ""
+
+
+def only_widens(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> bool:
+    """Whether columns only get wider types, or are added.
+
+    >>> only_widens((("n", "integer"),), (("n", "long"), ("m", "string"))), only_widens((("n", "long"),), (("n", "integer"),))
+    (True, False)
+    """
+    after = {name: parse_type(kind) for name, kind in wanted}
+    known = {name: parse_type(kind) for name, kind in stored}
+    return all(name in after and (kind == after[name] or is_wider(kind, after[name])) for name, kind in known.items())
 
 
 def _only_adds(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> bool:

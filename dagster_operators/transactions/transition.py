@@ -11,7 +11,7 @@ from dagster_operators.time.frontier import Frontier
 from dagster_operators.transactions.codec import added
 from dagster_operators.transactions.manifest import TableTime
 
-TransitionKind: TypeAlias = Literal["rollback", "reset", "rebuild", "compact", "rename"]
+TransitionKind: TypeAlias = Literal["rollback", "reset", "rebuild", "compact", "rename", "widen"]
 """Why there is such an epoch. Its one stage is called so, too."""
 
 _UNFINISHED: Final = (".incomplete", ".called_again_at")

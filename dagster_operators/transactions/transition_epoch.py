@@ -98,7 +98,7 @@ def begin_transition(
 def _check(view: LedgerView, plan: PlanRecord, transition: Transition, replaced: Collection[str]) -> Steps[None]:
     tables = yield ReadTables(tuple(sorted(view.versions.keys() | plan.datasets.keys())))
     check_tables(view, tables, plan)
-    if transition.kind in ("rebuild", "rename"):  # the others have the plan of an epoch that was completed
+    if transition.kind in ("rebuild", "rename", "widen"):  # the others have the plan of an epoch that was completed
         check_plan(view, tables, plan, replaced)
 
 

@@ -1,0 +1,170 @@
+"""Columns of a table that become wider: its rows stay, in files that every reader of Delta reads, or it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+import dagster_operators as do
+from dagster_operators.errors import ChangedColumnsError, PipelineError, SourceError
+from dagster_operators.transactions.failpoints import watch
+from tests.engines import ENGINES, SAIL
+
+pytestmark = pytest.mark.sail
+
+TYPES = {
+    "int": ("i int", "i bigint", [1, -(2**31)], 2**40),
+    "smallint": ("i smallint", "i int", [1, -(2**15)], 2**30),
+    "float": ("i float", "i double", [1.5, float(pa.scalar(0.1, pa.float32()).as_py())], 1e300),
+    "decimal": ("i decimal(10,2)", "i decimal(14,4)", [Decimal("1.25"), Decimal("-99999999.99")], Decimal("1234567890.1234")),
+}
+
+
+def program(root: Path, schema: str, *batches: list[Any], engine: Any = SAIL, **table: Any) -> Any:
+    made: Any = do.Pipeline("p", root=str(root), engine=engine)
+    rows = made.source(
+        "in", do.MemorySource([[{"k": "a", "i": v} for v in one] for one in batches], schema=f"k string, {schema}")
+    )
+    rows.to_table("t", **table)
+    return made
+
+
+def values(pipeline: Any, **at: Any) -> list[Any]:
+    return sorted(row.i for row in pipeline.read("t", **at).collect())
+
+
+def readers(root: Path) -> Iterator[list[Any]]:
+    table = DeltaTable(f"{root}/tables/t")
+    yield sorted(table.to_pyarrow_table()["i"].to_pylist())
+    yield sorted(pa.table(QueryBuilder().register("t", table).execute("SELECT i FROM t").read_all())["i"].to_pylist())
+    yield sorted(row[0] for row in duckdb.from_arrow(table.to_pyarrow_dataset()).project("i").fetchall())
+    files = [f"{root}/tables/t/{path}" for path in table.to_pyarrow_dataset().files]
+    assert len({pq.read_schema(path).field("i").type for path in files}) == 1, "no file has the narrower type"
+    yield sorted(value for path in files for value in pq.read_table(path)["i"].to_pylist())
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_rows_stay_for_every_reader(tmp_path: Path, kind: str) -> None:
+    narrow, wide, before, large = TYPES[kind]
+    program(tmp_path, narrow, before, partition_by=["k"]).run_epoch()
+    changed = program(tmp_path, wide, before, [large], partition_by=["k"])
+    with pytest.raises(ChangedColumnsError, match=r"pipeline.widen\('t'\), or compute it anew") as refused:
+        changed.run_epoch()
+    assert "i was" in str(refused.value)
+    assert changed.widen("t").epoch == 2
+    assert values(changed) == sorted(before)
+    changed.run_epoch()
+    wanted = sorted([*before, large])
+    assert values(changed) == wanted
+    assert list(readers(tmp_path)) == [wanted] * 4
+    assert values(changed, epoch=1) == sorted(before)
+    assert changed.history()[-2].transition.startswith("widen t: i was")
+    changed.rollback(to=1)
+    assert values(program(tmp_path, narrow, before, partition_by=["k"])) == sorted(before)
+
+
+def test_on_spark(tmp_path: Path, spark: Any) -> None:
+    engine = ENGINES["spark"]
+    program(tmp_path, "i int", [1], engine=engine).run_epoch()
+    changed = program(tmp_path, "i bigint", [1], [2**40], engine=engine)
+    changed.widen("t")
+    changed.run_epoch()
+    assert values(changed) == [1, 2**40]
+    seen = spark.read.format("delta").load(f"{tmp_path}/tables/t")
+    assert sorted(row.i for row in seen.collect()) == [1, 2**40]
+    assert seen.where(f"i >= {2**40}").count() == 1, "by the bounds of the files that were written anew"
+
+
+class DiedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("place", ["before:append_decision", "after:append_decision", "after:commit_table:1"])
+def test_one_that_dies_is_done_or_made_again(tmp_path: Path, place: str) -> None:
+    program(tmp_path, "i int", [1], [2]).run_until_caught_up()
+    changed = program(tmp_path, "i bigint", [1], [2], [2**40])
+
+    def die(at: str) -> None:
+        if at == place:
+            raise DiedError
+
+    with watch(die), pytest.raises(DiedError):
+        changed.widen("t")
+    again = program(tmp_path, "i bigint", [1], [2], [2**40])
+    if place.startswith("before"):
+        with pytest.raises(ChangedColumnsError):
+            again.run_epoch()
+        again.widen("t")
+    again.run_until_caught_up()
+    assert values(again) == [1, 2, 2**40]
+    with pytest.raises(PipelineError, match="its columns are as they were"):
+        again.widen("t")
+
+
+def test_a_column_may_be_added_with_it(tmp_path: Path) -> None:
+    program(tmp_path, "i int", [1]).run_epoch()
+    changed = program(tmp_path, "i bigint, more string", [1], [2])
+    changed.widen("t")
+    changed.run_epoch()
+    assert values(changed) == [1, 2]
+
+
+def test_who_reads_the_table_is_told(tmp_path: Path) -> None:
+    def reader() -> Any:
+        made = do.Pipeline("reader", root=str(tmp_path / "reader"), engine=SAIL)
+        made.source("read", do.PipelineSource(str(tmp_path / "root"), "t")).to_table("copy")
+        return made
+
+    program(tmp_path / "root", "i int", [1]).run_epoch()
+    reader().run_epoch()
+    changed = program(tmp_path / "root", "i bigint", [1], [2**40])
+    changed.widen("t")
+    changed.run_epoch()
+    with pytest.raises(SourceError, match="reset"):
+        reader().run_epoch()
+    again = reader()
+    again.reset("read", 0, tables="restart")
+    again.run_epoch()
+    assert sorted(row.i for row in again.read("copy").collect()) == [1, 2**40]
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ("i string", "do not only become wider: i was long and is string"),
+        ("i int", "do not only become wider"),
+        ("j bigint", "i .*is gone"),
+    ],
+    ids=["other", "narrower", "gone"],
+)
+def test_other_changes_are_refused(tmp_path: Path, schema: str, told: str) -> None:
+    program(tmp_path, "i bigint", [1]).run_epoch()
+    changed: Any = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    changed.source("in", do.MemorySource([[]], schema=f"k string, {schema}")).to_table("t")
+    with pytest.raises(PipelineError, match=told):
+        changed.widen("t")
+    with pytest.raises(PipelineError, match=r"there is no such table.*name one that was there in the last epoch: t"):
+        changed.widen("x")
+
+
+def test_a_table_that_is_state_is_rebuilt(tmp_path: Path) -> None:
+    def best(schema: str) -> Any:
+        made: Any = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        rows = made.source("in", do.MemorySource([[{"k": "a", "i": 1}]], schema=f"k string, {schema}"))
+        rows.key_by("k").top(1, by="i DESC", name="best").to_table("t")
+        return made
+
+    best("i int").run_epoch()
+    changed = best("i bigint")
+    with pytest.raises(PipelineError, match=r"the state of an operator.*pipeline.rebuild\('t'\)"):
+        changed.widen("t")
+    changed.rebuild("t")
+    assert values(changed) == [1]

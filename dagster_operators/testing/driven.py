@@ -20,6 +20,7 @@ from dagster_operators.operators.frontier.definition import Definition
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
 from dagster_operators.operators.frontier.pacts import Broadcast
 from dagster_operators.time.frontier import Frontier, meet
+from dagster_operators.time.kinds import Times
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +58,8 @@ def driven(
     keys: Sequence[str] | Sequence[Sequence[str]],
     name: str | None,
     event_time: str | None,
+    *,
+    times: Times | None = None,
 ) -> Driven:
     """What is to be run of an operator.
 
@@ -66,6 +69,7 @@ def driven(
         keys: The key columns of all inputs, or of each.
         name: The operator's name.
         event_time: The column with the time of a frontier operator's inputs.
+        times: Their times, if they are no event times.
 
     Raises:
         SchemaError: The operator does not fit its inputs.
@@ -79,7 +83,7 @@ def driven(
     if isinstance(operator, Definition):
         if keys:
             raise PipelineError("a frontier operator has its keys in its pacts", remedy='say there: Exchange("column")')
-        return _frontier(operator, inputs, name, event_time)
+        return _frontier(operator, inputs, name, event_time, times)
     each = tuple((tuple(keys),) * len(inputs) if not keys or isinstance(keys[0], str) else map(tuple, keys))
     apply = Apply(name=name or operator.name or "operator", arrow=operator, keys=each)  # type: ignore[arg-type]
     apply.output([StreamType(tuple(schema.names)) for schema in inputs])
@@ -99,9 +103,11 @@ def _lowered(operator: LogicalOperator, inputs: Sequence[pa.Schema], event_time:
     )  # fmt: skip
 
 
-def _frontier(operator: Definition, inputs: Sequence[pa.Schema], name: str | None, event_time: str | None) -> Driven:
+def _frontier(
+    operator: Definition, inputs: Sequence[pa.Schema], name: str | None, event_time: str | None, times: Times | None
+) -> Driven:
     logical = FrontierOperator(name=name or operator.name, definition=operator)
-    types = [StreamType(tuple(schema.names), event_time) for schema in inputs]
+    types = [StreamType(tuple(schema.names), event_time if times is None else None, times=times) for schema in inputs]
     logical.output(types)
     physical = logical.lower(types)
     everywhere = frozenset(number for number, pact in enumerate(operator.pacts) if isinstance(pact, Broadcast))

@@ -7,7 +7,7 @@ hundreds of tests a second.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self, TypeAlias
@@ -31,6 +31,7 @@ from dagster_operators.state.key_hash import hash_columns, subtasks
 from dagster_operators.state.store import StateStore, next_epoch
 from dagster_operators.testing.driven import driven
 from dagster_operators.time.frontier import FINISHED, Frontier, meet
+from dagster_operators.time.kinds import Times, fits, names_of
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, to_micros
 from dagster_operators.types.arrow_schema import arrow_type
 from dagster_operators.types.schema import Schema
@@ -53,6 +54,7 @@ class HarnessSnapshot:
         state: The rows of each state table, for each subtask.
         watermarks: That of each input; by default they are all at ``watermark``.
         held_at: What was held at each output, of a frontier operator.
+        ends: The frontier of each input, whose times are no event times.
     """
 
     epoch: int
@@ -61,6 +63,7 @@ class HarnessSnapshot:
     state: Sequence[Mapping[str, pa.Table]]
     watermarks: Sequence[int] = ()
     held_at: Mapping[str, Frontier] = field(default_factory=dict)
+    ends: Sequence[Frontier] = ()
 
 
 class OperatorHarness:
@@ -76,7 +79,9 @@ class OperatorHarness:
         keys: The key columns: of all inputs, or for each input; of other operators they are known.
         parallelism: How many subtasks there are.
         name: The operator's name.
-        event_time: The column with the time, of a frontier or logical operator's inputs.
+        event_time: The column with the time, of a frontier or logical operator's inputs; of times of several parts the first one.
+        times: The kind of a frontier operator's times, if they are no event times, as ``do.frontier.retime`` takes it. Its inputs
+            have a column for each part, and where a watermark is given it is such a time, or a ``Frontier`` of several.
 
     Raises:
         SchemaError: The operator does not fit its inputs, or its state not its keys.
@@ -110,9 +115,11 @@ class OperatorHarness:
         parallelism: int = 1,
         name: str | None = None,
         event_time: str | None = None,
+        times: Any = None,
     ) -> None:
         self.inputs = tuple(Schema.of(schema).to_arrow() for schema in inputs)
-        self._driven = driven(operator, self.inputs, keys, name, event_time)
+        self._times = None if times is None else Times(times, names_of(times, str(event_time)))
+        self._driven = driven(operator, self.inputs, keys, name, event_time, times=self._times)
         physical = self._driven.physical
         self.ports = physical.outputs(self.inputs)
         self._tables = physical.tables(PortSchemas(self.inputs, self.ports))
@@ -154,14 +161,34 @@ class OperatorHarness:
         Raises:
             CapabilityError: An input of a frontier operator would go back.
         """
+        numbers = range(len(self.inputs)) if index is None else [index]
+        if self._times is not None:
+            self._move(self._times, watermark, numbers)
+            return
         to = moment(watermark)
-        for number in range(len(self.inputs)) if index is None else [index]:
+        for number in numbers:
             if to < self._watermarks[number] and self._driven.is_strict:
                 raise CapabilityError(
                     f"the input {number} is at {self._watermarks[number]} and cannot move back to {to}",
                     operator=self._driven.name, remedy="move it to the same time or a later one",
                 )  # fmt: skip
             self._watermarks[number] = max(self._watermarks[number], to)
+
+    def _move(self, times: Times, end: Any, numbers: Iterable[int]) -> None:
+        """The same for times that are no event times."""
+        to = FINISHED if end == MAX_WATERMARK else end if isinstance(end, Frontier) else Frontier([end])
+        wrong = next((time for time in to if not fits(times.kind, time)), None)
+        if wrong is not None:
+            raise PipelineError(
+                f"{wrong!r} is no time of the kind {times}", operator=self._driven.name, remedy="give such a time, or a Frontier"
+            )
+        for number in numbers:
+            if not self._ends[number].dominates(to):
+                raise CapabilityError(
+                    f"the input {number} is at {self._ends[number]} and cannot move back to {to}",
+                    operator=self._driven.name, remedy="move it to the same time or a later one",
+                )  # fmt: skip
+            self._ends[number], self._watermarks[number] = to, times.watermark(to)
 
     def advance(self, watermark: Moment) -> int:
         """Move the watermark within the epoch: timers that are due, then ``handle_watermark``; the output's watermark."""
@@ -229,7 +256,7 @@ class OperatorHarness:
 
     def frontier(self, port: str = MAIN) -> Frontier:
         """The frontier of an output: the inputs', and what is held."""
-        inputs = [Frontier.from_watermark(mark) for mark in self._watermarks]
+        inputs = [self._end_of(number) for number in range(len(self.inputs))]
         return meet([self._driven.passed(port, inputs), self._held_at.get(port, FINISHED)])
 
     def holds(self) -> list[dict[str, Any]]:
@@ -250,7 +277,8 @@ class OperatorHarness:
     def snapshot(self) -> HarnessSnapshot:
         """What a pipeline would keep after the last epoch; rows of the running one must not have been given yet."""
         states = [store.export() for store in self._stores]
-        return HarnessSnapshot(self.epoch - 1, self.watermark, self.held, states, tuple(self._watermarks), self._held_at)
+        marks = tuple(self._watermarks)
+        return HarnessSnapshot(self.epoch - 1, self.watermark, self.held, states, marks, self._held_at, tuple(self._ends))
 
     def restore(self, snapshot: HarnessSnapshot, *, parallelism: int | None = None) -> None:
         """Go on from a snapshot, with another number of subtasks if one is given."""
@@ -264,6 +292,8 @@ class OperatorHarness:
 
     def _resume(self, snapshot: HarnessSnapshot) -> None:
         self._watermarks = list(snapshot.watermarks) or [snapshot.watermark] * len(self.inputs)
+        least = [] if self._times is None else [Frontier([self._times.least])] * len(self.inputs)
+        self._ends = list(snapshot.ends) or least
         self.held, self._held_at = snapshot.held, dict(snapshot.held_at)
         self._stores = [self._store(number, snapshot) for number in range(self.parallelism)]
         self._begin(snapshot.epoch + 1)
@@ -299,7 +329,10 @@ class OperatorHarness:
         return [(self._driven.name, index) for index in range(len(self.inputs))]
 
     def _frontiers(self) -> dict[Target, Frontier]:
-        return {target: Frontier.from_watermark(self._watermarks[target[1]]) for target in self._targets()}
+        return {target: self._end_of(target[1]) for target in self._targets()}
+
+    def _end_of(self, number: int) -> Frontier:
+        return self._ends[number] if self._ends else Frontier.from_watermark(self._watermarks[number])
 
     def _origins(self) -> dict[str, int]:
         """The watermark of each input, which is an origin."""
@@ -308,7 +341,7 @@ class OperatorHarness:
     def _member(self, store: StateStore) -> Member:
         program = self._driven.program()
         self._programs.append(program)
-        begin, held = Frontier.from_watermark(self.watermark), Frontier.from_watermark(self.held)
+        begin, held = meet(map(self._end_of, range(len(self.inputs)))), Frontier.from_watermark(self.held)
         before = self._held_at if isinstance(program, FrontierProgram | ScopeProgram) else dict.fromkeys(self.ports, held)
         return Member(
             self._driven.name, program, self.ports, frozenset(self.ports), self._driven.keys[0], store, begin, before,

@@ -234,3 +234,34 @@ def test_rows_by_themselves_and_unions_keep_them():
     delayed = frontier.delay(both, lambda time, batch: [Product(time.outer, n) for n in batch["n"].to_pylist()])
     assert delayed.columns == ("word", "n", "t", "t_1")
     assert frontier.retime(delayed, lambda time: time.outer, times=datetime).event_time == "t"
+
+
+def spread_out(build, times):
+    """A harness of an operator over such times."""
+    return OperatorHarness(build, "word string, n long, t long, t_1 long", event_time="t", times=times, parallelism=2)
+
+
+@pytest.mark.parametrize("restart", [None, 1, 3])
+def test_the_harness_drives_operators_over_partially_ordered_times(restart):
+    state = {"stash": frontier.StashState()}
+    counts = frontier.define(
+        "unary_frontier", frontier.Exchange("word"), logic=tally, schema="word string, n long, told long", state=state
+    )
+    harness = spread_out(counts, (int, int))
+    given = [("a", 0, 5), ("a", 1, 2), ("b", 1, 2), ("c", 3, 0)]
+    harness.process([{"word": word, "n": 0, "t": t, "t_1": part} for word, t, part in given])
+    harness.end_epoch(do.frontier.Frontier([(0, 6), (2, 0)]))
+    # A row may still come at (0, 6), and at (2, 0): neither is before or at (0, 5) or (1, 2).
+    assert sorted((row["word"], row["t"], row["t_1"]) for row in harness.rows()) == [("a", 0, 5), ("a", 1, 2), ("b", 1, 2)]
+    if restart is not None:
+        harness.rescale(restart)
+    assert {hold["time"] for hold in harness.holds()} == {(3, 0)}
+    with pytest.raises(CapabilityError, match=r"is at .*cannot move back to Frontier\(\[\(1, 1\)\]\)"):
+        harness.move((1, 1))
+    with pytest.raises(PipelineError, match=r"7 is no time of the kind \(int, int\)"):
+        harness.move(7)
+    harness.process([{"word": "late", "n": 0, "t": 0, "t_1": 0}])
+    harness.finish()
+    assert harness.late_rows == 1
+    assert [(row["word"], row["t"], row["t_1"]) for row in harness.rows()] == [("c", 3, 0)]
+    assert harness.frontier().finished

@@ -16,6 +16,7 @@ from dagster_operators.operators.relational.ranking import order_texts
 from dagster_operators.operators.windows.input_window_aggregate import InputWindowAggregate
 from dagster_operators.operators.windows.session import Session
 from dagster_operators.operators.windows.session_aggregate import SessionAggregate
+from dagster_operators.operators.windows.session_aggregate_changes import SessionAggregateChanges
 from dagster_operators.operators.windows.top_per_window import TopPerWindow
 from dagster_operators.operators.windows.window_aggregate import WindowAggregate
 from dagster_operators.operators.windows.window_aggregate_changes import WindowAggregateChanges
@@ -30,6 +31,11 @@ _AGGREGATES: Mapping[type, type[LogicalOperator]] = {
     Window: WindowAggregate,
     Session: SessionAggregate,
     InputWindow: InputWindowAggregate,
+}
+
+_OF_CHANGES: Mapping[type[LogicalOperator], type[LogicalOperator]] = {
+    WindowAggregate: WindowAggregateChanges,
+    SessionAggregate: SessionAggregateChanges,
 }
 
 
@@ -76,8 +82,8 @@ class WindowedStream(PluggedIn):
     ) -> Stream:
         """One row per key and window, once the window is closed: the keys, ``window_start``, ``window_end`` and the aggregates.
 
-        Of changes, in tumbling and sliding windows, it is an updating stream: the row of a window is brought up to date until the
-        watermark closes it, and then stays.
+        Of changes it is an updating stream: the row of a window is brought up to date until the watermark closes it, and then
+        stays. Sessions grow and merge, shrink and split as rows come and go.
 
         Args:
             aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
@@ -100,8 +106,8 @@ class WindowedStream(PluggedIn):
         size = "per " + str(self.window).removeprefix("tumbling ").removeprefix("sliding ")
         settings = {"window": self.window, "event_time": self._event_time, "renamed_from": renamed_from}
         operator = _AGGREGATES[type(self.window)]
-        if operator is WindowAggregate and self._keyed._stream._type.retracting:  # noqa: SLF001
-            operator = WindowAggregateChanges
+        if self._keyed._stream._type.retracting:  # noqa: SLF001
+            operator = _OF_CHANGES.get(operator, operator)
         return self._keyed.add_aggregate(operator, name, (size,), {**(aggregates or {}), **more}, **settings)
 
     def pivot(

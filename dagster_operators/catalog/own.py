@@ -43,6 +43,7 @@ _OPERATORS = {
     "rename": ("relational.projection:Rename", "operators", "stream.rename"),
     "select": ("relational.projection:Select", "operators", "stream.select"),
     "session_aggregate": ("windows.session_aggregate:SessionAggregate", "windows", ""),
+    "session_aggregate_changes": ("windows.session_aggregate_changes:SessionAggregateChanges", "windows", ""),
     "source": ("relational.source:Source", "operators", ""),
     "to_changes": ("relational.to_changes:ToChanges", "change_streams", "stream.to_changes"),
     "top_per_key": ("relational.top_per_key:TopPerKey", "top", "keyed_stream.top"),
@@ -62,8 +63,8 @@ _OPERATORS = {
 _OTHER_METHODS = {
     "stream": "columns enter event_time feed key_by late leave name origins rejects side_output side_outputs start_new_stage "
     "through to_sink to_table window",
-    "keyed_stream": "add_aggregate keys through window",
-    "windowed_stream": "through window",
+    "keyed_stream": "add_aggregate keys pivot through window",
+    "windowed_stream": "pivot through window",
 }
 """What streams have beside, so that no package takes these names."""
 

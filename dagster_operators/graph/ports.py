@@ -92,8 +92,8 @@ class InputPort:
             return "give it the output of an aggregate, top or deduplicate(keep='last') without a window"
         if given is ChangeKind.RETRACT:
             return (
-                "put it before the operator that makes changes of rows, if there is one; aggregate without a window and in "
-                "tumbling and sliding windows, and top without a window take changes, and latest(key) has the current rows"
+                "put it before the operator that makes changes of rows, if there is one; aggregate with a window "
+                "or without, and top without a window take changes, and latest(key) has the current rows"
             )
         return "put it before the operator whose rows change, or use that operator in windows, whose rows stay as they are"
 

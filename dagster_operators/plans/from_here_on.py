@@ -16,8 +16,11 @@ from dagster_operators.plans.plan_streams import Streams, hands_on
 from dagster_operators.plans.verdict import Stored
 
 UPDATING = frozenset(
-    {"keyed_aggregate", "window_aggregate_changes", "top_per_key", "deduplicate_last", "deduplicate_changes", "latest"}
-)
+    {
+        "keyed_aggregate", "window_aggregate_changes", "session_aggregate_changes", "top_per_key", "deduplicate_last",
+        "deduplicate_changes", "latest",
+    }
+)  # fmt: skip
 """Kinds of operators whose rows replace each other."""
 
 _FROM_EMPTY = frozenset({"latest", "to_changes"})

@@ -252,6 +252,18 @@ class SessionAggregate(_message.Message):
     window: Windows
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ..., aggregates: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., window: _Optional[_Union[Windows, _Mapping]] = ...) -> None: ...
 
+class SessionAggregateChanges(_message.Message):
+    __slots__ = ("keys", "event_time", "aggregates", "window")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    AGGREGATES_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    event_time: str
+    aggregates: _containers.RepeatedCompositeFieldContainer[_values_pb2.Pair]
+    window: Windows
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ..., aggregates: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., window: _Optional[_Union[Windows, _Mapping]] = ...) -> None: ...
+
 class InputWindowAggregate(_message.Message):
     __slots__ = ("keys", "event_time", "aggregates", "window")
     KEYS_FIELD_NUMBER: _ClassVar[int]

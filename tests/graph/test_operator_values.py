@@ -54,6 +54,7 @@ def test_what_stored_state_knows_operators_by_stays():
         "deduplicate_first": "deduplicate",
         "deduplicate_last": "deduplicate",
         "input_window_aggregate": "window_aggregate",
+        "session_aggregate_changes": "session_aggregate",
         "window_aggregate_changes": "window_aggregate",
     }
     assert SAMPLES[13].meaning()[0] == "deduplicate"

@@ -34,6 +34,7 @@ from dagster_operators.operators.relational.union import Union
 from dagster_operators.operators.relational.within_last import WithinLast
 from dagster_operators.operators.windows.input_window_aggregate import InputWindowAggregate
 from dagster_operators.operators.windows.session_aggregate import SessionAggregate
+from dagster_operators.operators.windows.session_aggregate_changes import SessionAggregateChanges
 from dagster_operators.operators.windows.top_per_window import TopPerWindow
 from dagster_operators.operators.windows.window_aggregate import WindowAggregate
 from dagster_operators.operators.windows.window_aggregate_changes import WindowAggregateChanges
@@ -113,6 +114,7 @@ SAMPLES = [
     WindowAggregate(name="a", **WINDOW, window=do.Sliding("1 hour", "10 minutes"), aggregates=PAIRS),
     WindowAggregateChanges(name="a", **WINDOW, window=do.Tumbling("1 hour"), aggregates=PAIRS),
     SessionAggregate(name="a", **WINDOW, window=do.Session("1 hour"), aggregates=PAIRS),
+    SessionAggregateChanges(name="a", **WINDOW, window=do.Session("1 hour"), aggregates=PAIRS),
     InputWindowAggregate(name="a", **WINDOW, window=InputWindow(), aggregates=PAIRS),
     TopPerWindow(name="a", **WINDOW, window=do.Tumbling("1 hour", offset="1 s"), n=2, by=("v",), rank="place", ties=True),
     WindowJoin(name="a", keys=("k",), right_keys=("l",), window=do.Tumbling("1 h"), event_times=("t", "u"), how="semi"),

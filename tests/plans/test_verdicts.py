@@ -23,10 +23,12 @@ STATEFUL |= {
     "deduplicate_changes",
     "over",
     "window_aggregate_changes",
+    "session_aggregate_changes",
     "as_of_join",
     "within_last",
 }
 UPDATING = {"keyed_aggregate", "top_per_key", "deduplicate_last", "deduplicate_changes", "window_aggregate_changes"}
+UPDATING |= {"session_aggregate_changes"}
 
 Body = Callable[[do.Pipeline], object]
 

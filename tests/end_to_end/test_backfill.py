@@ -113,15 +113,25 @@ def test_what_was_rolled_back_plays_no_part(tmp_path: Path) -> None:
     assert content(made, "totals") == content(made, "more") == Counter([("a", 4, 0)])
 
 
-def both(root: Path, *, with_more: bool = True, beside: bool = False) -> do.Pipeline:
+def both(root: Path, *, with_more: bool = True, beside: bool = False, renamed: bool = False) -> do.Pipeline:
     made = do.Pipeline("both", root=str(root), engine=SAIL)
     some = made.source("some", do.MemorySource([[("a", 1)]], schema="k string, v long"))
     if with_more or beside:
         more = made.source("more", do.MemorySource([[("a", 10)], [("a", 20)]], schema="k string, v long"))
     if beside:
         more.to_table("beside")
-    (some.union(more, name="all") if with_more else some).key_by("k").aggregate(total="sum(v)", name="per_key").to_table("totals")
+    rows = some.union(more, name="all") if with_more else some
+    sums = rows.key_by("k").aggregate(total="sum(v)", name="per_key")
+    sums.to_table("sums", renamed_from="totals") if renamed else sums.to_table("totals")
     return made
+
+
+def test_a_source_that_was_left_out_is_asked_about_where_the_table_has_another_name(tmp_path: Path) -> None:
+    both(tmp_path).run_until_caught_up()
+    both(tmp_path, with_more=False).rebuild("totals")
+    both(tmp_path, with_more=False, renamed=True).run_until_caught_up()
+    with pytest.raises(UndecidedChangeError, match="it leads to sums again, computed anew without it"):
+        both(tmp_path, renamed=True).run_epoch()
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["gone", "beside"])

@@ -1,9 +1,10 @@
 """Event operators beside dora from its package, and operators in libraries.
 
 - Messages of 8 B, 1 KiB, 64 KiB and 1 MiB between two Python operators in one stage of a large epoch: at least as many a second
-  as dora passes on between two operators in two processes. Ours are stored exactly once, with the epoch; dora's are in memory.
-  dora is run by ``--dora``, the folder of programs of an environment that has it (``pip install dora-rs dora-rs-cli``); without
-  it the rates alone are told.
+  as dora passes on between two operators in two processes. In both the first operator makes them. Ours are stored exactly once,
+  with the epoch; dora's are in memory. dora is run by ``--dora``, the folder of programs of an environment that has it
+  (``pip install dora-rs dora-rs-cli``); without it the rates alone are told.
+- Beside it the same where the messages come out of a source's files, which dora has not.
 - Events that an operator in C is told of and answers: at least 40,000 a second, where a compiler is there.
 
 Rates are of the time that an epoch takes beyond that of one with a single message.
@@ -58,6 +59,32 @@ class Operator:
         if dora_event["type"] == "INPUT":
             self.count += len(dora_event["value"]) > 0
         return DoraStatus.CONTINUE
+"""
+BURST = 50
+"""So many messages our first operator sends at an event."""
+
+MAKE = """
+import numpy as np, pyarrow as pa
+from dora import DoraStatus
+
+VALUES = [pa.array(np.random.default_rng(seed).integers(0, 256, SIZE, np.uint8)) for seed in range(16)]
+
+class Operator:
+    def on_event(self, dora_event, send_output):
+        if dora_event["type"] == "INPUT":
+            for number in range(dora_event["value"][0].as_py()):
+                send_output("data", VALUES[number % len(VALUES)])
+        return DoraStatus.CONTINUE
+"""
+MADE = """
+nodes:
+  - id: rows
+    source: {files: {path: FOLDER/input/*.parquet, format: parquet, schema: "t timestamp, n long"}, event_time: t}
+    outputs: {n: n}
+  - id: send
+    operator: {python: make.py, inputs: {n: rows/n}, outputs: [data]}
+  - id: take
+    operator: {python: take.py, inputs: {data: send/data}}
 """
 OURS = """
 nodes:
@@ -130,9 +157,10 @@ def measure(place: Path, on: str, dora: Path | None, scale: float, repeats: int)
     """The claims, one after another."""
     for size, most in MESSAGES.items():
         count = max(20, int(most * scale))
-        ours, beside = [], []
+        ours, read, beside = [], [], []
         for repeat in range(repeats):
-            ours.append(_rate(place / f"{size}-{repeat}", OURS, size, count, on))
+            ours.append(_rate(place / f"{size}-{repeat}", MADE, size, count, on))
+            read.append(_rate(place / f"read-{size}-{repeat}", OURS, size, count, on))
             beside += [] if dora is None else [_of_dora(place / f"dora-{size}-{repeat}", dora, size, count)]
             shutil.rmtree(place, ignore_errors=True)
         rate, other = statistics.median(ours), statistics.median(beside) if beside else None
@@ -140,6 +168,7 @@ def measure(place: Path, on: str, dora: Path | None, scale: float, repeats: int)
             "messages": count,
             "messages_per_second": round(rate),
             "MB_per_second": round(rate * size / 1e6),
+            "read_from_files_per_second": round(statistics.median(read)),
         }
         if other:
             ratios = Spread.of([one / another for one, another in zip(ours, beside, strict=True)])
@@ -159,14 +188,18 @@ def measure(place: Path, on: str, dora: Path | None, scale: float, repeats: int)
 def _rate(folder: Path, nodes: str, size: int, count: int, on: str) -> float:
     """Messages a second of an epoch, less what one with a single message takes."""
     (folder / "input").mkdir(parents=True)
-    for name, text in {"forward.py": FORWARD, "take.py": TAKE, "dataflow.yml": nodes.replace("FOLDER", str(folder))}.items():
-        (folder / name).write_text(text)
+    files = {"forward.py": FORWARD, "take.py": TAKE, "make.py": MAKE, "dataflow.yml": nodes}
+    for name, text in files.items():
+        (folder / name).write_text(text.replace("FOLDER", str(folder)).replace("SIZE", str(size)))
     pipeline = do.Pipeline.from_yaml(folder / "dataflow.yml", root=str(folder / "root"), engine=engine(on))
     seconds = []
     for epoch, rows in enumerate((1, 1, count)):
-        times = pa.array(range(epoch * count, epoch * count + rows), pa.timestamp("us", "UTC"))
-        data = pa.array([os.urandom(size)] * rows, pa.binary())
-        pq.write_table(pa.table({"t": times, "data": data}), folder / "input" / f"{epoch}.parquet", use_dictionary=True)
+        columns = {"data": pa.array([os.urandom(size)] * rows, pa.binary())}
+        if nodes == MADE:
+            each = [BURST] * (rows // BURST) + [rows % BURST]
+            columns = {"n": pa.array([number for number in each if number], pa.int64())}
+        times = pa.array(range(epoch * count, epoch * count + len(next(iter(columns.values())))), pa.timestamp("us", "UTC"))
+        pq.write_table(pa.table({"t": times, **columns}), folder / "input" / f"{epoch}.parquet", use_dictionary=True)
         began = time.perf_counter()
         pipeline.run_epoch()
         seconds.append(time.perf_counter() - began)

@@ -4,7 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final, Protocol
+
+_WAITING: Final = "which events wait is another thing at each retry; ask for one after another: node.next()"
+_DAEMON: Final = "it speaks to dora's daemon, and here there is none; send what others are to get: node.send_output(...)"
+_MISSING: Final = {
+    **dict.fromkeys(("try_recv", "drain", "is_empty", "recv_async"), _WAITING),
+    **dict.fromkeys(
+        (
+            "send_output_raw", "send_service_request", "send_service_response", "merge_external_events", "register_tensor_pool",
+            "write_tensor_pool", "read_tensor_pool", "free_tensor_pool", "extension_store", "extension_load", "extension_drop",
+        ),
+        _DAEMON,
+    ),
+}  # fmt: skip
+"""What dora's has and this has not, and why."""
+
+LEVELS: Final = ("error", "warn", "info", "debug", "trace")
 
 CURRENT: Final = threading.local()
 """The script that runs in a thread, as ``script``."""
@@ -18,6 +35,15 @@ class Script(Protocol):
 
     def send(self, output: str, data: Any, metadata: Mapping[str, Any] | None) -> None:
         """Send a message."""
+
+    def log(self, level: str, message: str) -> None:
+        """Log a message."""
+
+    def time(self) -> datetime:
+        """The time of the event that it is at."""
+
+    def dataflow_id(self) -> str:
+        """The dataflow's id."""
 
     def descriptor(self) -> dict[str, Any]:
         """The dataflow's file."""
@@ -60,6 +86,41 @@ class Node:
         """Send a message."""
         self._script.send(output_id, data, metadata)
 
+    def log(self, level: str, message: str, target: str | None = None, fields: Mapping[str, str] | None = None) -> None:
+        """Log a message, by Python's ``logging``; once, though the script may be told again what it was told."""
+        if level.lower() not in LEVELS:
+            raise ValueError(f"there is no level {level!r}; there are: {', '.join(LEVELS)}")
+        parts = [f"{target}: {message}" if target else message, *(f"{key}={value}" for key, value in (fields or {}).items())]
+        self._script.log(level.lower(), " ".join(parts))
+
+    def log_error(self, message: str) -> None:
+        """Log an error."""
+        self.log("error", message)
+
+    def log_warn(self, message: str) -> None:
+        """Log a warning."""
+        self.log("warn", message)
+
+    def log_info(self, message: str) -> None:
+        """Log what is to be known."""
+        self.log("info", message)
+
+    def log_debug(self, message: str) -> None:
+        """Log what helps to find a mistake."""
+        self.log("debug", message)
+
+    def log_trace(self, message: str) -> None:
+        """Log every step."""
+        self.log("trace", message)
+
+    def timestamp(self) -> datetime:
+        """The time of the event that it is at: what a clock says is another time at each retry."""
+        return self._script.time()
+
+    def dataflow_id(self) -> str:
+        """The dataflow's id, the same as long as its file is."""
+        return self._script.dataflow_id()
+
     def dataflow_descriptor(self) -> dict[str, Any]:
         """The dataflow's file."""
         return self._script.descriptor()
@@ -75,3 +136,7 @@ class Node:
     def restart_count(self) -> int:
         """How often dora has started it again."""
         return 0
+
+    def __getattr__(self, name: str) -> Any:
+        why = f": {_MISSING[name]}" if name in _MISSING else ""
+        raise AttributeError(f"a Node has no attribute {name!r}{why}")

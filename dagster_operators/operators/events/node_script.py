@@ -7,21 +7,27 @@ the next one, so that all comes in the same order as with operators.
 from __future__ import annotations
 
 import json
+import logging
 import posixpath
 import threading
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from typing import Any, Final
+from uuid import NAMESPACE_OID, uuid5
 
 from dagster_operators.errors import OperatorFailedError
 from dagster_operators.functions.time_limit import interrupt
 from dagster_operators.operators.events.dora_module import DoraStatus
-from dagster_operators.operators.events.dora_node import CURRENT
+from dagster_operators.operators.events.dora_node import CURRENT, LEVELS
 from dagster_operators.operators.events.message import size_of
 from dagster_operators.operators.events.python_file import PythonFile
 from dagster_operators.operators.events.saved_attributes import load, save
 from dagster_operators.operators.events.source_modules import SourceModules
 from dagster_operators.operators.events.wiring import EventOperator
+
+_LOG: Final = logging.getLogger("dora")
+_LEVELS: Final = dict(zip(LEVELS, (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG, logging.DEBUG), strict=True))
 
 _LONGEST_LOG: Final = 256 * 2**20
 _PATIENCE: Final = 5.0
@@ -53,6 +59,7 @@ class NodeScript(PythonFile):
         self._descriptor = descriptor
         self._log: list[list[Any]] = []
         self._is_over = False
+        self._time = datetime.fromtimestamp(0, UTC)
         self._send: Callable[..., None] | None = None
         self._thread: threading.Thread | None = None
         self._events: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
@@ -69,6 +76,7 @@ class NodeScript(PythonFile):
             OperatorFailedError: It raised, or did not ask for the next event in time.
         """
         if self._thread is None:
+            self._note_time(self._log[0][3] if self._log else event.get("metadata", {}))
             self._begin(send)
         status = self._tell(event, send)
         if self._own.state == "replay":
@@ -114,6 +122,19 @@ class NodeScript(PythonFile):
         if self._send is not None:
             self._send(output, data, metadata)
 
+    def log(self, level: str, message: str) -> None:
+        """Log a message, unless it is told again what it was told before."""
+        if self._send is not None:
+            _LOG.log(_LEVELS[level], "%s: %s", self._own.path, message)
+
+    def time(self) -> datetime:
+        """The time of the event that it is at."""
+        return self._time
+
+    def dataflow_id(self) -> str:
+        """The dataflow's id, which is that of its file."""
+        return str(uuid5(NAMESPACE_OID, self._descriptor))
+
     def descriptor(self) -> dict[str, Any]:
         """The dataflow's file."""
         return dict(json.loads(self._descriptor))
@@ -139,10 +160,17 @@ class NodeScript(PythonFile):
     def _tell(self, event: dict[str, Any], send: Callable[..., None] | None) -> DoraStatus:
         if self._thread is None or not self._thread.is_alive():
             return DoraStatus.STOP
+        self._note_time(event.get("metadata", {}))
         with self._environment():
             self._send = send
             self._events.put(event)
             return self._wait(f"at {event['type']} {event['id']!r}")
+
+    def _note_time(self, metadata: Mapping[str, Any]) -> None:
+        """Let its time be that of an event; one without a time is at that of the event before."""
+        told = metadata.get("timestamp")
+        if isinstance(told, datetime):
+            self._time = told
 
     def _wait(self, when: str) -> DoraStatus:
         """Wait until the script asks for the next event, or ends."""

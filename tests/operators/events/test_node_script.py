@@ -92,7 +92,11 @@ WRONG = {
     "exit": ("sys.exit(3)", "ended with the exit code 3"),
     "output": ('node.send_output("lost", [1])', "there is no output 'lost'"),
     "hangs": ("while True: pass", r"did not ask for the next event within 2 seconds, at INPUT 'n'"),
+    "what waits": ("node.drain()", r"has no attribute 'drain': which events wait .* node.next\(\)"),
     "no node": ("node.recv_async()", "has no attribute 'recv_async'"),
+    "dora's daemon": ("node.extension_load('a', 'b')", "has no attribute 'extension_load': it speaks to dora's daemon"),
+    "a mistake": ("node.sent()", "a Node has no attribute 'sent' "),
+    "level": ("node.log('loud', 'x')", "there is no level 'loud'; there are: error, warn"),
 }
 
 
@@ -126,3 +130,28 @@ def test_an_operator_has_no_node():
     driven = Driven(dataflow([operator("log", [("n", "numbers/n")], [])], {"log": text}))
     with pytest.raises(OperatorFailedError, match="there is a Node in the script of a path: node alone"):
         driven.epoch(rows(1))
+
+
+def test_its_time_is_that_of_its_event_and_its_dataflow_has_an_id():
+    text = "from dora import Node\nnode = Node()\n"
+    text += 'tell = lambda: node.send_output("log", [f"{node.timestamp().second} {node.dataflow_id()}"])\n'
+    text += "tell()\nfor event in node:\n    tell()"
+    driven = script(text).epoch(rows(3, 4))
+    found = [one.split() for one in driven.log()]
+    assert [second for second, _ in found] == ["3", "3", "4"]
+    assert len({name for _, name in found}) == 1
+    again = script(text)
+    again.harness.restore(driven.harness.snapshot())
+    assert [one.split()[0] for one in again.epoch(rows(5)).log()] == ["5"]
+
+
+def test_what_it_logs_is_logged_once(caplog):
+    text = 'from dora import Node\nnode = Node()\nfor event in node:\n    node.log_warn(event["type"])\n'
+    text += '    node.log("info", "seen", "eye", {"by": "me"})'
+    with caplog.at_level("INFO", "dora"):
+        driven = script(text).epoch(rows(1))
+        again = script(text)
+        again.harness.restore(driven.harness.snapshot())
+        again.epoch(rows(2))
+    found = [(one.levelname, one.getMessage()) for one in caplog.records if one.name == "dora"]
+    assert found == [("WARNING", "log: INPUT"), ("INFO", "log: eye: seen by=me")] * 2

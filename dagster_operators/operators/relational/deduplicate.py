@@ -15,7 +15,6 @@ from typing_extensions import override
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.alternatives import Alternative
-from dagster_operators.graph.changes import Changes
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
@@ -32,7 +31,7 @@ from dagster_operators.operators.physical import (
     StateRuns,
     Varying,
 )
-from dagster_operators.operators.relational.first_rows import FirstRows, alternatives
+from dagster_operators.operators.relational.first_rows import FirstRows, alternatives, one_row_per_key
 from dagster_operators.operators.relational.ranking import NUMBER, OrderItem, first_rows
 from dagster_operators.operators.rows_by_time import TIME, micros_of, since, until
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration
@@ -71,7 +70,7 @@ class DeduplicateFirst(LogicalOperator):
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        check_input(self, inputs[0], self.keys)
+        self.require(inputs[0], self.keys, "key_by")
         if self.within is not None and self.within <= 0:
             raise PipelineError(
                 f"within must be more than nothing, not {format_duration(self.within)}", operator=self.name,
@@ -123,15 +122,14 @@ class DeduplicateLast(LogicalOperator):
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
-        check_input(self, stream, self.keys)
+        self.require(stream, self.keys, "key_by")
         if self.event_time is None:
             raise SchemaError(
                 "the last row of a key needs an event time, and the stream has none",
                 operator=self.name,
                 remedy=stream.timeless_remedy,
             )
-        rest = None if stream.columns is None else [column for column in stream.columns if column not in self.keys]
-        return StreamType(None if rest is None else (*self.keys, *rest), changes=Changes.upsert(self.keys))
+        return one_row_per_key(stream, self.keys)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:
@@ -142,11 +140,6 @@ class DeduplicateLast(LogicalOperator):
         """The first row of each key from the end of time."""
         order = (OrderItem(quoted(self.event_time or ""), descending=True, nulls_first=False),)
         return alternatives(self.name, FirstRows(keys=self.keys, order=order, n=1, event_time=self.event_time))
-
-
-def check_input(operator: LogicalOperator, stream: StreamType, keys: Sequence[str]) -> None:
-    """Raise unless the stream has these keys."""
-    operator.require(stream, keys, "key_by")
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.changes import ChangeKind, Changes
+from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort, check_taken_back
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.relational.first_of_changes import FirstRowsOfChanges
-from dagster_operators.operators.relational.first_rows import FirstRows
+from dagster_operators.operators.relational.first_rows import FirstRows, one_row_per_key
 from dagster_operators.operators.relational.ranking import OrderItem, parse_order
 from dagster_operators.types.names import quoted
 
@@ -74,8 +74,7 @@ class DeduplicateChanges(LogicalOperator):
         check_taken_back(self.sql(), [stream.changes])
         for item in self.order:
             self.require(stream, columns_of_row(item.expression), f"order_by={str(item)!r}")
-        rest = None if stream.columns is None else [column for column in stream.columns if column not in self.keys]
-        return StreamType(None if rest is None else (*self.keys, *rest), changes=Changes.upsert(self.keys))
+        return one_row_per_key(stream, self.keys)
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 from typing_extensions import override
 
 from dagster_operators.graph.alternatives import Alternative, RowsGoToTable
+from dagster_operators.graph.changes import Changes
+from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import (
     Analysed,
@@ -30,6 +32,16 @@ from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+def one_row_per_key(stream: StreamType, keys: tuple[str, ...]) -> StreamType:
+    """What comes out where a stream has one current row for each key: the keys, then its other columns.
+
+    >>> one_row_per_key(StreamType(("v", "k")), ("k",)).columns
+    ('k', 'v')
+    """
+    rest = None if stream.columns is None else [column for column in stream.columns if column not in keys]
+    return StreamType(None if rest is None else (*keys, *rest), changes=Changes.upsert(keys))
 
 
 @dataclass(frozen=True, kw_only=True)

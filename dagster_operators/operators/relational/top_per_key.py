@@ -11,13 +11,13 @@ from typing_extensions import override
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.alternatives import Alternative
-from dagster_operators.graph.changes import ChangeKind, Changes
+from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.relational.first_of_changes import FirstRowsOfChanges
-from dagster_operators.operators.relational.first_rows import FirstRows, alternatives
+from dagster_operators.operators.relational.first_rows import FirstRows, alternatives, one_row_per_key
 from dagster_operators.operators.relational.projection import from_columns
 from dagster_operators.operators.relational.ranking import OrderItem, parse_order
 
@@ -63,13 +63,8 @@ class TopPerKey(LogicalOperator):
         stream = inputs[0]
         check_top(self, stream, self.n, self.order)
         self.require(stream, self.keys, "key_by")
-        keys = (*self.keys, self.rank)
-        if stream.columns is None:
-            return StreamType(None, changes=Changes.upsert(keys))
-        check_rank(self, self.rank, stream.columns)
-        return StreamType(
-            (*keys, *(column for column in stream.columns if column not in self.keys)), changes=Changes.upsert(keys)
-        )
+        check_rank(self, self.rank, stream.columns or ())
+        return one_row_per_key(stream, (*self.keys, self.rank))
 
     @override
     def lineage(self, inputs: Sequence[StreamType]) -> Lineage:

@@ -50,7 +50,7 @@ class Over(LogicalOperator):
         order_by: What comes behind ORDER BY.
         functions: New column and window function.
         frame: What running values are of, where rows are equal in the order: ``range``, of all of these; ``rows``, up to the row;
-            ``rows 10 preceding``, of the row and so many before it.
+            ``rows 10 preceding``, of the row and so many before it; ``rows between 2 preceding and 1 following``, say.
         event_time: Decides between rows that are equal in the order, before all columns do: the earlier one comes first.
     """
 
@@ -104,7 +104,11 @@ class Over(LogicalOperator):
         if not self.functions:
             raise PipelineError("there is nothing to compute", operator=self.name, remedy="write over('at', n='row_number()')")
         if not is_frame(self.frame):
-            raise PipelineError(f'frame is "range", "rows" or "rows 10 preceding", say, not {self.frame!r}', operator=self.name)
+            raise PipelineError(
+                f'frame is "range", "rows" or "rows 10 preceding", say, not {self.frame!r}', operator=self.name,
+                remedy='write "rows between 2 preceding and 1 following" for other rows; each end is a number of rows '
+                "preceding or following, the current row, or unbounded",
+            )  # fmt: skip
         check_taken_back(self.sql(), [Changes.RETRACT])
         for item in self.order:
             self.require(stream, columns_of_row(item.expression), f"order_by={str(item)!r}")

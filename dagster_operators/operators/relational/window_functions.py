@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import SchemaError
@@ -27,7 +28,7 @@ _PLACES: Final[Mapping[str, str]] = {"rank": "INT", "dense_rank": "INT", "percen
 """Functions that give equal rows the same."""
 _ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys(("row_number", *_PLACES), (0, 0)),
-    "ntile": (1, 1), "lag": (1, 3), "lead": (1, 3), "first_value": (1, 1),
+    "ntile": (1, 1), "lag": (1, 3), "lead": (1, 3), "first_value": (1, 1), "last_value": (1, 1),
     **dict.fromkeys(("count", "sum", "avg", "min", "max"), (1, 1)),
 }  # fmt: skip
 """The functions, with how many arguments they take at least and at most."""
@@ -37,7 +38,58 @@ _FLOATING: Final = frozenset({"float", "double"})
 _MOST_SUMMED: Final = 28
 """Digits of a decimal whose sum fits into 38."""
 _FROM_FIRST: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-_MOVING: Final = re.compile(r"rows ([0-9]{1,9}) preceding", re.IGNORECASE)
+_PRECEDING: Final = re.compile(r"rows ([0-9]{1,9} preceding)", re.IGNORECASE)
+_BOUND: Final = r"[0-9]{1,9} preceding|[0-9]{1,9} following|current row|unbounded preceding|unbounded following"
+_BETWEEN: Final = re.compile(rf"rows between ({_BOUND}) and ({_BOUND})", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class RowFrame:
+    """Rows from one to another, counted from the row on; those before it are negative.
+
+    Attributes:
+        first: The first one; infinite for the first of the key.
+        last: The last one; infinite for the last of the key.
+    """
+
+    first: float
+    last: float
+
+    @classmethod
+    def of(cls, text: str) -> RowFrame | None:
+        """A frame as it is written; None if it is none of rows from one to another.
+
+        >>> RowFrame.of("rows 10 preceding"), RowFrame.of("rows between 1 following and unbounded following")
+        (RowFrame(first=-10, last=0), RowFrame(first=1, last=inf))
+        >>> RowFrame.of("rows between 1 following and 2 preceding"), RowFrame.of("range")
+        (None, None)
+        """
+        if preceding := _PRECEDING.fullmatch(text):
+            return cls(_offset(preceding[1]), 0)
+        between = _BETWEEN.fullmatch(text)
+        frame = cls(_offset(between[1]), _offset(between[2])) if between else None
+        return frame if frame and frame.first <= frame.last and frame.first != inf and frame.last != -inf else None
+
+    @property
+    def leaves_rows(self) -> bool:
+        """Whether rows leave it, from one row to the next."""
+        return self.first != -inf
+
+    def __str__(self) -> str:
+        return f"ROWS BETWEEN {_bound(self.first)} AND {_bound(self.last)}"
+
+
+def _offset(bound: str) -> float:
+    number, way = bound.lower().split()
+    if number == "current":
+        return 0
+    return (-1 if way == "preceding" else 1) * (inf if number == "unbounded" else int(number))
+
+
+def _bound(offset: float) -> str:
+    if offset == 0:
+        return "CURRENT ROW"
+    return f"{'UNBOUNDED' if abs(offset) == inf else int(abs(offset))} {'PRECEDING' if offset < 0 else 'FOLLOWING'}"
 
 
 def is_frame(frame: str) -> bool:
@@ -46,7 +98,7 @@ def is_frame(frame: str) -> bool:
     >>> [frame for frame in ("range", "rows", "rows 10 preceding", "rows -1 preceding", "groups") if is_frame(frame)]
     ['range', 'rows', 'rows 10 preceding']
     """
-    return frame in {"range", "rows"} or _MOVING.fullmatch(frame) is not None
+    return frame in {"range", "rows"} or RowFrame.of(frame) is not None
 
 
 @dataclass(frozen=True)
@@ -101,7 +153,7 @@ class WindowFunction:
         Args:
             order: Their order.
             frame: Whether running values of equal rows are those of all of them (``range``), go on row by row (``rows``), or are
-                of a row and so many before it (``rows 10 preceding``).
+                of the rows from one to another (see :class:`RowFrame`).
             rows: Rows with these columns; only analysed.
 
         Returns:
@@ -117,16 +169,17 @@ class WindowFunction:
             return f"CAST({name}() {order.over(order.user)} AS {_PLACES[name]})", None
         if name in ("row_number", "ntile"):
             return f"CAST({name}({', '.join(arguments)}) {total} AS INT)", None
-        moving = _MOVING.fullmatch(frame)
-        in_rows = order.over(order.total, f"ROWS BETWEEN {moving[1]} PRECEDING AND CURRENT ROW" if moving else _FROM_FIRST)
-        if name == "first_value":
-            return f"first_value({arguments[0]}) {in_rows}", None
+        moving = RowFrame.of(frame)
+        in_rows = order.over(order.total, str(moving) if moving else _FROM_FIRST)
+        if name in ("first_value", "last_value"):  # the last up to a row is its own, but of those that are equal to it the last
+            of_peers = self._of_last_peer(order) if (name, frame) == ("last_value", "range") else None
+            return f"{name}({arguments[0]}) {in_rows}", of_peers
         kind = "bigint" if arguments[0] == "*" else _type_of(arguments[0], rows)
         if name in ("lag", "lead"):
             default = [self._default(arguments[2], kind, rows)] if len(arguments) > 2 else []  # noqa: PLR2004 - value, offset, default
             return f"{name}({', '.join([*arguments[:2], *default])}) {total}", None
         if moving:
-            return self._running(kind, in_rows, moving=True), None
+            return self._running(kind, in_rows, moving=moving.leaves_rows), None
         return self._up_to(kind, order, in_rows, frame)
 
     def _default(self, default: str, kind: str, rows: DataFrame) -> str:
@@ -142,9 +195,13 @@ class WindowFunction:
         if frame == "rows":
             return self._running(kind, in_rows), None
         if kind in _FLOATING and self.call.function in ("sum", "avg"):  # which depend on the order of what they add up
-            last = order.over(order.total, "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING", peers=True)
-            return self._running(kind, in_rows), f"last_value({OF_ROW}) {last}"
+            return self._running(kind, in_rows), self._of_last_peer(order)
         return self._running(kind, order.over(order.user, "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")), None
+
+    @staticmethod
+    def _of_last_peer(order: Order) -> str:
+        last = order.over(order.total, "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING", peers=True)
+        return f"last_value({OF_ROW}) {last}"
 
     def _running(self, kind: str, over: str, *, moving: bool = False) -> str:
         name = self.call.function

@@ -17,6 +17,7 @@ from tests.examples import fresh_examples, unlike_the_simplest
 from tests.operators.change_logs import SCHEMA, ChangeLog, at, change_logs, computed, each_epoch, read
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 IN_ORDER = {
@@ -74,15 +75,68 @@ def test_rows_that_come_and_go(tmp_path: Path) -> None:
     each_epoch(tmp_path, SAIL, LOG, lambda p: build(LOG, p), lambda p, epoch: check(LOG, p, epoch))
 
 
+FRAMES = {
+    "around": "rows between 1 preceding and 2 following",
+    "ahead": "ROWS BETWEEN 1 following AND unbounded following",
+    "behind": "rows between 3 preceding and 2 preceding",
+    "so_far_and_next": "rows between unbounded preceding and 1 following",
+    "all_of_it": "rows between unbounded preceding and unbounded following",
+}
+ENDS = {"first": "first_value(n)", "last": "last_value(v)"}
+
+
+def framed(log: ChangeLog, pipeline: do.Pipeline, names: Collection[str] = FRAMES) -> None:
+    keyed = log.stream(pipeline).key_by("k")
+    for name, frame in FRAMES.items():
+        if name not in names:
+            continue
+        keyed.over("n DESC", {**ENDS, **RUNNING}, frame=frame, name=name).to_table(name)
+    keyed.over("n DESC", last="last_value(v)", name="last_peer").to_table("last_peer")
+    keyed.over("n DESC", last="last_value(v)", frame="rows", name="own").to_table("own")
+
+
+def check_framed(log: ChangeLog, pipeline: do.Pipeline, epoch: int, names: Collection[str] = FRAMES) -> None:
+    calls = (*ENDS.values(), *RUNNING.values())
+    for name, frame in FRAMES.items():
+        if name not in names:
+            continue
+        found = [f"{call} OVER (PARTITION BY k ORDER BY {TOTAL} {frame})" for call in calls]
+        assert read(pipeline, name) == computed(log.rows(epoch), f"SELECT *, {', '.join(found)} FROM rows"), (name, epoch)
+    peers = f"last_value(v) OVER (PARTITION BY k, n ORDER BY {TOTAL} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
+    assert read(pipeline, "last_peer") == computed(log.rows(epoch), f"SELECT *, {peers} FROM rows")
+    assert read(pipeline, "own") == computed(log.rows(epoch), "SELECT *, v FROM rows")
+
+
+@pytest.mark.sail
+def test_frames_that_reach_before_and_behind_the_row(tmp_path: Path) -> None:
+    some = ("around", "behind")
+    each_epoch(tmp_path, SAIL, LOG, lambda p: framed(LOG, p, some), lambda p, epoch: check_framed(LOG, p, epoch, some))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_such_frames_on_spark(tmp_path: Path) -> None:
+    each_epoch(tmp_path, EMBEDDED, LOG, lambda p: framed(LOG, p), lambda p, epoch: check_framed(LOG, p, epoch))
+
+
+@pytest.mark.slow
+@pytest.mark.sail
+@fresh_examples(2)
+@given(log=unlike_the_simplest(change_logs(values=st.sampled_from([None, 0.0, -0.0, math.nan, 2.5]))))
+def test_such_frames_over_any_history(tmp_path_factory: pytest.TempPathFactory, log: ChangeLog) -> None:
+    each_epoch(tmp_path_factory.mktemp("p"), SAIL, log, lambda p: framed(log, p), lambda p, epoch: check_framed(log, p, epoch))
+
+
 @pytest.mark.spark
 def test_the_same_on_spark(tmp_path: Path) -> None:
     pipeline = do.Pipeline("p", root=str(tmp_path), engine=EMBEDDED)
     functions = {name: (IN_ORDER | PLACES | RUNNING)[name] for name in ("number", "or_not", "place", "total", "floating", "most")}
     rows = LOG.stream(pipeline).key_by("k")
     rows.over("n DESC", functions, name="placed").to_table("placed")
-    moving = {"total": "sum(n)", "mean": "avg(v)", "first": "first_value(n)", "least": "min(v)"}
-    rows.over("n DESC", moving, frame="rows 1 preceding").to_table("moving")
-    last_two = [f"{text} OVER (PARTITION BY k ORDER BY {TOTAL} ROWS 1 PRECEDING)" for text in moving.values()]
+    moving = {"total": "sum(n)", "mean": "avg(v)", "first": "first_value(n)", "last": "last_value(n)", "least": "min(v)"}
+    around = "rows between 1 preceding and 1 following"
+    rows.over("n DESC", moving, frame=around).to_table("moving")
+    last_two = [f"{text} OVER (PARTITION BY k ORDER BY {TOTAL} {around})" for text in moving.values()]
     ordered = [f"{text} OVER (PARTITION BY k ORDER BY {TOTAL})" for text in ("row_number()", "lag(n, 1, -1)")]
     others = [f"{text} OVER (PARTITION BY k ORDER BY {USER})" for text in ("rank()", "sum(n)", "sum(v)", "max(v)")]
     for epoch in (1, 2):

@@ -151,14 +151,15 @@ class JoinChanges(RelationalOperator[JoinFacts]):
     def _changed_pairs(self, new: Sequence[Rows], old: Sequence[Rows], facts: JoinFacts) -> list[DataFrame]:
         """The pairs of which at least one row is new."""
         now = all_or_none(old[1], new[1])
-        met = [(new[0], now), (old[0], new[1])]
-        return [self._pairs(left, right, facts) for left, right in met if left is not None and right is not None]
+        met = [(new[0], now, 0), (old[0], new[1], 1)]
+        return [self._pairs(left, right, facts, few) for left, right, few in met if left is not None and right is not None]
 
-    def _pairs(self, left: DataFrame, right: DataFrame, facts: JoinFacts) -> DataFrame:
+    def _pairs(self, left: DataFrame, right: DataFrame, facts: JoinFacts, few: int = 0) -> DataFrame:
+        """The pairs of two sides; that with few rows stands first, of which Sail makes a table to look the others up in."""
         sides = [self._side(side, rows, facts) for side, rows in enumerate((left, right))]
         keys = [f"__left_{number}" for number in range(len(facts.keys))]
         values = [quoted(name) for name in facts.columns.values]
-        joined = self._joined(sides[0], sides[1], facts, "inner")
+        joined = self._joined(sides[few], sides[1 - few], facts, "inner")
         return facts.output(joined, keys, values, "__left_rows * __right_rows")
 
     # --- rows by whether they have a partner -------------------------------------------------------------------------

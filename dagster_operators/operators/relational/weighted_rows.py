@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.graph.changes import ADDS, CHANGE, DELETE, INSERT
-from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
 
     from dagster_operators.operators.physical import Rows
@@ -81,12 +82,29 @@ def there(rows: DataFrame) -> DataFrame:
 
 
 def not_there(rows: DataFrame, old: Rows) -> DataFrame:
-    """No rows; the query fails if new rows take one back that was not there."""
+    """No rows; the query fails if new rows take one back that was not there.
+
+    Args:
+        rows: The new rows, each once: added up.
+        old: At least the rows with their keys that were there.
+    """
     taken = rows.filter(f"{WEIGHT} < 0")
     names = [name for name in rows.columns if name != WEIGHT]
-    before = None if old is None else with_keys_of(old, taken, names)
+    before = None if old is None else _equal_to(taken, old, names)
     wrong = added_up(all_of(taken, before) if before is not None else taken).filter(f"{WEIGHT} < 0")
     return wrong.selectExpr(*map(quoted, names), f"{_NOT_THERE} AS {WEIGHT}")
+
+
+def _equal_to(few: DataFrame, rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The rows that are equal to one of few that are all different.
+
+    The few stand first, since Sail makes of the first a table to look the others up in, be they more or fewer; so no semi join.
+    """
+    from pyspark.sql import functions as F
+
+    asked = few.selectExpr(*(f"{quoted(name)} AS __asked_{number}" for number, name in enumerate(names)))
+    equal = [f"__asked_{number} <=> {quoted(name)}" for number, name in enumerate(names)]
+    return asked.join(rows, F.expr(" AND ".join(equal)), "inner").selectExpr(*map(quoted, names), WEIGHT)
 
 
 def taken_back(rows: DataFrame) -> DataFrame:

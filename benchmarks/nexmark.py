@@ -22,6 +22,7 @@ import dagster_operators as do
 from benchmarks.events import SHUFFLE_PARTITIONS, engine, profile
 from benchmarks.harness import Claim, Spread, medians, timed, workplace
 from benchmarks.nexmark_spark import BATCH_ONLY, Batch, Streaming
+from jobs.nexmark import SIDE_INPUT
 from jobs.nexmark.generator import SCHEMAS, Nexmark
 from jobs.nexmark.queries import PARTITIONS, QUERIES, Events
 from jobs.nexmark.reference import SQL, answer, connect, difference, rows_of_delta
@@ -56,6 +57,7 @@ class Run:
         self._input = place / "input"
         for kind in SCHEMAS:
             (self._input / kind).mkdir(parents=True)
+        os.link(slices[0]["bid"].parents[1] / SIDE_INPUT, self._input / SIDE_INPUT)
         on = engine("spark")
         self.pipeline = do.Pipeline(query, root=str(place / "ours"), engine=on)
         answer_of = QUERIES[query](Events(self.pipeline, self._input, files_per_epoch=None))

@@ -1,7 +1,7 @@
 """The Nexmark queries as a user of Spark writes them: for Structured Streaming, and for a batch job over the same rows.
 
 Each is a function from the DataFrames of events to the DataFrame of the answer; the same code serves both where streaming can
-express the query. It cannot for q4 and q9, which go on behind a join with rows that change, for q15 and q16 ("Distinct
+express the query. It cannot for q4, q6 and q9, which go on behind a join with rows that change, for q15 and q16 ("Distinct
 aggregations are not supported on streaming DataFrames/Datasets") and q19 ("Non-time-based windows are not supported on streaming
 DataFrames/Datasets"). q17 and q18 have a current row per key, which a Delta sink cannot keep: their changes are merged into the
 table batch by batch, as Delta's documentation has it.
@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.structured_streaming import STATE_STORE
-from jobs.nexmark.queries import DAY, EUROS, LATENESS, SCHEMAS, STATISTICS
+from jobs.nexmark import SIDE_KEYS
+from jobs.nexmark.queries import DAY, EUROS, LATENESS, PARTITIONS, SCHEMAS, STATISTICS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +27,7 @@ Query = Callable[[Events], "DataFrame"]
 KEYS = {"q17": ("auction", "day"), "q18": ("bidder", "auction")}
 """The queries whose rows change, and by what a row is known."""
 
-BATCH_ONLY = ("q4", "q9", "q15", "q16", "q19")
+BATCH_ONLY = ("q4", "q6", "q9", "q15", "q16", "q19")
 """The queries that Structured Streaming refuses."""
 
 _CHANNELS = "CASE lower(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3'"
@@ -116,6 +117,28 @@ def _winning_bids(events: Events) -> DataFrame:
     return ranked.filter("rownum = 1")
 
 
+def _selling_prices(events: Events) -> DataFrame:
+    winning = _winning_bids(events)
+    last = "OVER (PARTITION BY seller ORDER BY bid_dateTime, id ROWS BETWEEN 10 PRECEDING AND CURRENT ROW)"
+    return winning.selectExpr("id", "seller", f"sum(price) {last} div count(*) {last} AS avg_price")
+
+
+def _with_side_input(events: Events) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    side = events["bid"].sparkSession.range(SIDE_KEYS).selectExpr("id AS key", "CAST(id AS STRING) AS value")
+    joined = events["bid"].join(F.broadcast(side), F.expr(f"auction % {SIDE_KEYS} = key"))
+    return joined.select("auction", "bidder", "price", "dateTime", "value")
+
+
+def _bids_of_sellers(events: Events) -> DataFrame:
+    people = events["person"].withColumnsRenamed({"id": "bidder", "extra": "person_extra"}).drop("dateTime")
+    auctions = events["auction"].drop("id")
+    auctions = auctions.withColumnsRenamed({"seller": "bidder", "dateTime": "auction_dateTime", "extra": "auction_extra"})
+    bids = events["bid"].selectExpr("bidder", "price", "channel", "url", "extra AS bid_extra")
+    return bids.join(people, "bidder").join(auctions, "bidder")
+
+
 def _expanded_bids(events: Events) -> DataFrame:
     from pyspark.sql import functions as F
 
@@ -151,13 +174,18 @@ QUERIES: Mapping[str, Query] = {
     "q3": _local_sellers,
     "q4": _category_prices,
     "q5": _hot_items,
+    "q6": _selling_prices,
     "q7": _highest_bids,
     "q8": _new_users,
     "q9": _winning_bids,
+    "q10": lambda events: events["bid"].selectExpr(
+        "auction", "bidder", "price", "dateTime", "extra", f"{DAY} AS dt", "date_format(dateTime, 'HH:mm') AS hm"
+    ),
     "q11": _sessions,
     "q12": lambda events: _grouped(events["bid"], "bidder", _window("10 seconds"), bid_count="count(*)").selectExpr(
         "bidder", "bid_count", *_WINDOW
     ),
+    "q13": _with_side_input,
     "q14": lambda events: (
         events["bid"]
         .filter("0.908 * price > 1000000 AND 0.908 * price < 50000000")
@@ -181,6 +209,7 @@ QUERIES: Mapping[str, Query] = {
     "q22": lambda events: events["bid"].selectExpr(
         "auction", "bidder", "price", "channel", *(f"split_part(url, '/', {number + 3}) AS dir{number}" for number in (1, 2, 3))
     ),
+    "q23": _bids_of_sellers,
 }  # fmt: skip
 """All queries, by name."""
 
@@ -206,7 +235,8 @@ class Batch:
     def run(self, files: Mapping[str, Path]) -> None:
         """Answer the query over a file of each kind of event."""
         events = {kind: self._session.read.schema(SCHEMAS[kind]).parquet(str(file)) for kind, file in files.items()}
-        QUERIES[self._query](events).write.format("delta").save(str(self._table))
+        writer = QUERIES[self._query](events).write.format("delta").partitionBy(*PARTITIONS.get(self._query, ()))
+        writer.save(str(self._table))
 
 
 class Streaming:
@@ -235,6 +265,7 @@ class Streaming:
         if self._query in KEYS:
             writer.outputMode("update").foreachBatch(self._merge).start().awaitTermination()
         else:
+            writer = writer.partitionBy(*PARTITIONS.get(self._query, ()))
             writer.outputMode("append").format("delta").start(str(self.table)).awaitTermination()
 
     def _arriving(self, kind: str) -> DataFrame:

@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from dagster_operators import FileSource, Pipeline
+from dagster_operators import FileSource, MemorySource, Pipeline
 from dagster_operators.errors import EngineError, PipelineError
 from dagster_operators.runtime.spark_packages import s3a_package
 from dagster_operators.runtime.store_access import tell_engine
@@ -142,3 +142,25 @@ def test_a_spark_that_was_started_without_s3a_says_how_it_is_started_with_it():
     package = raised.value.remedy.split("'spark.jars.packages': '")[1].split("'")[0]
     assert package == s3a_package()
     tell_engine(session, "connect", [place])  # what its server has cannot be seen
+
+
+def swapped(root, options, names, v="int", count=1, **was):
+    """Two tables, by the names that they are given, of ``count`` epochs."""
+    made = Pipeline("swapped", root=root, engine=SAIL, storage_options=options)
+    rows = made.source("in", MemorySource([[{"k": "a", "v": n}] for n in range(count)], schema=f"k string, v {v}"))
+    for table, stream in zip(names, (rows, rows.select("v AS w")), strict=True):
+        stream.to_table(table, renamed_from=was.get(table))
+    return made
+
+
+@pytest.mark.usefixtures("sail")
+def test_tables_are_renamed_and_get_wider_types(s3):
+    root, options = f"{s3.bucket()}/swapped", s3.options()
+    swapped(root, options, ("x", "y")).run_epoch()
+    swapped(root, options, ("y", "z"), count=2, z="y", y="x").run_epoch()
+    made = swapped(root, options, ("y", "z"), "bigint", 3)
+    for table in ("y", "z"):
+        made.widen(table)
+    made.run_epoch()
+    found = {table: sorted(map(tuple, made.read(table).collect())) for table in ("y", "z")}
+    assert found == {"y": [("a", 0), ("a", 1), ("a", 2)], "z": [(0,), (1,), (2,)]}

@@ -36,6 +36,7 @@ _TASKS = 32
 _RAW = "_record"
 _FILE = "_file"
 _WHOLE = "_is_whole"
+_SOUND = "_is_sound"
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?|true|false")
 _NOT_FINITE = frozenset({"NaN", "Infinity", "+Infinity", "-Infinity", "INF", "+INF", "-INF"})
 _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
@@ -76,9 +77,11 @@ def read_strictly(
     values = [f"{cast} AS v{place}" for place, cast in enumerate(_casts(text, types))]
     lost = _any([f"(c{place} IS NOT NULL AND v{place} IS NULL)" for place in range(len(types))])
     told = f"CAST(raise_error(concat('MALFORMED_RECORD in ', {_FILE})) AS BOOLEAN)"  # which one and why is found out then
-    sound = f"CASE WHEN NOT {_WHOLE} OR {lost} THEN {told} ELSE true END"
+    sound = f"CASE WHEN NOT {_WHOLE} OR {lost} THEN {told} ELSE true END AS {_SOUND}"
     records = _records(session, location, text, files, types).selectExpr("*", *values)
-    return records.where(sound).selectExpr(*(f"v{place} AS {quoted(name)}" for place, name in enumerate(types)))
+    checked = records.selectExpr(*(f"v{place}" for place in range(len(types))), sound).where(_SOUND)
+    # A condition behind this is asked before this one, of rows that are then not looked at: so it depends on it, too.
+    return checked.selectExpr(*(f"CASE WHEN {_SOUND} THEN v{place} END AS {quoted(name)}" for place, name in enumerate(types)))
 
 
 def read_salvaging(

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import dagster_operators as do
 from dagster_operators.connectors.file_source import FileSource
 from dagster_operators.connectors.rejects import split_rejects
 from dagster_operators.errors import BadInputError, PipelineError
+from tests.engines import ENGINES
 
 
 @pytest.fixture(params=["spark", "sail"])
@@ -83,6 +85,22 @@ def test_a_stray_quote_fails_the_epoch(sail, tmp_path):
     told = source.explain_failure(sail, raised.value, items, schema)
     assert isinstance(told, BadInputError)
     assert (told.file, told.record) == (str(tmp_path / "a.csv"), '2,"lost')
+
+
+@pytest.mark.parametrize("bad", ["7,b,many", "7,b"])
+@pytest.mark.parametrize("condition", ["id = 1", "k = 'nobody'", "id = 1 AND k = 'a'", "k LIKE '%c'"])
+def test_a_condition_does_not_hide_a_corrupt_record(sail, tmp_path, bad, condition):
+    """An engine asks the conditions of a query in the order that it likes, and not of rows that one has left out already."""
+    lines = ["id,k,n", *(f"{number},a,{number}" for number in range(500))]
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "a.csv").write_text("\n".join([*lines, bad, *lines[1:]]) + "\n")
+    pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=ENGINES["sail"])
+    rows = pipeline.source("rows", FileSource(tmp_path / "landing", format="csv", schema="id int, k string, n int"))
+    rows.filter(condition).select("id").to_table("chosen")
+    with pytest.raises(BadInputError, match="a record cannot be parsed"):
+        pipeline.run_epoch()
+    (tmp_path / "landing" / "a.csv").write_text("\n".join(lines) + "\n")
+    assert pipeline.run_epoch().rows["chosen"] == condition.startswith("id")
 
 
 def test_a_line_end_in_quotes(sail, tmp_path):

@@ -15,6 +15,8 @@ BENCHMARKS = (
     "begin_100000_vs_100",
     "large_epoch",
     "dagster_overhead",
+    "flights_vs_foreach_batch",
+    "cold_start",
     "nexmark",
     "batch_operators",
     "frontier_operators",

@@ -11,7 +11,8 @@ import json
 import os
 import sys
 import time
-from datetime import date
+from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def main() -> None:
     for line in sys.stdin:
         name = line.strip()
         if name not in pipelines:
-            pipelines[name] = _flights(arguments) if name == "flights" else _query(name, arguments)
+            pipelines[name] = _MADE.get(name, partial(_query, name))(arguments)
         print(json.dumps(_epoch(pipelines[name])), file=told, flush=True)
 
 
@@ -50,6 +51,25 @@ def _flights(arguments: argparse.Namespace) -> Any:
     return build(folder, **settings)
 
 
+def _flights_by_hand(arguments: argparse.Namespace) -> Any:
+    from benchmarks.flights_foreach_batch import FlightsForeachBatch
+    from dagster_operators.runtime.engine import Spark
+    from jobs.feed import drop_days, drop_weather, write_reference
+
+    class DayByDay(FlightsForeachBatch):
+        """A batch takes all that has landed, so each day lands before its own."""
+
+        day = FIRST
+
+        def prepare(self) -> None:
+            drop_weather(arguments.folder / "reports", self.day, 1)
+            drop_days(arguments.folder / "landing", self.day, 1)
+            self.day += timedelta(days=1)
+
+    write_reference(arguments.folder / "reference")
+    return DayByDay(Spark().session(), arguments.folder)
+
+
 def _query(name: str, arguments: argparse.Namespace) -> Any:
     import dagster_operators as do
     from jobs.nexmark.queries import QUERIES, Events
@@ -60,6 +80,8 @@ def _query(name: str, arguments: argparse.Namespace) -> Any:
 
 
 def _epoch(pipeline: Any) -> dict[str, Any]:
+    if hasattr(pipeline, "prepare"):
+        pipeline.prepare()
     jobs, worked = _jobs(pipeline), _processor_seconds()
     started = time.perf_counter()
     result = pipeline.run_epoch()
@@ -81,12 +103,15 @@ def _processor_seconds() -> float:
 
 def _jobs(pipeline: Any) -> int:
     """How many jobs embedded Spark has begun."""
-    session = pipeline.epochs.session
+    session = pipeline.session if hasattr(pipeline, "session") else pipeline.epochs.session
     if not hasattr(session, "_sc"):
         return 0
     context = session._sc._jsc.sc()  # noqa: SLF001 - nothing public counts them
     context.listenerBus().waitUntilEmpty()
     return int(context.statusStore().jobsList(None).size())
+
+
+_MADE = {"flights": _flights, "flights_by_hand": _flights_by_hand}
 
 
 if __name__ == "__main__":

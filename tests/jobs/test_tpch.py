@@ -21,7 +21,6 @@ from jobs.tpch.queries import QUERIES
 from jobs.tpch.reference import SQL, answers
 from jobs.tpch.run import main
 from tests.engines import EMBEDDED, SAIL
-from tests.test_public_names import loaded_after
 
 LARGE = 200
 """Beyond this an order is large to q18: at these scales there are some."""
@@ -67,8 +66,6 @@ def compare(tables: Tpch, folder: Path, step: int, queries: tuple[str, ...] = tu
 def test_there_is_an_answer_to_every_query(tmp_path):
     assert list(QUERIES) == list(SQL)
     assert all(table.description for table in build(tmp_path).tables.values())
-    program = "from pathlib import Path; from jobs.tpch.job import build; build(Path('nowhere')).explain()"
-    assert not loaded_after(program) & {"pyspark", "dagster", "deltalake", "pysail"}
 
 
 def test_changes_add_up_to_the_rows(small):
@@ -97,7 +94,8 @@ def test_changes_add_up_to_the_rows(small):
 
 @pytest.mark.usefixtures("sail")
 def test_on_sail(small, tmp_path):
-    follow(replace(small, steps=2), tmp_path, 1, SAIL)
+    """Those with a semi join and first rows, and an outer join and an aggregate of an aggregate; the slow tests have all."""
+    follow(replace(small, steps=2), tmp_path, 1, SAIL, ("q3", "q13"))
 
 
 @pytest.mark.slow

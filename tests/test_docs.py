@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import dagster_operators
 from dagster_operators.runtime.engine import ENGINE_VARIABLE
 
 REPOSITORY = Path(__file__).parents[1]
@@ -70,6 +72,32 @@ def test_the_revenue_of_orders_that_are_updated(tmp_path: Path, monkeypatch: pyt
         assert not shop.run_epoch().empty
         revenue += [float(row.revenue) for row in shop.read("revenue").collect()]
     assert revenue == [11 + 5.5, 11 + 5.5 + 1]
+
+
+def test_engines_of_the_spark_page_are_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as that shows without a cluster: what Spark would be started with."""
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setenv("POD_IP", "10.0.0.7")
+    monkeypatch.setenv("HOSTNAME", "run-1")
+    text = (REPOSITORY / "docs/spark.md").read_text()
+    own, yarn, kubernetes = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    found: dict[str, Any] = {"do": dagster_operators, "os": os}
+    exec(compile(own, "spark.md", "exec"), found)  # noqa: S102 - our own page
+    assert found["pipeline"].engine.session.__annotations__["return"] in {"SparkSession", SparkSession}
+    exec(compile(yarn, "spark.md", "exec"), found)  # noqa: S102
+    settings = found["engine"]._spark().settings()
+    assert settings["spark.submit.deployMode"] == "client"
+    assert settings["spark.archives"].endswith("#environment")
+    exec(compile(kubernetes, "spark.md", "exec"), found)  # noqa: S102
+    engine = found["engine"]._spark()
+    assert engine.master == "k8s://https://kubernetes.default.svc"
+    settings = engine.settings()
+    assert settings["spark.driver.host"] == "10.0.0.7"
+    assert settings["spark.kubernetes.driver.pod.name"] == "run-1"
+    assert settings["spark.sql.shuffle.partitions"] == "16"
+    assert settings["spark.sql.session.timeZone"] == "UTC"
+    assert settings["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
 
 
 def test_the_root_follows_the_deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

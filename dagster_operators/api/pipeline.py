@@ -21,6 +21,7 @@ from dagster_operators.errors import StorageError
 from dagster_operators.runtime.engine import Engine, default_engine, engine_given
 from dagster_operators.runtime.epochs import Epochs
 from dagster_operators.runtime.kept_plans import KeptPlans
+from dagster_operators.runtime.own_engine import prepared
 from dagster_operators.runtime.results import EpochResult, result_of, table_names
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
             is_run_alive=is_run_alive,
             durable=self._durable,
         )
-        return Epochs(dataflow, coordinator, engine, self._parallelism, self._concurrent_stages)
+        return Epochs(dataflow, coordinator, prepared(engine), self._parallelism, self._concurrent_stages)
 
     @property
     def _coordinator(self) -> Coordinator:

@@ -29,6 +29,7 @@ from dagster_operators.orchestration.sensor import news_sensor
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.orchestration.translator import AssetNames, PipelineTranslator
 from dagster_operators.runtime.engine import Engine, engine_given
+from dagster_operators.runtime.own_engine import prepared
 
 
 def build_definitions(
@@ -121,7 +122,9 @@ def build_definitions(
     check_freshness_names(pipelines, freshness)
     names = AssetNames.of(key_prefix, asset_keys, translator)
     engines = {each.name: _engine(each, engine) for each in pipelines}
-    deployed = [PipelineSteps(each, AssetKeys(each, pipelines, names), options, engines[each.name].name) for each in pipelines]
+    deployed = [
+        PipelineSteps(each, AssetKeys(each, pipelines, names), options, prepared(engines[each.name]).name) for each in pipelines
+    ]
     _check_names(deployed, names)
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     jobs: list[Any] = []

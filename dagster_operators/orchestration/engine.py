@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
 from pydantic import Field
@@ -33,6 +33,7 @@ class SparkEngine(dg.ConfigurableResource["SparkEngine"]):
     master: str | None = None
     remote: str | None = None
     config: dict[str, str] = Field(default_factory=dict)
+    prepares_sessions: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

@@ -94,7 +94,7 @@ class PipelineSteps:
         last_try = is_last_try(context)
         with as_failures(self.pipeline.root, last_try=last_try):
             try:
-                with told_meanwhile(context.log.info, engine.name):
+                with told_meanwhile(context.log.info, epochs.planning.engine.name):
                     yield epochs
             except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
                 self._interrupted = context.run_id

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dagster_operators.errors import EngineError, JavaMissingError, OperatorsError, PipelineError
 from dagster_operators.functions.install import install
@@ -66,10 +66,14 @@ _lock = threading.RLock()
 
 
 class Engine(Protocol):
-    """What a pipeline needs of an engine."""
+    """What a pipeline is given: any object with a session, those of this package and the user's own."""
 
     def session(self) -> SparkSession:
-        """The process's session, started if need be."""
+        """The process's session, started if need be; the same one each time."""
+
+
+class PreparedEngine(Engine, Protocol):
+    """What stages run on: its sessions are ready for pipelines."""
 
     @property
     def name(self) -> str:
@@ -89,6 +93,7 @@ class Spark:
     master: str | None = None
     remote: str | None = None
     config: Mapping[str, str] = field(default_factory=dict)
+    prepares_sessions: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.master and self.remote:
@@ -124,19 +129,23 @@ class Spark:
                         remedy="see the cause above; a half-filled ~/.m2 folder makes Spark's jar resolution fail: move it away",
                     ) from error
                 _sessions[key] = session
-            self._select_api()
+            select_api(connect=self.remote is not None)
             install(session)
             return session
 
-    def _select_api(self) -> None:
-        """Make ``pyspark.sql.functions`` build what this session understands: PySpark has one switch for the whole process."""
+    def settings(self) -> dict[str, str]:
+        """What a session of this engine is started with, or is told; beside them go the packages of Delta and S3A.
+
+        >>> Spark(master="yarn", config={"spark.executor.instances": "4"}).settings()["spark.executor.instances"]
+        '4'
+        """
         if self.remote:
-            os.environ[_CONNECT_SWITCH] = "1"
-        else:
-            os.environ.pop(_CONNECT_SWITCH, None)
+            return {**_SETTINGS, **self.config}
+        catalog = {"spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog"}
+        return {**catalog, **_EMBEDDED, **_SETTINGS, **self.config, **merged(self.config)}
 
     def _start(self) -> SparkSession:
-        self._select_api()
+        select_api(connect=self.remote is not None)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if self.remote == "sail":
             return self._configured(_sail_session())
@@ -148,19 +157,23 @@ class Spark:
         from delta import configure_spark_with_delta_pip
 
         builder: SparkSession.Builder = SparkSession.builder.appName("dagster_operators").master(self.master or "local[*]")
-        settings = {
-            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            **_EMBEDDED, **_SETTINGS, **self.config, **merged(self.config),
-        }  # fmt: skip
-        for name, value in settings.items():
+        for name, value in self.settings().items():
             builder = builder.config(name, value)
         with _launcher_log():
             return configure_spark_with_delta_pip(builder, packages(self.config)).getOrCreate()
 
     def _configured(self, session: SparkSession) -> SparkSession:
-        for name, value in {**_SETTINGS, **self.config}.items():
+        for name, value in self.settings().items():
             session.conf.set(name, value)
         return session
+
+
+def select_api(*, connect: bool) -> None:
+    """Make ``pyspark.sql.functions`` build what a session understands: PySpark has one switch for the whole process."""
+    if connect:
+        os.environ[_CONNECT_SWITCH] = "1"
+    else:
+        os.environ.pop(_CONNECT_SWITCH, None)
 
 
 def _sail_session() -> SparkSession:

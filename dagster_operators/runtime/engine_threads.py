@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Final
 
-from dagster_operators.runtime.engine import Engine
+from dagster_operators.runtime.engine import PreparedEngine
 
 _MOST: Final = 8
 _ON_A_CLUSTER: Final = 4
@@ -29,7 +29,7 @@ class EngineThreads:
             the local master, has cores (at most eight), and four on a cluster.
     """
 
-    def __init__(self, engine: Engine, at_once: int | None = None) -> None:
+    def __init__(self, engine: PreparedEngine, at_once: int | None = None) -> None:
         self._engine = engine
         self._given = at_once
         self._tag = f"dagster_operators-{uuid.uuid4().hex[:8]}"

@@ -21,7 +21,7 @@ from dagster_operators.graph.scope import loops_around
 from dagster_operators.planner.plan import Plan
 from dagster_operators.runtime.choosing import Choosing
 from dagster_operators.runtime.comparing import Comparison
-from dagster_operators.runtime.engine import Engine
+from dagster_operators.runtime.engine import PreparedEngine
 from dagster_operators.runtime.engine_threads import EngineThreads
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.runtime.reading import Reading
@@ -60,7 +60,7 @@ class Epochs:
         self,
         dataflow: Dataflow,
         coordinator: Coordinator,
-        engine: Engine,
+        engine: PreparedEngine,
         parallelism: int | None = None,
         concurrent_stages: int | None = None,
     ) -> None:

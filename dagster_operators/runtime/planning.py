@@ -16,7 +16,7 @@ from dagster_operators.graph.restricted import Part
 from dagster_operators.planner.plan import Plan, plan
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.runtime.comparing import Comparing
-from dagster_operators.runtime.engine import Engine
+from dagster_operators.runtime.engine import PreparedEngine
 from dagster_operators.runtime.plan_record import plan_record
 from dagster_operators.runtime.spark_packages import need_for
 from dagster_operators.runtime.stages.stage_work import connector_of
@@ -43,7 +43,9 @@ class Planning:
         parallelism: How many subtasks a keyed batch operator has; by default as many as the engine has shuffle partitions.
     """
 
-    def __init__(self, dataflow: Dataflow, coordinator: Coordinator, engine: Engine, parallelism: int | None = None) -> None:
+    def __init__(
+        self, dataflow: Dataflow, coordinator: Coordinator, engine: PreparedEngine, parallelism: int | None = None
+    ) -> None:
         self.dataflow = dataflow
         self.engine = engine
         self._coordinator = coordinator

@@ -115,7 +115,15 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
         return to_bytes(plan)
 
     def logical_plan(self) -> LogicalPlan:
-        """The pipeline as a value."""
+        """The pipeline as a value.
+
+        >>> from dagster_operators import FileSource
+        >>> pipeline = Pipeline("p", root="data/p")
+        >>> big = pipeline.source("rows", FileSource("in", schema="v long")).filter("v > 1").to_table("big")
+        >>> plan = pipeline.logical_plan()
+        >>> plan == Pipeline.from_plan(pipeline.to_plan(), root="elsewhere").logical_plan()
+        True
+        """
         from dagster_operators.plans.logical_plan import LogicalPlan
 
         if self._given is not None and "dataflow" not in self.__dict__:
@@ -264,6 +272,20 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
         Args:
             rules: Whether the planner's rules are applied; else the plan is shown as it was written.
             holds: Whether to tell which operators held back the time of their outputs at the end of the last epoch.
+
+        >>> from dagster_operators import FileSource
+        >>> pipeline = Pipeline("p", root="data/p")
+        >>> big = pipeline.source("rows", FileSource("in", schema="v long")).filter("v > 1").to_table("big")
+        >>> print(pipeline.explain(rules=False))  # doctest: +ELLIPSIS
+        pipeline p: 1 stages, 1 tables
+        stage big
+          chain: rows -> filter
+          rows: source ...
+          filter: filter {"condition": "v > 1"}
+          writes table big (append)
+        column lineage
+          big
+            v <- rows.v
         """
         from dagster_operators.planner.explain import explain
 

@@ -247,8 +247,8 @@ def told(folder, old, new, text=None):
 
 
 WRONG = {
-    "key": ("python: count.py", "python: count.py\n      restart: yes",
-        "dataflow.yml:10:7: the operator 'counter' has no key 'restart'"),
+    "key": ("python: count.py", "python: count.py\n      restarts: yes",
+        "dataflow.yml:10:7: the operator 'counter' has no key 'restarts'"),
     "top": ("nodes:", "nodez: 1\nnodes:", "dataflow.yml:2:1: a dataflow has no key 'nodez'"),
     "node": ("number: numbers/n", "number: nummern/n",
         "dataflow.yml:11:17: source node `nummern` mapped to input `counter/number` does not exist"),

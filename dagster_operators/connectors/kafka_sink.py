@@ -21,7 +21,7 @@ from dagster_operators.connectors.kafka_client import check_place
 from dagster_operators.connectors.kafka_messages import event_messages, row_messages
 from dagster_operators.connectors.kafka_topic import KafkaTopic
 from dagster_operators.connectors.kafka_transaction import KafkaTransaction
-from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows, check_columns
+from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows, check_columns, check_key_of_updates
 from dagster_operators.errors import FencedError, NotPreparedError, PipelineError, SchemaError, SinkError, SinkUnavailableError
 from dagster_operators.graph.operator import StreamType
 from dagster_operators.graph.slice import JSON
@@ -138,17 +138,7 @@ class KafkaSink(Sink):
                 "change events are made of changes, with the row before", topic=self.topic, remedy=f"write {way} before it"
             )
         check_columns(stream, "key", self.key, topic=self.topic)
-        keys = set(map(str.lower, stream.keys or ()))
-        if stream.updating and not keys:
-            raise SchemaError(
-                "an aggregate over all rows has no key to replace its row by", topic=self.topic,
-                remedy="use key_by with a constant",
-            )  # fmt: skip
-        if stream.updating and self.key and set(map(str.lower, self.key)) != keys:
-            raise SchemaError(
-                f"the stream has one row per {', '.join(stream.keys or ())}, and the key is another", topic=self.topic,
-                remedy="leave key= out",
-            )  # fmt: skip
+        check_key_of_updates(stream, self.key or None, topic=self.topic)
 
     # --- the calls of the commit -----------------------------------------------------------------------------------------
 

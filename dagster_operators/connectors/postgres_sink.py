@@ -13,7 +13,7 @@ from dagster_operators.connectors.postgres_book import Book, epoch_of, gid_of, s
 from dagster_operators.connectors.postgres_load import TableName, load, quoted
 from dagster_operators.connectors.postgres_session import DSN, connect
 from dagster_operators.connectors.secret_settings import only_names
-from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows, check_columns
+from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows, check_columns, check_key_of_updates
 from dagster_operators.errors import FencedError, NotPreparedError, OperatorsError, PipelineError, SchemaError, SinkError
 from dagster_operators.functions.captured import capture, restore
 from dagster_operators.functions.references import Reference
@@ -150,7 +150,6 @@ class PostgresSink(Sink):
         chosen = None if self.columns is None else list(self.columns)
         check_columns(stream, "columns", chosen or (), table=self.table)
         check_columns(stream, "key", self.key or (), table=self.table)
-        keys = set(map(str.lower, stream.keys or ()))
         if stream.updating and self.mode == "append":
             raise SchemaError(
                 "the stream is an updating one, whose rows replace earlier ones of the same key", table=self.table,
@@ -158,16 +157,7 @@ class PostgresSink(Sink):
             )  # fmt: skip
         if self.mode == "upsert" and not stream.updating and not self.key:
             raise SchemaError("mode='upsert' needs a key", table=self.table, remedy="name the key columns with key=")
-        if stream.updating and (self.key is not None and set(map(str.lower, self.key)) != keys):
-            raise SchemaError(
-                f"the stream has one row per {', '.join(stream.keys or ()) or 'pipeline'}, and the key is another",
-                table=self.table, remedy="leave key= out",
-            )  # fmt: skip
-        if stream.updating and not keys:
-            raise SchemaError(
-                "an aggregate over all rows has no key to replace its row by", table=self.table,
-                remedy="use key_by with a constant",
-            )  # fmt: skip
+        check_key_of_updates(stream, self.key, table=self.table)
         missing = [name for name in self.key or stream.keys or () if chosen and name.lower() not in map(str.lower, chosen)]
         if missing:
             raise SchemaError(f"columns= leaves out the key {missing[0]!r}", column=missing[0], table=self.table)

@@ -8,7 +8,7 @@ whatever a sink has dropped or lost may be written to it again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +78,26 @@ def check_columns(stream: StreamType, setting: str, names: Iterable[str], **plac
                 f"{setting}= names the column {name!r}, which the stream does not have", column=name,
                 remedy=f"use one of: {', '.join(stream.columns or ())}", **place,
             )  # fmt: skip
+
+
+def check_key_of_updates(stream: StreamType, key: Collection[str] | None, **place: Any) -> None:
+    """Raise SchemaError unless the rows of an updating stream can replace each other by the key that a sink is told.
+
+    Args:
+        stream: What the sink is to take; only an updating stream is looked at.
+        key: The key; none for the stream's own.
+        place: Where the rows go, for errors.
+    """
+    if not stream.updating:
+        return
+    if not stream.keys:
+        raise SchemaError(
+            "an aggregate over all rows has no key to replace its row by", remedy="use key_by with a constant", **place
+        )
+    if key is not None and set(map(str.lower, key)) != set(map(str.lower, stream.keys)):
+        raise SchemaError(
+            f"the stream has one row per {', '.join(stream.keys)}, and the key is another", remedy="leave key= out", **place
+        )
 
 
 class Sink(ABC):

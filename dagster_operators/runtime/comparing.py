@@ -132,6 +132,8 @@ class Comparing:
         last, now = view.last_complete, tuple(self._dataflow.tables.values())
         if last is None or not any(table.renamed_from for table in now):
             return {}
+        if last.logical_plan and last.logical_plan == self._kept.name_of(self._dataflow):
+            return {}  # it stays in the program
         return renamed_since(view, self._kept.read(last.logical_plan) if last.logical_plan else None, now)
 
     def rename_tables(self, rebuilt: Collection[str] = ()) -> None:

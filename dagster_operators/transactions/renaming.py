@@ -11,8 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from dagster_operators.errors import LedgerError
+from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.failpoints import reach
-from dagster_operators.transactions.manifest import Change
+from dagster_operators.transactions.lost import PUT_BACK, lost_error, sizes_of
+from dagster_operators.transactions.manifest import Change, FileEntry
 from dagster_operators.transactions.records import Begin, Complete, Drop, Entry, Record, Repair
 from dagster_operators.transactions.transition import Transition, unfinished_in
 from dagster_operators.transactions.transition_epoch import as_completed
@@ -56,8 +58,10 @@ def rename_tables(run: Coordinator, names: Mapping[str, str], logical: str) -> C
 def _changes(run: Coordinator, view: LedgerView, attempt: StageAttempt, datasets: Mapping[str, str]) -> Iterator[Change]:
     """All files of each table under its new name, in the attempt's own folder, instead of all that there were."""
     for new, old in datasets.items():
-        adds = []
-        for entry in run.files(old, view.versions.get(old, 0)) if old in view.versions else ():
+        adds, there = list[FileEntry](), run.files(old, view.versions[old]) if old in view.versions else []
+        if lost := lost_files(run.root, sizes_of([Change(old, tuple(there))])):
+            raise lost_error(lost, "a table cannot be renamed", PUT_BACK, pipeline=run.pipeline)
+        for entry in there:
             path = f"{attempt.directory(new)}/{entry.path}"
             run.root.link(f"{old}/{entry.path}", f"{new}/{path}")
             adds.append(replace(entry, path=path))

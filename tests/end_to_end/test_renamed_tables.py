@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 import dagster_operators as do
-from dagster_operators.errors import BadInputError, ChangedPipelineError, EndedInputError, PipelineError, UndecidedChangeError
+from dagster_operators.errors import (
+    BadInputError,
+    ChangedPipelineError,
+    EndedInputError,
+    LostFileError,
+    PipelineError,
+    UndecidedChangeError,
+)
 from dagster_operators.transactions.failpoints import watch
 from tests.engines import ENGINES, SAIL
 
@@ -145,6 +152,19 @@ def test_a_run_that_dies_leaves_it_as_it_was_or_renamed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run_that_dies_anywhere_leaves_it_as_it_was_or_renamed(tmp_path: Path) -> None:
     dies_at(tmp_path, lambda places: range(len(places)))
+
+
+def test_a_file_that_is_gone_is_told_and_put_back(tmp_path: Path) -> None:
+    names = {"values": "values"}
+    fed(tmp_path, names)
+    file = next((tmp_path / "tables/values").rglob("*.parquet"))
+    file.rename(file.with_suffix(".aside"))
+    renamed = program(tmp_path, 3, {"values": "moved"}, {"moved": "values"})
+    with pytest.raises(LostFileError, match=r"a table cannot be renamed: a file that was written is missing.*put the file back"):
+        renamed.run_epoch()
+    file.with_suffix(".aside").rename(file)
+    renamed.run_epoch()
+    assert content(renamed, {"values": "moved"}) == {"values": [(v,) for v in range(1, 7)]}
 
 
 def test_the_refusal_offers_it_and_nothing_is_touched_while_something_else_is_to_be_decided(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def everything() -> do.Pipeline:
         rows.as_changes("k").latest("v"),
         rows.as_changes("k").key_by("v").top(2, by="t"),
         rows.as_changes("k").key_by("v").window(window).aggregate(n="count(*)"),
+        rows.as_changes("k").key_by("v").window(do.Session("1 minute")).aggregate(n="count(*)"),
         rows.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
         keyed.over("v", n="row_number()"),
         rows.join(other, on="k", columns=["v", "w"]),

@@ -16,7 +16,7 @@ HISTORIES := 1000000
 export WORKERS := 2
 
 .DELETE_ON_ERROR:
-.PHONY: help env run test slow ui lint types lock proto soak bench compare docs clean
+.PHONY: help env run test slow ui lint types lock proto soak bench compare compat docs clean
 
 help: ## List the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F '|' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -68,6 +68,9 @@ bench: env ## Measure speed beside Structured Streaming, one JSON line for each 
 
 compare: env ## Ask both engines the same expressions, and write docs/engines_compared.md
 	$(WITH_ENGINE) $(PYTHON) -m tests.conformance
+
+compat: env ## Run a choice of tests with the lowest and with the highest versions of all dependencies (ARGS=lowest-direct: of one)
+	$(WITH_ENGINE) scripts/compat $(PYTHON) $(ARGS)
 
 docs: $(DOCS_VENV)/.up-to-date ## Build the site of docs/ into site/; a warning is an error
 	$(DOCS_VENV)/bin/zensical build --strict --clean

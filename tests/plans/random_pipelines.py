@@ -211,6 +211,13 @@ UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
         .window(fixed(draw))
         .aggregate(n="count(*)", most="max(v)")
     ),
+    "sessions_of_changes": lambda one, _: (
+        one.as_changes("if(v > 2, 'delete', 'insert')")
+        .filter("v <= 2")
+        .key_by("k")
+        .window(do.Session("3 s"))
+        .aggregate(n="count(*)", most="max(v)")
+    ),
     "within_last": lambda one, draw: (
         one.within_last(draw(st.sampled_from(["2 s", "1 hour"]))).key_by("k").aggregate(n="count(*)")
     ),

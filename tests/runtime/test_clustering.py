@@ -91,9 +91,9 @@ def test_readers_of_either_column_open_fewer_files(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_delta_spark_skips_files_of_what_spark_wrote(tmp_path: Path) -> None:
-    pipeline = build(tmp_path, 3, ["n"], EMBEDDED)
+    pipeline = build(tmp_path, 8, ["n"], EMBEDDED)
     before, size = rows_of(tmp_path), sum(file["size_bytes"] for file in files(tmp_path))
-    assert pipeline.compact("flights", target_size=size // 4).tables["flights"].into >= 3
+    assert pipeline.compact("flights", target_size=size // 3).tables["flights"].into >= 3
     assert rows_of(tmp_path) == before
     table = EMBEDDED.session().read.format("delta").load(str(tmp_path / "tables/flights"))
     assert len(table.inputFiles()) >= 3

@@ -1,7 +1,8 @@
 """CSV and JSON-lines files as DataFrames, in which no record and no value gets lost without a trace.
 
 Spark's readers parse only the columns a query asks for, so that whether a record counts as corrupt would depend on the query.
-A condition that is always true but mentions every column keeps them all, so that it does not.
+A condition that is always true but mentions every column keeps them all, so that it does not. Nor do they parse the rest of a
+record once a condition of the query does not hold; so that condition counts rows, too, and Spark takes no other one past it.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class TextReader:
             .options(mode="PERMISSIVE" if corrupt == "reject" else "FAILFAST", columnNameOfCorruptRecord=CORRUPT_RECORD)
             .options(ignoreCorruptFiles="false", ignoreMissingFiles="false")
             .load(reader_paths(session, self.location.file_uris(files)))
-            .where(_all_columns_matter([field.name for field in fields]))
+            .where(f"{_all_columns_matter([field.name for field in fields])} AND monotonically_increasing_id() >= 0")
         )
         declared = [quoted(name) for name in Schema.from_json(schema_json).names]
         if corrupt == "fail":

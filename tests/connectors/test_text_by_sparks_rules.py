@@ -103,6 +103,45 @@ def test_a_condition_does_not_hide_a_corrupt_record(sail, tmp_path, bad, conditi
     assert pipeline.run_epoch().rows["chosen"] == condition.startswith("id")
 
 
+BAD = {
+    "csv": ("id,k,n\n1,a,1\n", ["7,b,many", "7,b"]),
+    "json": (
+        '{"id": 1, "k": "a", "n": 1}\n',
+        ['{"id": 7, "k": "b", "n": "many"}', '{"id": 7, "k": "b"'],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_spark_takes_no_condition_into_its_readers(spark, tmp_path, kind):
+    """There it would skip the rest of a record, and an error in it, once the condition does not hold."""
+    good, bad = BAD[kind]
+    for number, record in enumerate(bad):
+        (tmp_path / f"{number}.{kind}").write_text(good + record + "\n")
+        source = FileSource(tmp_path / f"{number}.{kind}", schema="id int, k string, n int")
+        items, schema = source.choose(None, lambda: iter(())).slice.items, source.infer_schema(spark)
+        for condition in ("id = 1", "k = 'a'"):
+            with pytest.raises(Exception, match="MALFORMED_RECORD"):
+                source.read(spark, items, schema).where(condition).select("id").collect()
+
+
+@pytest.mark.parametrize("corrupt", ["fail", "reject"])
+def test_a_corrupt_record_that_a_filter_leaves_out_is_told_on_spark(spark, tmp_path, corrupt):
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "a.csv").write_text("id,k,n\n1,a,1\n7,b,many\n")
+    pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=ENGINES["spark"])
+    source = FileSource(tmp_path / "landing", format="csv", schema="id int, k string, n int", corrupt=corrupt)
+    pipeline.source("rows", source).filter("id = 1").select("id").to_table("chosen")
+    if corrupt == "fail":
+        with pytest.raises(BadInputError, match="a record cannot be parsed") as raised:
+            pipeline.run_epoch()
+        assert raised.value.record == "7,b,many"
+        (tmp_path / "landing" / "a.csv").write_text("id,k,n\n1,a,1\n")
+    result = pipeline.run_epoch()
+    assert result.rows["chosen"] == 1
+    assert sum(result.rejected_rows.values()) == (corrupt == "reject")
+
+
 def test_a_line_end_in_quotes(sail, tmp_path):
     assert read(sail, tmp_path, 'id,s\n1,"x\ny"\n', "id int, s string", "csv") == ([("1", "x\ny")], [])
 

@@ -138,21 +138,25 @@ def memory_file(size: int) -> int:
 
 
 def _streams(messages: Sequence[Numbered]) -> list[_Stream]:
-    found: dict[str, list[_Stream]] = {}
+    found: list[_Stream] = []
+    shared: dict[str, list[_Stream]] = {}  # without those that are alone: a search through one for each message is quadratic
     last: dict[str, _Stream] = {}
     for place, (number, name, value) in enumerate(messages):
         stream = last.get(name)
         if stream is None or not stream.takes(value.type):
-            of_name = found.setdefault(name, [])
+            of_name = shared.setdefault(name, [])
             stream = next((one for one in of_name if one.takes(value.type)), None)
             if stream is None:
                 stream = _Stream(name, value.type, alone=_has_dictionary(value.type))
-                of_name.append(stream)
-            last[name] = stream
+                found.append(stream)
+                if not stream.alone:
+                    of_name.append(stream)
+            if not stream.alone:
+                last[name] = stream
         stream.places.append(place)
         stream.numbers.append(number)
         stream.values.append(value)
-    return [stream for of_name in found.values() for stream in of_name]
+    return found
 
 
 def _has_dictionary(kind: pa.DataType) -> bool:

@@ -7,6 +7,7 @@ import os
 import pyarrow as pa
 import pytest
 
+from dagster_operators.operators.events import message_file
 from dagster_operators.operators.events.message_file import packed_messages, read_file, unpacked_messages, write_file
 
 MESSAGES = [
@@ -53,3 +54,14 @@ def test_no_descriptor_stays_open(monkeypatch, in_memory):
     check(read_file(descriptor))
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
+
+
+@pytest.mark.parametrize("between", [[], [pa.array([1])]])
+def test_many_with_dictionaries_are_not_searched_for_each(monkeypatch, between):
+    asked = []
+    takes = message_file._Stream.takes
+    monkeypatch.setattr(message_file._Stream, "takes", lambda stream, kind: asked.append(1) or takes(stream, kind))
+    values = [pa.array(["p"]).dictionary_encode(), *between]
+    messages = [(number, "a", values[number % len(values)]) for number in range(300)]
+    assert unpacked_messages(packed_messages(messages)) == messages
+    assert len(asked) <= 2 * len(messages)

@@ -71,10 +71,12 @@ class Parts:
     Attributes:
         read: Those that the slice has rows of.
         holding: Those that hold the source's watermark back behind the slice: it is the least of theirs.
+        idle: The others. Where none holds it back, it is the largest that one of them had.
     """
 
     read: tuple[str, ...]
     holding: tuple[str, ...]
+    idle: tuple[str, ...] = ()
 
 
 class Connector(ABC):
@@ -242,6 +244,10 @@ class Connector(ABC):
         """Something that changes with the data after ``start``, or None when there is nothing new; changes nothing itself."""
         choice = self.choose(start, consumed)
         return None if choice is None or not choice.news else choice.slice.end
+
+    def by_clock(self, start: JSON | None) -> JSON | None:
+        """What a position has become by now if nothing came behind it: parts may have become idle since."""
+        return start
 
     def is_over(self, start: JSON | None) -> bool:  # noqa: ARG002
         """Whether nothing will ever come after a position, because the source said so when it left it."""

@@ -232,6 +232,13 @@ class KafkaSource(Connector):
         since = {str(number): moved.get(number, before.get(str(number), 0)) for number in sorted(end)}
         return {number: at for number, at in since.items() if now - at < self._idle_seconds()}
 
+    @override
+    def by_clock(self, start: JSON | None) -> JSON | None:
+        if not isinstance(start, dict) or not isinstance(known := start.get("heard"), dict):
+            return start
+        now, most = int(time.time()), self._idle_seconds()
+        return {**start, "heard": {number: at for number, at in known.items() if isinstance(at, int) and now - at < most}}
+
     def _idle_seconds(self) -> float:
         try:
             require_unit(self.idle_after)
@@ -250,7 +257,8 @@ class KafkaSource(Connector):
         start: Any = piece.start if isinstance(piece.start, dict) else {}
         before = start.get("offsets", {})
         read = tuple(number for number, offset in end["offsets"].items() if before.get(number) != offset)
-        return Parts(read if piece.items is not None else (), tuple(end["heard"]))
+        idle = tuple(number for number in end["offsets"] if number not in end["heard"])
+        return Parts(read if piece.items is not None else (), tuple(end["heard"]), idle)
 
     def _spool(self, root: Root, topic: KafkaTopic, ranges: Mapping[int, tuple[int, int]]) -> tuple[str, int]:
         """The name of a new file with the records, and how many rows it has; there is none without any."""

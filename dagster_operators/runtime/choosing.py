@@ -20,7 +20,7 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.worker_program import DUE
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.runtime.cuts import one_cut
-from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
+from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in, time_of_parts
 from dagster_operators.runtime.pinning import pinned
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, behind
@@ -75,6 +75,7 @@ class Choosing:
                 news
                 or (choice is not None and choice.news)
                 or times.get(name, MIN_WATERMARK) > watermarks.get(name, MIN_WATERMARK)
+                or _time_without_rows(source, connector, offsets[name], watermarks) is not None
             )
             if choice is not None and choice.idle:
                 idle.add(name)
@@ -186,10 +187,31 @@ class Choosing:
                         told = connector.news(positions.get(name), self._consumed(origins.get(name, name)))
                         if told is not None:
                             found[name] = told
+                            continue
+                        start = positions.get(name)
+                        quiet = SourceSlice(start, connector.by_clock(start), None)
+                        if (moved := _time_without_rows(node.operator, connector, quiet, reached)) is not None:
+                            found[name] = {"time": moved}
         if view.last_complete:
             figures = carried(view.last_complete.metrics, origins)
             found |= unfinished(self._dataflow, figures)
         return found
+
+
+def _time_without_rows(
+    source: Source, connector: Connector | None, piece: SourceSlice, watermarks: Mapping[str, int]
+) -> int | None:
+    """How far a slice without rows moves a source's watermark, as parts that held it back are idle; None if it does not.
+
+    Once an epoch has moved it there, the same slice moves it no further: idle parts make one epoch, not one after the other.
+    """
+    parts = connector.parts(piece) if connector is not None and source.event_time and piece.items is None else None
+    if parts is None:
+        return None
+    begin = at_beginning(watermarks)(source.name)
+    marks = {part: watermarks[key] for part in (*parts.holding, *parts.idle) if (key := f"{source.name}.{part}") in watermarks}
+    time = time_of_parts(parts, marks, begin)
+    return time if time > begin else None
 
 
 @contextmanager

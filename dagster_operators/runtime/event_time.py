@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from dagster_operators.connectors.connector import Parts
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.relational.source import Source
@@ -85,6 +86,24 @@ class Frontiers:
 def at_beginning(watermarks: Mapping[str, int]) -> Callable[[str], int]:
     """The watermarks of sources as an epoch's begin record has them; a source that is new has seen nothing."""
     return lambda source: watermarks.get(source, MIN_WATERMARK)
+
+
+def time_of_parts(parts: Parts, marks: Mapping[str, int], begin: int) -> int:
+    """The watermark of a source from those of its parts; it never moves back.
+
+    Args:
+        parts: Which of them hold it back.
+        marks: Their watermarks. One that has none goes on from where the source stood.
+        begin: The source's watermark until now.
+
+    >>> time_of_parts(Parts((), ("0", "1")), {"0": 49, "1": 4}, 2), time_of_parts(Parts((), ("0",), ("1",)), {"0": 49, "1": 4}, 4)
+    (4, 49)
+    >>> time_of_parts(Parts((), (), ("0", "1")), {"0": 49, "1": 4}, 4), time_of_parts(Parts((), ("0", "2")), {"0": 49}, 4)
+    (49, 4)
+    """
+    if parts.holding:
+        return max(begin, min(marks.get(part, begin) for part in parts.holding))
+    return max((begin, *(marks.get(part, begin) for part in parts.idle)))
 
 
 def held_in(held: Mapping[str, Frontier]) -> Callable[[StreamRef], Frontier | None]:

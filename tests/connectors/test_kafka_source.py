@@ -199,6 +199,133 @@ def test_a_partition_with_unread_records_is_not_idle(tmp_path, brokers, monkeypa
     assert (idle.news, idle.slice.end["heard"], idle.slice.items) == (False, {}, None)
 
 
+def timed(monkeypatch):
+    now = [1_000_000.0]
+    monkeypatch.setattr(kafka_source, "time", SimpleNamespace(time=lambda: now[0]))
+    return now
+
+
+def windows(root, brokers, topic, engine=SAIL, **settings):
+    """A pipeline of windows over a topic, as another process would make it, and the watermark after its next epoch, if any."""
+    made, rows = pipeline(
+        root, source(brokers, topic, idle_after="1 minute", format="json", schema="at timestamp", **settings), engine,
+        event_time="at", lateness="1 minute",
+    )  # fmt: skip
+    rows.window(do.Tumbling("10 minutes")).aggregate(n="count(*)", name="counts").to_table("counts")
+
+    def epoch():
+        result = made.run_epoch()
+        if result.empty:
+            assert made.epochs.has_news() == {}
+            return None
+        return clock(result.watermarks.get("events")), result.late_rows.get("counts", 0)
+
+    return made, epoch
+
+
+def clock(micros):
+    return micros if micros is None else f"{dt.datetime.fromtimestamp(micros / 1_000_000, dt.UTC):%H:%M}"
+
+
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.spark)])
+def test_the_clock_alone_releases_a_quiet_topic_once(engine, request, tmp_path, brokers, monkeypatch):
+    request.getfixturevalue(engine)
+    topic, now = f"quiet-{engine}", timed(monkeypatch)
+    brokers.put(topic, minutes(1, 50))
+    brokers.put(topic, minutes(5), partition=1)
+    made, epoch = windows(tmp_path, brokers, topic, ENGINES[engine])
+    assert epoch() == ("10:04", 0)
+    now[0] += 59
+    assert epoch() is None, "no partition is idle yet"
+    now[0] += 2
+    made, epoch = windows(tmp_path, brokers, topic, ENGINES[engine])
+    assert {name: clock(told["time"]) for name, told in made.epochs.has_news().items()} == {"events": "10:49"}
+
+    def fail(name):
+        if name == "before:append_decision":
+            raise RuntimeError("killed")
+
+    with failpoints.watch(fail), pytest.raises(RuntimeError):
+        made.run_epoch()
+    brokers.put(topic, minutes(20), partition=1)
+    made, epoch = windows(tmp_path, brokers, topic, ENGINES[engine])
+    assert epoch() == ("10:49", 0), "tried again it reads what it read: nothing"
+    assert [row.n for row in made.read("counts").collect()] == [2]
+    assert epoch() == ("10:49", 1), "what comes after that is late"
+    for _ in range(3):
+        now[0] += 3600
+        assert epoch() is None
+    assert [row.n for row in made.read("counts").collect()] == [2]
+
+
+@pytest.mark.usefixtures("sail")
+def test_the_clock_releases_partitions_one_after_the_other(tmp_path, brokers, monkeypatch):
+    now = timed(monkeypatch)
+    made, epoch = windows(tmp_path, brokers, "turns")
+    brokers.put("turns", minutes(1, 50))
+    brokers.put("turns", minutes(5), partition=1)
+    assert epoch() == ("10:04", 0)
+    now[0] += 40
+    brokers.put("turns", minutes(51))
+    assert epoch() == ("10:04", 0)
+    now[0] += 30
+    assert epoch() == ("10:50", 0), "the slow one is idle"
+    now[0] += 40
+    assert epoch() is None, "the other one too, which moves nothing"
+    assert [row.n for row in made.read("counts").collect()] == [2]
+
+
+@pytest.mark.usefixtures("sail")
+def test_the_partition_that_is_ahead_counts_when_the_last_one_is_idle(tmp_path, brokers, monkeypatch):
+    now = timed(monkeypatch)
+    _, epoch = windows(tmp_path, brokers, "ahead")
+    brokers.put("ahead", minutes(1, 50))
+    brokers.put("ahead", minutes(5), partition=1)
+    assert epoch() == ("10:04", 0)
+    now[0] += 40
+    brokers.put("ahead", minutes(6), partition=1)
+    assert epoch() == ("10:05", 0)
+    now[0] += 30
+    assert epoch() is None, "the one that is behind is not idle"
+    brokers.put("ahead", minutes(7), partition=1)
+    assert epoch() == ("10:06", 0), "the one that is ahead is idle in the ledger now"
+    now[0] += 61
+    assert epoch() == ("10:49", 0)
+    assert epoch() is None
+
+
+@pytest.mark.usefixtures("sail")
+def test_records_that_are_not_read_yet_hold_the_watermark_however_late_it_is(tmp_path, brokers, monkeypatch):
+    now = timed(monkeypatch)
+    _, epoch = windows(tmp_path, brokers, "waiting", max_records=1)
+    brokers.put("waiting", minutes(1, 50))
+    brokers.put("waiting", minutes(5, 20), partition=1)
+    marks = []
+    while len(marks) < 4:
+        marks.append(epoch())
+        now[0] += 3600
+    assert marks == [(None, 0), (None, 0), ("10:04", 0), ("10:19", 0)]
+    assert epoch() == ("10:49", 0)
+    assert epoch() is None
+
+
+@pytest.mark.usefixtures("sail")
+def test_a_quiet_topic_goes_along_in_the_epoch_of_another_source(tmp_path, brokers, monkeypatch):
+    now = timed(monkeypatch)
+    made, epoch = windows(tmp_path, brokers, "along")
+    made.source("others", source(brokers, "along-others")).to_table("others")
+    brokers.put("along", minutes(1, 50))
+    brokers.put("along", minutes(5), partition=1)
+    brokers.put("along-others", [b"1"])
+    assert epoch() == ("10:04", 0)
+    now[0] += 61
+    brokers.put("along-others", [b"2"])
+    assert epoch() == ("10:49", 0)
+    assert epoch() is None, "a topic without an event time begins no epoch when it becomes idle"
+    now[0] += 61
+    assert epoch() is None
+
+
 def test_change_events_make_a_table(sail, tmp_path, brokers):
     def event(op, before, after):
         return json.dumps({"op": op, "before": before, "after": after, "ts_ms": 1, "source": {}})

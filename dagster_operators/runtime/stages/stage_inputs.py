@@ -18,7 +18,7 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.rows_by_time import micros_of
 from dagster_operators.operators.worker_program import OriginTimes
 from dagster_operators.planner.stages import Stage
-from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
+from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in, time_of_parts
 from dagster_operators.runtime.stages.numbered_rows import NumberedRows
 from dagster_operators.runtime.stages.observed import Observed
 from dagster_operators.runtime.stages.stage_work import StageWork
@@ -288,18 +288,16 @@ class StageInputs:
         found = connector.parts(piece) if connector is not None and piece is not None else None
         return found or Parts((), ())
 
-    def _least_of_parts(self, source: str, begin: int, lateness: int, figures: Mapping[str, Any]) -> int | None:
-        """The least watermark of the parts that hold the source's back; None where none does.
-
-        A part that is new, or was idle for long, goes on from where the source stood.
-        """
+    def _advanced_by_parts(self, source: str, begin: int, lateness: int, figures: Mapping[str, Any]) -> int | None:
+        """The watermark of a source from those of its parts; None where it has none."""
         parts, marks = self._parts(source), self._work.attempt.handle.watermarks
         ends = {
             part: advance(marks.get(f"{source}.{part}", begin), figures.get(f"part {part}"), lateness)
-            for part in sorted({*parts.read, *parts.holding})
+            for part in sorted({*parts.read, *parts.holding, *parts.idle})
         }
-        self._part_ends[source] = {part: end for part, end in ends.items() if end != MIN_WATERMARK}
-        return min((ends[part] for part in parts.holding), default=None)
+        moved = {*parts.read, *parts.holding}  # the others keep what they have, if anything
+        self._part_ends[source] = {part: end for part, end in ends.items() if end != MIN_WATERMARK and part in moved}
+        return time_of_parts(parts, ends, begin) if ends else None
 
     def _advanced(self, source: str, largest: int | None, figures: Mapping[str, Any] = _NO_FIGURES) -> int:
         handle, operator = self._work.attempt.handle, self._work.dataflow.nodes[source].operator
@@ -312,8 +310,8 @@ class StageInputs:
         begin = at_beginning(handle.watermarks)(source)
         if (ahead := self._ahead(source)) is not None:
             ahead.check(largest, begin)
-        least = self._least_of_parts(source, begin, lateness, figures)
-        return max(said, advance(begin, largest, lateness) if least is None else max(begin, least))
+        of_parts = self._advanced_by_parts(source, begin, lateness, figures)
+        return max(said, advance(begin, largest, lateness) if of_parts is None else of_parts)
 
     def _ahead(self, source: str) -> TimesAhead | None:
         operator = self._work.dataflow.nodes[source].operator

@@ -152,8 +152,6 @@ class Comparing:
         last = view.last_complete
         logical = self._kept.with_tables_renamed(last.logical_plan, names) if last and last.logical_plan else ""
         rename_tables(self._coordinator, names, logical)
-        for made in view.decisions:  # they are of the next epoch, not of this one
-            self._coordinator.decide(replace(made, epoch=0, generation=0))
 
     def _decided(self, found: Comparison, ledgered: Ledgered) -> tuple[list[str], list[str]]:
         """What the next epoch empties, and what it leaves without use, as it was decided."""

@@ -60,10 +60,7 @@ def widen(epochs: Epochs, table: str) -> Complete:
     )  # fmt: skip
     record = replace(known, schema_json=widened)
     plan = replace(plan, datasets={**plan.datasets, dataset: record})
-    made = run.transit(plan, to, lambda attempt: _changes(run, view, attempt, dataset, record), {dataset})
-    for one in view.decisions:  # they are of the next epoch, not of this one
-        run.decide(replace(one, epoch=0, generation=0))
-    return made
+    return run.transit(plan, to, lambda attempt: _changes(run, view, attempt, dataset, record), {dataset})
 
 
 def _wanted(epochs: Epochs, table: str) -> str | None:

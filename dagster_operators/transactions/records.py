@@ -57,6 +57,7 @@ class Begin:
         watermarks: Per source, and per operator that holds time, as the epoch begins.
         held: The times that operators hold at their outputs then, by stream.
         transition: What the epoch makes of the pipeline instead of computing something; None for all others.
+        decided: What was decided before it and waits for the epoch after it, as this one computes nothing.
     """
 
     kind: ClassVar[str] = "begin"
@@ -69,6 +70,7 @@ class Begin:
     plan: PlanRecord
     held: Mapping[str, Frontier] = added(2, {})
     transition: Transition | None = added(2, None)  # noqa: RUF009 - a field, as the others
+    decided: tuple[Decide, ...] = added(2, ())
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,10 @@ def begin_transition(
             continue
         begin_id = yield MakeId()
         versions = {**dict.fromkeys(plan.datasets, 0), **view.versions}
-        begin = Begin(last_epoch + 1, run.generation, begin_id, Slices(), {}, versions, plan, transition=transition)
+        waiting = view.decisions if transition.kind in ("rename", "widen") else ()  # the others carry it out, or are refused
+        begin = Begin(
+            last_epoch + 1, run.generation, begin_id, Slices(), {}, versions, plan, transition=transition, decided=waiting
+        )
         begun: LedgerView | Conflict = yield from sure(Append(begin, view.version))
         if isinstance(begun, LedgerView):
             return (yield from unless_fenced(run, _taken(run, begun, plan, before)))

@@ -100,16 +100,20 @@ class LedgerView:
     @cached_property
     def last_plan(self) -> PlanRecord | None:
         """The plan of the last completed epoch; None before the first."""
-        last = self.last_complete
-        plans = (one.plan for one in self.records if isinstance(one, Begin) and last and one.begin_id == last.begin_id)
-        return next(reversed(tuple(plans)), None)
+        return self._last_begin.plan if self._last_begin else None
 
     @property
     def emptied(self) -> tuple[str, ...]:
         """The operators of the last completed epoch that begin anew, since it was a reset that emptied all that they had."""
+        begin = self._last_begin
+        return begin.transition.emptied if begin and begin.transition else ()
+
+    @cached_property
+    def _last_begin(self) -> Begin | None:
+        """The begin of the last completed epoch, as it was last."""
         last = self.last_complete
-        begins = [one for one in self.records if isinstance(one, Begin) and last and one.begin_id == last.begin_id]
-        return begins[-1].transition.emptied if begins and begins[-1].transition else ()
+        begins = (one for one in reversed(self.records) if isinstance(one, Begin) and last and one.begin_id == last.begin_id)
+        return next(begins, None)
 
     @cached_property
     def decision(self) -> Decision | None:
@@ -183,8 +187,9 @@ class LedgerView:
 
     @cached_property
     def decisions(self) -> tuple[Decide, ...]:
-        """What was decided since the last completed epoch about changes of the pipeline."""
-        return tuple(record for record in self._since_completed() if isinstance(record, Decide))
+        """What was decided about changes of the pipeline and waits for the next epoch."""
+        waited = self._last_begin.decided if self._last_begin else ()
+        return (*waited, *(record for record in self._since_completed() if isinstance(record, Decide)))
 
     @property
     def decided(self) -> dict[tuple[str, str], str]:

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 import dagster_operators as do
-from dagster_operators.errors import ChangedColumnsError, PipelineError, SourceError
+from dagster_operators.errors import ChangedColumnsError, PipelineError, SourceError, UndecidedChangeError
 from dagster_operators.transactions.failpoints import watch
 from tests.engines import ENGINES, SAIL
 
@@ -107,6 +107,38 @@ def test_one_that_dies_is_done_or_made_again(tmp_path: Path, place: str) -> None
     assert values(again) == [1, 2, 2**40]
     with pytest.raises(PipelineError, match="its columns are as they were"):
         again.widen("t")
+
+
+@pytest.mark.parametrize("kind", ["widen", "rename"])
+def test_what_was_decided_waits_for_the_epoch_after_it_whatever_dies(tmp_path: Path, kind: str) -> None:
+    def counting(schema: str, table: str, count: str, *batches: list[Any]) -> Any:
+        made: Any = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        rows = made.source("in", do.MemorySource(list(batches), schema=f"k string, {schema}"))
+        rows.to_table(table, renamed_from="t" if table != "t" else None)
+        rows.key_by("k").aggregate(n=count, name="per_key").to_table("counts")
+        return made
+
+    batches = [{"k": "a", "i": 1}], [{"k": "a", "i": 2}]
+    now = ("i bigint", "t") if kind == "widen" else ("i int", "new")
+    counting("i int", "t", "count(*)", batches[0]).run_epoch()
+    changed = counting(*now, "count(i)", *batches)
+    changed.decide("operator per_key", "restart")
+
+    def die(at: str) -> None:
+        if at == "after:append_complete":
+            raise DiedError
+
+    with watch(die), pytest.raises(DiedError):
+        changed.widen("t") if kind == "widen" else changed.run_epoch()
+    again = counting(*now, "count(i)", *batches)
+    assert [one.decided for one in again.changes() if one.subject == "operator per_key"] == ["restart"]
+    assert [made.choice for made in again.withdraw("operator per_key")] == ["withdraw"]
+    with pytest.raises(UndecidedChangeError, match="operator per_key"):
+        again.run_epoch()
+    again.decide("operator per_key", "restart")
+    again.run_epoch()
+    assert [row.n for row in again.read("counts").collect()] == [1], "it began anew"
+    assert not again.epochs.coordinator.view().decisions, "with that epoch it is done"
 
 
 def test_a_column_may_be_added_with_it(tmp_path: Path) -> None:

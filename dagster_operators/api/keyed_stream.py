@@ -11,7 +11,7 @@ from dagster_operators.api.interval import interval_joined
 from dagster_operators.api.pivoting import Values, pivoted
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.api.windowed_stream import WindowedStream
-from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.errors import PipelineError, SchemaError, located
 from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.expressions import require_mapping, require_texts
 from dagster_operators.graph.operator import LogicalOperator
@@ -201,12 +201,12 @@ class KeyedStream(PluggedIn):
             aggregates: Name -> Spark SQL aggregate, for names that are no Python words.
             name: The operator's name; its state is addressed by it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
-            more: Name = Spark SQL aggregate. The columns are called by the value alone, where there is one aggregate, else
-                ``<value>_<name>``.
+            more: Name = Spark SQL aggregate, one call; compute with the columns in ``with_columns`` behind it. They are called by
+                the value alone, where there is one aggregate, else ``<value>_<name>``.
 
         Raises:
             PipelineError: There are no values, or no aggregates.
-            SchemaError: A column is missing, two would have one name, or an aggregate cannot be kept up to date.
+            SchemaError: A column is missing, two would have one name, or an aggregate is no single call that can be kept.
 
         >>> from dagster_operators import FileSource, Pipeline
         >>> sales = Pipeline("p", root="data").source("sales", FileSource("in", schema="shop string, size string, n int"))
@@ -215,8 +215,11 @@ class KeyedStream(PluggedIn):
         >>> sales.key_by("shop").pivot("size", {"small": "S", "rest": None}, sold="sum(n)", orders="count(*)").columns
         ('shop', 'small_sold', 'small_orders', 'rest_sold', 'rest_orders')
         """
-        wanted = pivoted(on, values, {**(aggregates or {}), **more})
-        return self.aggregate(wanted, name=name, renamed_from=renamed_from)
+        require_mapping(aggregates, operator=name or "pivot")
+        wanted, columns = {**(aggregates or {}), **more}, self._stream.columns
+        with located(pivot=on):
+            made = pivoted(on, values, wanted, taken=self.keys, columns=columns, event_time=self._stream.event_time)
+            return self.aggregate(made, name=name, renamed_from=renamed_from)
 
     def top(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.pivoting import Values, pivoted
 from dagster_operators.api.plugged_in import PluggedIn
-from dagster_operators.errors import PipelineError
+from dagster_operators.errors import PipelineError, located
 from dagster_operators.graph.expressions import require_mapping
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.joins.join_columns import HowInWindows
@@ -131,12 +131,12 @@ class WindowedStream(PluggedIn):
             aggregates: Name -> Spark SQL aggregate, for names that are no Python words.
             name: The operator's name; its state is addressed by it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
-            more: Name = Spark SQL aggregate. The columns are called by the value alone, where there is one aggregate, else
-                ``<value>_<name>``.
+            more: Name = Spark SQL aggregate, one call; compute with the columns in ``with_columns`` behind it. They are called by
+                the value alone, where there is one aggregate, else ``<value>_<name>``.
 
         Raises:
             PipelineError: There are no values, or no aggregates.
-            SchemaError: A column is missing, two would have one name, or an aggregate cannot be kept up to date.
+            SchemaError: A column is missing, two would have one name, or an aggregate is no single call that can be kept.
 
         >>> from dagster_operators import FileSource, Pipeline, Tumbling
         >>> source = FileSource("in", schema="shop string, size string, at timestamp, n int")
@@ -144,8 +144,18 @@ class WindowedStream(PluggedIn):
         >>> sales.key_by("shop").window(Tumbling("1 day")).pivot("size", ["S", "M"], sold="sum(n)").columns
         ('shop', 'window_start', 'window_end', 'S', 'M')
         """
-        wanted = pivoted(on, values, {**(aggregates or {}), **more})
-        return self.aggregate(wanted, name=name, renamed_from=renamed_from)
+        require_mapping(aggregates, operator=name or "pivot")
+        wanted, columns = {**(aggregates or {}), **more}, self._keyed._stream.columns  # noqa: SLF001
+        with located(pivot=on):
+            made = pivoted(
+                on,
+                values,
+                wanted,
+                taken=(*self._keyed.keys, "window_start", "window_end"),
+                columns=columns,
+                event_time=self._event_time,
+            )
+            return self.aggregate(made, name=name, renamed_from=renamed_from)
 
     def top(
         self,

@@ -92,14 +92,14 @@ def test_values_of_all_kinds(value, condition):
 @pytest.mark.parametrize(
     ("aggregate", "told"),
     [
-        ("sum(v) / count(*)", "sum(v) FILTER (WHERE x = 1) / count(*) FILTER (WHERE x = 1)"),
+        ("sum(v)", "sum(v) FILTER (WHERE x = 1)"),
         ("count(DISTINCT v) FILTER (WHERE a OR b)", "count(DISTINCT v) FILTER (WHERE (a OR b) AND x = 1)"),
         ("first(v) IGNORE NULLS", "first(v) IGNORE NULLS FILTER (WHERE x = 1)"),
         ("max_by(v, w)", "max_by(v, w) FILTER (WHERE x = 1)"),
     ],
 )
 def test_each_call_is_over_the_rows_of_its_value(aggregate, told):
-    assert pivoted("x", [1], {"a": aggregate}) == {"1": told}
+    assert pivoted("x", [1], {"a": aggregate}, event_time="ts") == {"1": told}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,10 @@ def test_each_call_is_over_the_rows_of_its_value(aggregate, told):
     [
         (("x", [], {"n": "count(*)"}), PipelineError, "needs values"),
         (("x", "abc", {"n": "count(*)"}), PipelineError, "a list, or a mapping"),
+        (("x", b"ab", {"n": "count(*)"}), PipelineError, "a list, or a mapping"),
+        (("x", [""], {"n": "count(*)"}), SchemaError, "has no name.*{'empty': ''}"),
         (("x", ["a"], {}), PipelineError, "needs aggregates"),
+        (("x", ["a"], {"n": "v"}), SchemaError, "no aggregate call in it .aggregate 'n', expression 'v'"),
         (("x", [0.5], {"n": "count(*)"}), PipelineError, "no value to pivot by"),
         (("x", ["a", "A"], {"n": "count(*)"}), SchemaError, "two columns of the pivot would be called 'A'"),
         (("sum(x)", ["a"], {"n": "count(*)"}), SchemaError, "sum"),
@@ -118,10 +121,32 @@ def test_what_cannot_be_pivoted_is_told(arguments, kind, told):
         pivoted(*arguments)
 
 
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.spark)])
+def test_what_computes_with_calls_is_done_behind_it(engine, request, tmp_path):
+    request.getfixturevalue(engine)
+    made = do.Pipeline("p", root=str(tmp_path), engine=ENGINES[engine])
+    rows = [{"k": "a", "s": "S", "n": 4}, {"k": "b", "s": "M", "n": 6}, {"k": "b", "s": "M", "n": 8}]
+    keyed = made.source("rows", do.MemorySource([rows], schema="k string, s string, n int")).key_by("k")
+    remedy = r"pivot 'sum\(n\)' and 'count\(\*\)', each with a name, and compute with their columns in with_columns\(...\)"
+    with pytest.raises(SchemaError, match=rf"pivot 's'.*aggregate 'mean', expression 'sum\(n\) / count.*{remedy}"):
+        keyed.pivot("s", ["S", "M"], mean="sum(n) / count(*)")
+    with pytest.raises(SchemaError, match=r"one call.*pivot 'sum\(n\) FILTER \(WHERE n > 1\)', each"):
+        keyed.pivot("s", ["S", "M"], total="coalesce(sum(n) FILTER (WHERE n > 1), 0)")
+    wide = keyed.pivot("s", ["S", "M"], total="sum(n)", rows="count(*)")
+    wide.with_columns({value: f"{value}_total / nullif({value}_rows, 0)" for value in "SM"}).to_table("means")
+    made.run_epoch()
+    assert {(row.k, row.S, row.M) for row in made.read("means").collect()} == {("a", 4, None), ("b", None, 7)}
+
+
 def test_columns_are_checked_as_those_of_an_aggregate(tmp_path):
     rows = do.Pipeline("p", root=str(tmp_path)).source("rows", do.MemorySource([], schema="k string, x string, v int"))
-    with pytest.raises(SchemaError, match="'y'"):
+    with pytest.raises(SchemaError, match=r"^'y' uses column 'y', which the input of the pivot does not have .pivot 'y'"):
         rows.key_by("k").pivot("y", ["a"], n="sum(v)")
+    with pytest.raises(SchemaError, match=r"^'sum\(w\)' uses column 'w'.*pivot 'x', aggregate 'n', expression 'sum\(w\)'"):
+        rows.key_by("k").pivot("x", ["a"], n="sum(w)")
+    with pytest.raises(SchemaError, match=r"two columns of the pivot would be called 'K' .pivot 'x'.*name the values"):
+        rows.key_by("k").pivot("x", ["K"], n="sum(v)")
+    assert rows.key_by("k").pivot("x", {"key": "K", "empty": ""}, n="sum(v)").columns == ("k", "key", "empty")
     assert rows.key_by("k").pivot("x", {"small": "a", "rest": None}, n="sum(v)", m="max(v)").columns == (
         "k", "small_n", "small_m", "rest_n", "rest_m"
     )  # fmt: skip

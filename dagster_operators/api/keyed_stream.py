@@ -24,6 +24,7 @@ from dagster_operators.operators.relational.over import Over, require_functions
 from dagster_operators.operators.relational.projection import as_pairs
 from dagster_operators.operators.relational.ranking import order_texts
 from dagster_operators.operators.relational.top_per_key import TopPerKey
+from dagster_operators.operators.relational.window_functions import plain_frame
 from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
 from dagster_operators.operators.windows.session import Session
 from dagster_operators.operators.windows.window_rows import InputWindow
@@ -294,7 +295,8 @@ class KeyedStream(PluggedIn):
         require_functions(functions, operator=name or "over")
         wanted, stream = {**(functions or {}), **more}, self._stream
         require_texts("window function", wanted.values(), pipeline=stream._dataflow.name, operator=name or "over")  # noqa: SLF001
-        settings: dict[str, Any] = {"order_by": order_texts(order_by), "functions": as_pairs(wanted), "frame": frame}
+        require_texts("frame", [frame], operator=name or "over")
+        settings: dict[str, Any] = {"order_by": order_texts(order_by), "functions": as_pairs(wanted), "frame": plain_frame(frame)}
         settings |= {"event_time": stream.event_time, "renamed_from": renamed_from}
         return stream._add(Over, name, keys=self.keys, **settings)  # noqa: SLF001
 

@@ -18,7 +18,7 @@ from dagster_operators.graph.ports import InputPort, check_taken_back
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.relational.projection import from_columns
 from dagster_operators.operators.relational.ranking import OrderItem, parse_order
-from dagster_operators.operators.relational.window_functions import WindowFunction, is_frame, window_function
+from dagster_operators.operators.relational.window_functions import WindowFunction, is_frame, turned, window_function
 
 if TYPE_CHECKING:
     from dagster_operators.operators.relational.over_changes import OverChanges
@@ -103,6 +103,8 @@ class Over(LogicalOperator):
         self.require(stream, self.keys, "key_by")
         if not self.functions:
             raise PipelineError("there is nothing to compute", operator=self.name, remedy="write over('at', n='row_number()')")
+        if other := turned(self.frame):
+            raise PipelineError(f"the frame {self.frame!r} ends before it begins", operator=self.name, remedy=f"write {other!r}")
         if not is_frame(self.frame):
             raise PipelineError(
                 f'frame is "range", "rows" or "rows 10 preceding", say, not {self.frame!r}', operator=self.name,

@@ -38,7 +38,7 @@ _FLOATING: Final = frozenset({"float", "double"})
 _MOST_SUMMED: Final = 28
 """Digits of a decimal whose sum fits into 38."""
 _FROM_FIRST: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-_PRECEDING: Final = re.compile(r"rows ([0-9]{1,9} preceding)", re.IGNORECASE)
+_TO_ROW: Final = re.compile(r"rows ([0-9]{1,9} preceding|unbounded preceding|current row)", re.IGNORECASE)
 _BOUND: Final = r"[0-9]{1,9} preceding|[0-9]{1,9} following|current row|unbounded preceding|unbounded following"
 _BETWEEN: Final = re.compile(rf"rows between ({_BOUND}) and ({_BOUND})", re.IGNORECASE)
 
@@ -61,11 +61,13 @@ class RowFrame:
 
         >>> RowFrame.of("rows 10 preceding"), RowFrame.of("rows between 1 following and unbounded following")
         (RowFrame(first=-10, last=0), RowFrame(first=1, last=inf))
+        >>> RowFrame.of("rows unbounded preceding")
+        RowFrame(first=-inf, last=0)
         >>> RowFrame.of("rows between 1 following and 2 preceding"), RowFrame.of("range")
         (None, None)
         """
-        if preceding := _PRECEDING.fullmatch(text):
-            return cls(_offset(preceding[1]), 0)
+        if to_row := _TO_ROW.fullmatch(text):
+            return cls(_offset(to_row[1]), 0)
         between = _BETWEEN.fullmatch(text)
         frame = cls(_offset(between[1]), _offset(between[2])) if between else None
         return frame if frame and frame.first <= frame.last and frame.first != inf and frame.last != -inf else None
@@ -90,6 +92,27 @@ def _bound(offset: float) -> str:
     if offset == 0:
         return "CURRENT ROW"
     return f"{'UNBOUNDED' if abs(offset) == inf else int(abs(offset))} {'PRECEDING' if offset < 0 else 'FOLLOWING'}"
+
+
+def plain_frame(frame: str) -> str:
+    """A frame with single blanks, and ``range`` and ``rows`` in lower case; else as it is written, as it is stored so.
+
+    >>> plain_frame("Rows"), plain_frame(" ROWS  1 PRECEDING")
+    ('rows', 'ROWS 1 PRECEDING')
+    """
+    plain = " ".join(frame.split())
+    return plain.lower() if plain.lower() in {"range", "rows"} else plain
+
+
+def turned(frame: str) -> str | None:
+    """The frame that has the ends of this one the other way round, where this one ends before it begins.
+
+    >>> turned("rows between 1 following and 1 preceding")
+    'rows between 1 preceding and 1 following'
+    """
+    ends = _BETWEEN.fullmatch(frame)
+    other = f"rows between {ends[2]} and {ends[1]}" if ends else ""
+    return other if RowFrame.of(frame) is None and RowFrame.of(other) is not None else None
 
 
 def is_frame(frame: str) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dagster_operators as do
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError
-from tests.engines import EMBEDDED, SAIL
+from tests.engines import EMBEDDED, ENGINES, SAIL
 from tests.examples import fresh_examples, unlike_the_simplest
 from tests.operators.change_logs import SCHEMA, ChangeLog, at, change_logs, computed, each_epoch, read
 
@@ -222,11 +222,34 @@ def test_what_is_no_window_function_is_refused(text: str, told: str) -> None:
         rows().key_by("k").over("n", x=text)
 
 
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_frame_in_any_letters_and_blanks(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    request.getfixturevalue(engine)
+    made = do.Pipeline("p", root=str(tmp_path), engine=ENGINES[engine])
+    source = do.MemorySource([[{"k": "a", "n": n, "v": v} for n, v in ((1, 1), (2, 2), (2, 4))]], schema="k string, n int, v int")
+    keyed = made.source("rows", source).key_by("k")
+    frames = {"ranged": "RANGE", "by_row": "Rows", "so_far": "rows  unbounded\npreceding", "own": " Rows current ROW"}
+    for name, frame in frames.items():
+        keyed.over("n", s="sum(v)", frame=frame, name=name).to_table(name)
+    made.run_epoch()
+    sums = {name: sorted((row.v, row.s) for row in made.read(name).collect()) for name in frames}
+    assert sums["ranged"] == [(1, 1), (2, 7), (4, 7)]
+    assert sums["by_row"] == sums["so_far"] == [(1, 1), (2, 3), (4, 7)]
+    assert sums["own"] == [(1, 1), (2, 2), (4, 4)]
+
+
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(PipelineError, match="nothing to compute"):
         rows().key_by("k").over("n")
     with pytest.raises(PipelineError, match='frame is "range", "rows" or "rows 10 preceding"'):
         rows().key_by("k").over("n", x="count(*)", frame="groups")
+    with pytest.raises(PipelineError, match=r"ends before it begins.*write 'rows between 1 preceding and 1 following'"):
+        rows().key_by("k").over("n", x="count(*)", frame="rows between 1 following and 1  preceding")
+    rows().key_by("k").over("n", x="count(*)", frame="rows between 1 preceding and 1 following")
+    with pytest.raises(PipelineError, match='frame is "range", "rows" or "rows 10 preceding"'):
+        rows().key_by("k").over("n", x="count(*)", frame="rows between unbounded following and unbounded following")
+    with pytest.raises(SchemaError, match="10 is no frame"):
+        rows().key_by("k").over("n", x="count(*)", frame=10)  # type: ignore[arg-type]
     with pytest.raises(SchemaError, match="there is a column 'V' already"):
         rows().key_by("k").over("n", V="count(*)")
     with pytest.raises(SchemaError, match="uses column 'w'"):

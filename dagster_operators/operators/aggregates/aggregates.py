@@ -16,11 +16,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dagster_operators.errors import SchemaError
+from dagster_operators.errors import SchemaError, located
 from dagster_operators.graph.expressions import columns_of, parse_alias
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.aggregates.aggregate_calls import Call, Template, find_calls
 from dagster_operators.operators.aggregates.aggregate_functions import CALLABLE, AggregateFunction, PartialColumn, resolve
+from dagster_operators.operators.aggregates.compared_texts import check_texts
 from dagster_operators.operators.aggregates.partial_results import SUM, checked_sum
 from dagster_operators.operators.aggregates.user_aggregates import user_aggregates
 from dagster_operators.operators.engine_kind import reads_like_spark
@@ -227,7 +228,14 @@ class Decomposition:
         return replace(self, types=types)
 
     def for_rows(self, rows: DataFrame) -> Decomposition:
-        """The same with updates made for the types of these input rows. Analyses, but runs nothing."""
+        """The same with updates made for the types of these input rows. Analyses, but runs nothing.
+
+        Raises:
+            SchemaError: A call's condition compares a column with a text that is no value of its type.
+        """
+        for aggregate in self.aggregates:
+            with located(aggregate=aggregate.name):
+                check_texts((call.condition for _, call in aggregate.calls if call.condition is not None), rows)
         wanted = {text: None for kind, call in self.slots.values() if kind.typed for text in call.arguments}
         arguments = list(wanted)
         goes_round = not reads_like_spark(rows.sparkSession)

@@ -138,6 +138,34 @@ def test_what_computes_with_calls_is_done_behind_it(engine, request, tmp_path):
     assert {(row.k, row.S, row.M) for row in made.read("means").collect()} == {("a", 4, None), ("b", None, 7)}
 
 
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_text_that_is_no_value_of_the_column_is_refused_when_planned(engine, request, tmp_path):
+    request.getfixturevalue(engine)
+
+    def build(on, value):
+        made = do.Pipeline("p", root=str(tmp_path), engine=ENGINES[engine])
+        rows = [{"k": "a", "n": 1, "d": Decimal("1.5"), "b": True, "day": date(2026, 1, 2)}]
+        source = made.source("rows", do.MemorySource([rows], schema="k string, n int, d decimal(10,2), b boolean, day date"))
+        source.key_by("k").pivot(on, {"found": value}, n="count(*) FILTER (WHERE k > '')").to_table("wide")
+        return made
+
+    for column, kind in (("n", "number"), ("d", "number"), ("b", "boolean"), ("day", "date")):
+        with pytest.raises(SchemaError, match=rf"'x' is compared with column '{column}'.*is no {kind} .*aggregate 'found'.*CAST"):
+            build(column, "x").run_epoch()
+    made = build("n", "1")
+    made.run_epoch()
+    assert [row.found for row in made.read("wide").collect()] == [1]
+
+
+@pytest.mark.sail
+def test_the_remedy_for_a_text_that_is_none_works(sail, tmp_path):
+    made = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    source = made.source("rows", do.MemorySource([[{"k": "a", "n": 1}]], schema="k string, n int"))
+    source.key_by("k").pivot("CAST(n AS string)", ["x", "1"], n="count(*)").to_table("wide")
+    made.run_epoch()
+    assert [(row.x, row["1"]) for row in made.read("wide").collect()] == [(0, 1)]
+
+
 def test_columns_are_checked_as_those_of_an_aggregate(tmp_path):
     rows = do.Pipeline("p", root=str(tmp_path)).source("rows", do.MemorySource([], schema="k string, x string, v int"))
     with pytest.raises(SchemaError, match=r"^'y' uses column 'y', which the input of the pivot does not have .pivot 'y'"):

@@ -156,6 +156,10 @@ class Changing:
         An ``int`` may become a ``bigint``, a ``float`` a ``double``, a ``decimal`` one of more digits. The files are written
         anew, in an epoch of its own that computes nothing; earlier epochs are read with the types that they had.
 
+        Other pipelines that read the table, as a ``PipelineSource`` or a ``DeltaSource``, have the narrower types in their own
+        tables and state: with the next rows they are refused, until ``reset(source, 0, tables="restart")`` of each
+        empties what is behind that source and has all of the table read again.
+
         Args:
             table: The name of a table that is not itself the state of an operator.
 

@@ -19,15 +19,17 @@ from dagster_operators.graph.slice import JSON
 from dagster_operators.storage.delta_log import DataFile, DeltaLog
 from dagster_operators.types.data_type import Field
 from dagster_operators.types.schema import Schema
+from dagster_operators.types.widening import is_wider
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MOST_FOOTERS = 256
-_AS_IT_IS = (
-    "put the column back as it was; or read the table with the columns that it has now, into tables that begin anew: "
+_ANEW = (
+    "read the whole table again, with the columns that it has now, into tables that begin anew: "
     'pipeline.reset(source, 0, tables="restart")'
 )
+_AS_IT_IS = f"put the column back as it was; or {_ANEW}"
 
 
 class DeltaReader(Connector):
@@ -74,7 +76,8 @@ class DeltaReader(Connector):
                 raise BadInputError(problem, table=self.uri, column=column, remedy=_AS_IT_IS)
             if found[column].sql != kind.sql:
                 problem = f"a column of the Delta table was {kind.shown} and is {found[column].shown} in version {last}"
-                raise BadInputError(problem, table=self.uri, column=column, remedy=_AS_IT_IS)
+                one_way = is_wider(kind, found[column])  # nobody makes it narrower again
+                raise BadInputError(problem, table=self.uri, column=column, remedy=_ANEW if one_way else _AS_IT_IS)
         self.verify_again(items, schema_json)
 
     @override

@@ -19,7 +19,6 @@ from dagster_operators.transactions.lost import PUT_BACK, lost_error, sizes_of
 from dagster_operators.transactions.manifest import KEPT_FOLDER, Change, FileEntry, by_partition
 from dagster_operators.transactions.transition import Transition, unfinished_in
 from dagster_operators.transactions.transition_epoch import as_completed
-from dagster_operators.types.data_type import Array, DataType, Struct
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -175,26 +174,10 @@ def _work(run: Coordinator, view: LedgerView, table: str, by: tuple[str, ...], t
     dataset = f"tables/{table}"
     version = view.versions[dataset]
     told = run.schema(dataset, version)
-    if not can_be_rewritten(told):
+    if not all(one.type.is_rewritable for one in Schema.from_json(told)):
         return Work(dataset, told, [], by, size)
     groups = groups_of(run.files(dataset, version), size, max(size, SORTED_SIZE) if by else None)
     return Work(dataset, told, list(groups), by, size)
-
-
-def can_be_rewritten(schema_json: str) -> bool:
-    """Whether this process writes all columns of a schema as all engines do."""
-    return all(_is_known(one.type) for one in Schema.from_json(schema_json))
-
-
-def _is_known(kind: DataType) -> bool:
-    """Whether this process writes it as all engines do; not maps: Sail does not read those of several writers together."""
-    match kind:
-        case Array(element):
-            return _is_known(element)
-        case Struct(fields):
-            return all(_is_known(one.type) for one in fields)
-        case _:
-            return kind.is_simple
 
 
 def _behind(view: LedgerView, last: Complete, found: Mapping[str, Work]) -> Transition:

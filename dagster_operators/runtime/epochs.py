@@ -135,7 +135,8 @@ class Epochs:
             try:
                 return self.coordinator.begin(record, choose)
             except ChangedColumnsError as error:
-                dataset = str(error.where["table"])
+                told = str(error.where["table"])
+                dataset = told if told in record.datasets else f"tables/{told}"
                 if dataset in record.emptied or self.coordinator.files(dataset, self.coordinator.view().versions.get(dataset, 0)):
                     raise
                 record = replace(record, emptied=(*record.emptied, dataset))

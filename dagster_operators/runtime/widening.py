@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.errors import LedgerError, PipelineError
 from dagster_operators.planner.plan import without_marks
-from dagster_operators.runtime.compacting import TARGET_SIZE, Work, can_be_rewritten, written_anew
+from dagster_operators.runtime.compacting import TARGET_SIZE, Work, written_anew
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.manifest import KEPT_FOLDER, Change
-from dagster_operators.transactions.plan import STATE_OF, DatasetRecord
-from dagster_operators.transactions.recovery import difference, only_widens
+from dagster_operators.transactions.plan import DatasetRecord
+from dagster_operators.transactions.recovery import difference
 from dagster_operators.transactions.tables import columns_of
 from dagster_operators.transactions.transition import Transition, unfinished_in
 from dagster_operators.transactions.transition_epoch import as_completed
+from dagster_operators.transactions.widening import why_not_widened
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -71,19 +72,12 @@ def _wanted(epochs: Epochs, table: str) -> str | None:
 
 
 def _check(where: Mapping[str, str], known: DatasetRecord, before: str, wanted: str) -> None:
-    told, table = difference(columns_of(before), columns_of(wanted)), where["table"]
-    if columns_of(before) == columns_of(wanted):
+    was, now = columns_of(before), columns_of(wanted)
+    if was == now:
         raise PipelineError("its columns are as they were", **where, remedy="run an epoch: nothing is to be written anew")
-    again = f"change it back, or compute the table anew: pipeline.rebuild({table!r})"
-    if not only_widens(columns_of(before), columns_of(wanted)):
-        raise PipelineError(f"its columns do not only become wider: {told}", **where, remedy=again)
-    if f'"{STATE_OF}"' in known.fingerprint:
-        raise PipelineError(f"the table is the state of an operator, which keeps it by its types: {told}", **where, remedy=again)
-    changed = {name for name, _ in {*columns_of(wanted)} - {*columns_of(before)}}
-    if by := sorted(changed & {*known.partition_by}):
-        raise PipelineError(f"the table is partitioned by {by[0]}, whose type cannot change", **where, remedy=again)
-    if not can_be_rewritten(before):
-        raise PipelineError("the table has maps, which only an engine writes", **where, remedy=again)
+    if problem := why_not_widened(known, was, now):
+        again = f"change it back, or compute the table anew: pipeline.rebuild({where['table']!r})"
+        raise PipelineError(f"{problem}: {difference(was, now)}", **where, remedy=again)
 
 
 def _widened(before: str, wanted: str) -> str:

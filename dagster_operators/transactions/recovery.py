@@ -16,8 +16,7 @@ from dagster_operators.transactions.plan import STATE_OF, DatasetRecord, PlanRec
 from dagster_operators.transactions.records import Begin, Prepared
 from dagster_operators.transactions.tables import columns_of
 from dagster_operators.transactions.view import LedgerView
-from dagster_operators.types.ddl import parse_type
-from dagster_operators.types.widening import is_wider
+from dagster_operators.transactions.widening import why_not_widened
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
     _check_homes(view.name, stored, {dataset: record.fingerprint for dataset, record in plan.datasets.items()})
     _check_forgotten(view, tables, plan, replaced)
     for dataset, record in plan.datasets.items():
-        place = {"pipeline": view.name, "table": dataset}
+        place = {"pipeline": view.name, "table": dataset.removeprefix("tables/")}
         if stored.get(dataset) and record.fingerprint and stored[dataset] != record.fingerprint:
             raise ChangedPipelineError(
                 f"what the stored data depends on has changed: {_changes(stored[dataset], record.fingerprint)}",
@@ -294,20 +293,8 @@ def _anew(dataset: str) -> str:
 
 def _wider(dataset: str, status: TableStatus, record: DatasetRecord) -> str:
     """How a table whose columns only become wider keeps its rows."""
-    is_state = record.kind == "state" or f'"{STATE_OF}"' in record.fingerprint
-    fits = status.alterable and not is_state and only_widens(status.columns, columns_of(record.schema_json))
+    fits = status.alterable and not why_not_widened(record, status.columns, columns_of(record.schema_json))
     return f"let its rows have the wider types: pipeline.widen({dataset.partition('/')[2]!r}), or " if fits else ""
-
-
-def only_widens(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> bool:
-    """Whether columns only get wider types, or are added.
-
-    >>> only_widens((("n", "integer"),), (("n", "long"), ("m", "string"))), only_widens((("n", "long"),), (("n", "integer"),))
-    (True, False)
-    """
-    after = {name: parse_type(kind) for name, kind in wanted}
-    known = {name: parse_type(kind) for name, kind in stored}
-    return all(name in after and (kind == after[name] or is_wider(kind, after[name])) for name, kind in known.items())
 
 
 def _only_adds(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> bool:

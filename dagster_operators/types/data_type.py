@@ -115,6 +115,21 @@ class DataType(ABC):
         return isinstance(self, Decimal) or (isinstance(self, Plain) and self.name in _SIMPLE)
 
     @property
+    def is_rewritable(self) -> bool:
+        """Whether this process writes it as all engines do; not maps: Sail does not read those of several writers together.
+
+        >>> Array(Plain("int")).is_rewritable, Array(Map(Plain("int"), Plain("int"))).is_rewritable
+        (True, False)
+        """
+        match self:
+            case Array(element):
+                return element.is_rewritable
+            case Struct(fields):
+                return all(one.type.is_rewritable for one in fields)
+            case _:
+                return self.is_simple
+
+    @property
     def has_order(self) -> bool:
         """Whether an engine can sort by it: not by maps and variants, nor by what they are in.
 

@@ -59,6 +59,7 @@ def test_rows_stay_for_every_reader(tmp_path: Path, kind: str) -> None:
     with pytest.raises(ChangedColumnsError, match=r"pipeline.widen\('t'\), or compute it anew") as refused:
         changed.run_epoch()
     assert "i was" in str(refused.value)
+    assert refused.value.where["table"] == "t", "as widen takes it"
     assert changed.widen("t").epoch == 2
     assert values(changed) == sorted(before)
     changed.run_epoch()
@@ -149,10 +150,12 @@ def test_a_column_may_be_added_with_it(tmp_path: Path) -> None:
     assert values(changed) == [1, 2]
 
 
-def test_who_reads_the_table_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["pipeline", "delta"])
+def test_who_reads_the_table_is_told(tmp_path: Path, kind: str) -> None:
     def reader() -> Any:
         made = do.Pipeline("reader", root=str(tmp_path / "reader"), engine=SAIL)
-        made.source("read", do.PipelineSource(str(tmp_path / "root"), "t")).to_table("copy")
+        table = do.DeltaSource(str(tmp_path / "root/tables/t"))
+        made.source("read", table if kind == "delta" else do.PipelineSource(str(tmp_path / "root"), "t")).to_table("copy")
         return made
 
     program(tmp_path / "root", "i int", [1]).run_epoch()
@@ -160,8 +163,12 @@ def test_who_reads_the_table_is_told(tmp_path: Path) -> None:
     changed = program(tmp_path / "root", "i bigint", [1], [2**40])
     changed.widen("t")
     changed.run_epoch()
-    with pytest.raises(SourceError, match="reset"):
+    with pytest.raises(
+        SourceError, match=r'To do: read the whole table again.*: pipeline.reset\(source, 0, tables="restart"\)'
+    ) as told:
         reader().run_epoch()
+    assert "was integer and is long" in str(told.value)
+    assert "put the column back" not in str(told.value), "nothing makes it narrower"
     again = reader()
     again.reset("read", 0, tables="restart")
     again.run_epoch()
@@ -185,6 +192,29 @@ def test_other_changes_are_refused(tmp_path: Path, schema: str, told: str) -> No
         changed.widen("t")
     with pytest.raises(PipelineError, match=r"there is no such table.*name one that was there in the last epoch: t"):
         changed.widen("x")
+
+
+@pytest.mark.parametrize(
+    ("column", "by", "told"),
+    [("m map<string,int>", [], "the table has maps"), ("j int", ["i"], "the table is partitioned by i")],
+    ids=["maps", "partitioned"],
+)
+def test_it_is_offered_only_where_it_can_be_done(tmp_path: Path, column: str, by: list[str], told: str) -> None:
+    def writing(kind: str) -> Any:
+        made: Any = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        rows = made.source("in", do.MemorySource([[{"k": "a", "i": 1}]], schema=f"k string, {column}, i {kind}"))
+        rows.to_table("t", partition_by=by)
+        return made
+
+    writing("int").run_epoch()
+    changed = writing("bigint")
+    with pytest.raises(ChangedColumnsError, match=r"or compute it anew: pipeline.rebuild\('t'\)") as refused:
+        changed.run_epoch()
+    assert "widen" not in str(refused.value)
+    with pytest.raises(PipelineError, match=f"{told}.*: i was integer and is long.*pipeline.rebuild"):
+        changed.widen("t")
+    changed.rebuild("t")
+    assert values(changed) == [1]
 
 
 def test_a_table_that_is_state_is_rebuilt(tmp_path: Path) -> None:

@@ -79,6 +79,21 @@ class Parts:
     idle: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Extent:
+    """How much a slice is, known without reading its rows.
+
+    Attributes:
+        files: How many files it is in.
+        bytes: How many bytes these have together.
+        rows: How many rows it has; None where a row takes a byte at least, as in text.
+    """
+
+    files: int
+    bytes: int
+    rows: int | None
+
+
 class Connector(ABC):
     """A source of rows. Subclasses are frozen dataclasses, so that a pipeline's definition is data.
 
@@ -314,6 +329,10 @@ class Connector(ABC):
     def read_parts(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
         """As :meth:`read`, with the column :data:`PART`; asked only of a source that has :meth:`parts`."""
         return self.read(session, items, schema_json, corrupt=corrupt)
+
+    def extent(self, items: JSON) -> Extent | None:  # noqa: ARG002  # most cannot tell
+        """How much ``items`` are, after ``verify``; None if that is not known for certain without reading rows."""
+        return None
 
     @property
     def skips_files(self) -> bool:

@@ -33,6 +33,15 @@ def format_named(path: str) -> Format | None:
     return SUFFIXES.get(name.rpartition(".")[2])
 
 
+def is_plain(path: str) -> bool:
+    """Whether a file is known to be read as it is, and not decompressed, which its name tells.
+
+    >>> is_plain("in/Flights.CSV"), is_plain("in/flights.csv.gz"), is_plain("in/flights.deflate")
+    (True, False, False)
+    """
+    return path.lower().rpartition(".")[2] in SUFFIXES
+
+
 def common_format(location: FileLocation, files: Sequence[SourceFile]) -> Format:
     """The one format of files.
 

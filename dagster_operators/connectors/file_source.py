@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from dagster_operators.connectors import parquet_format
-from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
+from dagster_operators.connectors.connector import UNKNOWN, Connector, Extent, OnCorrupt, SliceChoice, Unknown, parse_schema
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, ENTRY_COLUMNS, OnUnknown, check_events, keys_of, read_events
 from dagster_operators.connectors.dialect import reader_paths
-from dagster_operators.connectors.file_format import SUFFIXES, Format, common_format
+from dagster_operators.connectors.file_format import SUFFIXES, Format, common_format, is_plain
 from dagster_operators.connectors.moved_files import names_of, position_with, without_name
 from dagster_operators.connectors.parquet_bounds import may_have_any
 from dagster_operators.connectors.read_failure import explain_read_failure
@@ -319,6 +319,15 @@ class FileSource(Connector):
         """The rows of the files ``items``, after ``verify``."""
         self.verify(items, schema_json)
         return self._frame(session, files_of(items), schema_json, corrupt)
+
+    @override
+    def extent(self, items: JSON) -> Extent | None:
+        """From the listing and Parquet footers; not known of text that may be compressed."""
+        files = files_of(items)
+        size = sum(file.size for file in files)
+        if self._format(files) == "parquet":
+            return Extent(len(files), size, sum(parquet_format.footer(self._location, file).rows for file in files))
+        return Extent(len(files), size, None) if all(is_plain(file.path) for file in files) else None
 
     @property
     def skips_files(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from dagster_operators.operators.one_task import joined, part_of
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -33,9 +34,13 @@ def join_by_keys(
     from pyspark.sql import functions as F
 
     equal = [f"{value(f'one.{quoted(key)}', key)} <=> {value(f'other.{quoted(key)}', key)}" for key in keys]
-    return rows.alias("one").join(others.alias("other"), F.expr(" AND ".join([*equal, *conditions]) or "true"), how)
+    on = F.expr(" AND ".join([*equal, *conditions]) or "true")
+    one, other = part_of(rows.alias("one"), rows), part_of(others.alias("other"), others)
+    return joined(one, other, on, how) if equal else one.join(other, on, how)
 
 
 def with_keys_of(rows: DataFrame, others: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The rows that have a key of the others; all of them when there are no keys."""
-    return join_by_keys(rows, others.select(*map(quoted, keys)), keys, "left_semi") if keys else rows
+    if not keys:
+        return rows
+    return join_by_keys(rows, part_of(others.select(*map(quoted, keys)), others), keys, "left_semi")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeA
 from typing_extensions import TypeVar, override
 
 from dagster_operators.graph.exchange import Exchange
+from dagster_operators.operators.one_task import made_of
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -311,7 +312,7 @@ class Stateless(RelationalOperator):
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed) -> Rows:
-        return None if inputs[0] is None else self.rows(inputs[0])
+        return None if inputs[0] is None else made_of(self.rows(inputs[0]), inputs[0])
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dagster_operators.errors import EngineError, JavaMissingError, OperatorsError, PipelineError
 from dagster_operators.functions.install import install
+from dagster_operators.operators import one_task
 from dagster_operators.runtime.spark_packages import merged, not_started, packages
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ ENGINE_VARIABLE = "DAGSTER_OPERATORS_ENGINE"
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    **one_task.SETTINGS,
 }
 _EMBEDDED = {
     "spark.ui.enabled": "false",

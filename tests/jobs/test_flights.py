@@ -6,13 +6,18 @@ import csv
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
+from deltalake import DeltaTable
 
 from dagster_operators.testing import OperatorHarness
 from jobs.feed import drop_days, drop_weather, write_reference
 from jobs.flights import build
 from jobs.late_aircraft import LateAircraft
+from tests.spark_jobs import last_job
 
 DAYS = 3
+JOBS = 18
+"""So many an epoch has on Spark: a job for each stage with one query, and for each state that is written before it is read."""
+
 FIRST = date(2013, 1, 1)
 HOUR = timedelta(hours=1)
 LEG = "tailnum string, sched_dep timestamp, carrier string, flight int, origin string, dest string, dep_delay int, arr_delay int"
@@ -144,3 +149,34 @@ def test_the_operator_does_not_depend_on_the_cut(sizes, parallelism):
         harness.finish()
         rows = harness.rows()
     assert [row["inherited_delay"] for row in rows] == [0, 0, 5, 10, 15, 20, 25, 30]
+
+
+@pytest.mark.slow
+def test_an_epoch_on_spark_has_few_jobs_and_the_rows_of_sail(folder, spark, monkeypatch, tmp_path_factory):
+    """The reads of lookup tables and the joins with state are no jobs of their own."""
+    on_sail = build(folder)
+    on_sail.run_until_caught_up()
+    other = tmp_path_factory.mktemp("spark")
+    for name in ("reference", "reports", "landing"):
+        (other / name).symlink_to(folder / name)
+    monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "local[2]")
+    on_spark = build(other)
+    jobs = []
+    for _ in range(DAYS):
+        before = last_job(on_spark.epochs.session)
+        on_spark.run_epoch()
+        jobs.append(last_job(on_spark.epochs.session) - before)
+    assert max(jobs) <= JOBS
+    tables = sorted(path.name for path in (folder / "flights/tables").iterdir())
+    assert len(tables) >= 9
+    for table in tables:
+        ours, theirs = (told(DeltaTable(str(place / "flights/tables" / table))) for place in (other, folder))
+        assert ours == theirs, table
+
+
+def told(table):
+    """A table's rows as text; of fractions twelve digits, since the last ones are those of the order of adding up."""
+    rows = table.to_pyarrow_table().to_pylist()
+    return sorted(
+        str([f"{row[name]:.12g}" if isinstance(row[name], float) else repr(row[name]) for name in sorted(row)]) for row in rows
+    )

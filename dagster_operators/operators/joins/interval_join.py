@@ -39,6 +39,7 @@ from dagster_operators.operators.joins.join_columns import (
     sides,
 )
 from dagster_operators.operators.late_rows import late_condition, on_time
+from dagster_operators.operators.one_task import all_of, joined, part_of
 from dagster_operators.operators.physical import (
     Analysed,
     Analysis,
@@ -202,12 +203,7 @@ class JoinIntervals(RelationalOperator[JoinColumns]):
         found = [*self._new_pairs(states, analysed.facts, begin), *self._alone(context, states, analysed, begin, end)]
         for state, keep in zip(states, self.logical.retention, strict=True):
             _tidy(state, keep, end, context.varying)
-        if not found:
-            return None
-        rows = found[0]
-        for more in found[1:]:
-            rows = rows.union(more)
-        return rows
+        return all_of(*found) if found else None
 
     def _timed(self, number: int, frame: DataFrame) -> DataFrame:
         time = micros_of(self.logical.event_times[number])
@@ -249,7 +245,7 @@ class JoinIntervals(RelationalOperator[JoinColumns]):
                 continue
             time, other = f"__{side}_time", 1 - number
             first, last = (context.varying(_finite(mark) - reach, time) for mark in (begin, end))
-            ended = closing.filter(f"{time} >= {first} AND {time} < {last}")
+            ended = part_of(closing.filter(f"{time} >= {first} AND {time} < {last}"), closing)
             partners = states[other].read(lambda _: True)
             if partners is None:
                 partners = empty(context.session, analysed.states[SIDES[other]])
@@ -265,7 +261,7 @@ class JoinIntervals(RelationalOperator[JoinColumns]):
         logical = self.logical
         near = f"__right_time BETWEEN __left_time + ({logical.low}L) AND __left_time + ({logical.high}L)"
         still_open = "greatest(__left_time, __right_time) >= greatest(__left_begin, __right_begin)"
-        return left.join(right, F.expr(" AND ".join([*equal_keys(len(columns.keys)), near, still_open])), how)
+        return joined(left, right, F.expr(" AND ".join([*equal_keys(len(columns.keys)), near, still_open])), how)
 
     def _finish(self, joined: DataFrame, columns: JoinColumns) -> DataFrame:
         """The output's columns, all said to be nullable as in outer joins, for an engine that believes a union's first side."""

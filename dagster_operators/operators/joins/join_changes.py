@@ -19,11 +19,11 @@ from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.joins.join import Join
 from dagster_operators.operators.joins.join_columns import ONE_SIDED, SIDES, equal_keys
 from dagster_operators.operators.joins.kept_sides import JoinFacts, key_types, without_changes
+from dagster_operators.operators.one_task import all_of, joined, part_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.weighted_rows import (
     WEIGHT,
     added_up,
-    all_of,
     all_or_none,
     changes_of,
     not_there,
@@ -125,13 +125,13 @@ class JoinChanges(RelationalOperator[JoinFacts]):
         named = [f"{name} AS {quoted(key)}" for name, key in zip(facts.keys, ours, strict=True) if key.lower() in read]
         values = [name for name in facts.kept[side] if whole or name.lower() in read]
         keys = [f"{name} AS __{SIDES[side]}_{number}" for number, name in enumerate(facts.keys)]
-        return rows.selectExpr(*keys, *named, *map(quoted, values), f"{WEIGHT} AS __{SIDES[side]}_rows")
+        return part_of(rows.selectExpr(*keys, *named, *map(quoted, values), f"{WEIGHT} AS __{SIDES[side]}_rows"), rows)
 
     def _joined(self, left: DataFrame, right: DataFrame, facts: JoinFacts, how: str) -> DataFrame:
         from pyspark.sql import functions as F
 
         condition = [] if self.logical.condition is None else [f"({self.logical.condition})"]
-        return left.join(right, F.expr(" AND ".join([*equal_keys(len(facts.keys)), *condition])), how)
+        return joined(left, right, F.expr(" AND ".join([*equal_keys(len(facts.keys)), *condition])), how)
 
     def _check_condition(self, left: DataFrame, right: DataFrame, facts: JoinFacts) -> None:
         """Raise for a condition that is not true or false: Sail tells it while an epoch runs."""

@@ -21,6 +21,7 @@ from dagster_operators.operators.joins.join_columns import LATE, SIDES, JoinColu
 from dagster_operators.operators.joins.kept_sides import JoinFacts, key_types, without_changes
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.late_rows import late_condition, on_time
+from dagster_operators.operators.one_task import all_of, joined, part_of
 from dagster_operators.operators.physical import (
     Analysed,
     Analysis,
@@ -35,7 +36,6 @@ from dagster_operators.operators.relational.ranking import total_order
 from dagster_operators.operators.relational.weighted_rows import (
     WEIGHT,
     added_up,
-    all_of,
     all_or_none,
     changes_of,
     not_there,
@@ -234,7 +234,7 @@ def _from_earliest(rows: DataFrame, versions: DataFrame, keys: Sequence[str]) ->
     named = [f"{key} AS __first_{key}" for key in keys]
     first = versions.groupBy(*keys).agg({TIME: "min"}).selectExpr(*named, f"`min({TIME})` AS __first")
     same = [f"{key} = __first_{key}" for key in keys]
-    met = rows.join(first, F.expr(" AND ".join([*same, f"{TIME} >= __first"])), "inner")
+    met = joined(rows, part_of(first, versions), F.expr(" AND ".join([*same, f"{TIME} >= __first"])), "inner")
     return met.select(*map(quoted, rows.columns))
 
 

@@ -13,6 +13,7 @@ from dagster_operators.graph.expressions import columns_of
 from dagster_operators.graph.operator import Lineage, StreamType, same_columns
 from dagster_operators.graph.row_expressions import aggregate_of
 from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.one_task import joined, made_of, part_of
 from dagster_operators.operators.physical import Analysed, Analysis, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.projection import named, nameless
 from dagster_operators.operators.relational.source import ConnectorOperator
@@ -98,7 +99,7 @@ class Lookup(ConnectorOperator):
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> JoinPinned:
-        """Spark's join; Spark broadcasts a small lookup table by itself."""
+        """Spark's join: Spark broadcasts a small lookup table by itself, unless the rows are few, too (``one_task.py``)."""
         return JoinPinned(self)
 
 
@@ -143,5 +144,5 @@ class JoinPinned(RelationalOperator):
             chosen = [f"{expression} AS {quoted(name or expression)}" for expression, name in parsed]
         right = table.selectExpr(*keys, *chosen)
         same = " AND ".join(f"{quoted(left)} = `__key_{position}`" for position, (left, _) in enumerate(lookup.on))
-        joined = rows.join(right, F.expr(same), lookup.how)
-        return joined.drop(*(f"__key_{position}" for position in range(len(lookup.on))))
+        found = joined(rows, part_of(right, table), F.expr(same), lookup.how)
+        return made_of(found.drop(*(f"__key_{position}" for position in range(len(lookup.on)))), found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.graph.changes import ADDS, CHANGE, DELETE, INSERT
+from dagster_operators.operators.one_task import all_of
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -116,10 +117,3 @@ def all_or_none(*frames: Rows) -> Rows:
     """The rows of all frames that there are."""
     given = [frame for frame in frames if frame is not None]
     return all_of(*given) if given else None
-
-
-def all_of(first: DataFrame, *more: DataFrame) -> DataFrame:
-    """The rows of all frames."""
-    for frame in more:
-        first = first.union(frame)
-    return first

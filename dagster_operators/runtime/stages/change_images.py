@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.key_join import join_by_keys
+from dagster_operators.operators.one_task import joined, part_of
 from dagster_operators.operators.relational.to_changes import same_value
 from dagster_operators.types.names import quoted
 
@@ -55,7 +56,8 @@ def _given(old: DataFrame, new: DataFrame, keys: Sequence[str]) -> DataFrame:
     on = " AND ".join(f"{compared(quoted(key), key)} <=> {compared(named[key], key)}" for key in keys) or "true"
     same = " AND ".join(same_value(quoted(name), old_name, kinds[name]) for name, old_name in named.items())
     told = f"CASE WHEN {_THERE} IS NULL THEN array(true) WHEN NOT ({same}) THEN array(false, true) ELSE array() END"
-    sides = new.join(before, F.expr(on), "left").selectExpr("*", f"explode(CAST({told} AS array<boolean>)) AS {_NEW}")
+    pairs = joined(new, part_of(before, old), F.expr(on), "left") if keys else new.join(before, F.expr(on), "left")
+    sides = pairs.selectExpr("*", f"explode(CAST({told} AS array<boolean>)) AS {_NEW}")
     chosen = (f"CASE WHEN {_NEW} THEN {quoted(name)} ELSE {old_name} END AS {quoted(name)}" for name, old_name in named.items())
     images = f"CASE WHEN {_THERE} IS NULL THEN 'insert' WHEN {_NEW} THEN 'update_postimage' ELSE 'update_preimage' END"
     return sides.selectExpr(*chosen, f"{images} AS {CHANGE_TYPE}")

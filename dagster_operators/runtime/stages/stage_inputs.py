@@ -13,6 +13,7 @@ from dagster_operators.errors import BadInputError, PipelineError, SourceError, 
 from dagster_operators.graph.origins import origins_of
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.batch_operator import BatchOperator
+from dagster_operators.operators.one_task import FEW_BYTES, FEW_ROWS, in_one_task, joins_in_one_task, made_of
 from dagster_operators.operators.physical import EVERYTHING, Needed, Rows
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.rows_by_time import micros_of
@@ -35,6 +36,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NO_FIGURES: Final[Mapping[str, Any]] = {}
+
+
+_FEW_FILES: Final = 16
+_FEW_CHARACTERS: Final = 1024 * 1024
+"""So long a text may be if its rows are to be few: how many it has is not known, and each takes some four characters at least."""
+
+
+def gathered(rows: DataFrame, connector: Connector, items: Any, *, files: int = _FEW_FILES) -> DataFrame:
+    """Rows that a connector has read, by one task of Spark if they are known to be few.
+
+    Args:
+        rows: The rows.
+        connector: What has read them.
+        items: What they are.
+        files: Only if they are in no more files than this, which one task opens one after another.
+    """
+    extent = connector.extent(items) if joins_in_one_task(rows.sparkSession) else None
+    if extent is None or extent.bytes > FEW_BYTES or extent.files > files:
+        return rows
+    if extent.rows is None:
+        return in_one_task(rows, extent.bytes, extent.bytes if extent.bytes <= _FEW_CHARACTERS else None)
+    return in_one_task(rows, extent.bytes, extent.rows if extent.rows <= FEW_ROWS else None)
 
 
 class StageInputs:
@@ -128,10 +151,11 @@ class StageInputs:
         parts = self._parts(operator).read if is_timed else ()
         with located(source=operator):
             rows = self._rows(connector, operator, items, needed.any_of, with_parts=bool(parts))
+            rows = read = gathered(rows, connector, items, files=1)
         if connector.on_corrupt == "reject":
             rows, self.rejected[operator] = split_rejects(rows)
         if column is None or not is_timed:
-            return needed.of(rows)
+            return made_of(needed.of(rows), read)
         largest, nulls = connector.largest_event_time(items, column), connector.null_count(items, column)
         if parts:
             largest = UNKNOWN
@@ -149,10 +173,10 @@ class StageInputs:
             figures = {"largest": f"max({micros})", "nulls": f"count_if({quoted(column)} IS NULL)"}
             figures |= {f"part {part}": f"max(CASE WHEN {PART} = {literal(part)} THEN {micros} END)" for part in parts}
             watched = self._observed.watch(f"source {operator}", rows, figures)
-            return watched.drop(PART) if parts else watched
+            return made_of(watched.drop(PART) if parts else watched, read)
         self._check_nulls(operator, column, nulls)
         self._ends[operator] = self._advanced(operator, largest)
-        return rows
+        return made_of(rows, read)
 
     def _rows(self, connector: Connector, operator: str, items: Any, any_of: Sequence[str], *, with_parts: bool) -> DataFrame:
         """The rows of a slice, without files that have none that is needed, unless all must be seen."""
@@ -173,7 +197,9 @@ class StageInputs:
         connector = self._connector(operator)
         self._read_from.add(operator)
         with located(operator=operator):
-            return connector.read_pinned(self._work.session, self._work.items(operator), self._work.schemas[operator])
+            items = self._work.items(operator)
+            table = connector.read_pinned(self._work.session, items, self._work.schemas[operator])
+            return gathered(table, connector, items)
 
     def verify_again(self) -> None:
         """Look whether sources and lookup tables are still what they were, after the last query that reads them.

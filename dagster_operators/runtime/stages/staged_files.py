@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from dagster_operators.operators.engine_schema import struct
+from dagster_operators.operators.one_task import FEW_BYTES, FEW_ROWS, in_one_task
 from dagster_operators.runtime.stages.staged_rows import described, write_batches
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, lost_error
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
 
 _FEW = 4
-
-_SMALL = 4 * 1024 * 1024
-"""So many bytes Spark reads about as fast as it opens a file; a shuffle of them costs more than it brings."""
 
 
 class StagedFiles:
@@ -105,7 +103,8 @@ class StagedFiles:
             return None
         self._require(dataset, wanted)
         rows = self._session.read.schema(struct(schema_json)).parquet(*(self._root.join(dataset, file.path) for file in wanted))
-        return rows.coalesce(1) if sum(file.size for file in wanted) <= _SMALL else rows
+        size, count = sum(file.size for file in wanted), sum(file.rows for file in wanted)
+        return rows if size > FEW_BYTES else in_one_task(rows, size, count if count <= FEW_ROWS else None)
 
     def _require(self, dataset: str, files: Iterable[FileEntry]) -> None:
         """Look whether files are there, each once."""

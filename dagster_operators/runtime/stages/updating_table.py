@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
 from dagster_operators.operators.key_join import join_by_keys
+from dagster_operators.operators.one_task import are_few, part_of
 from dagster_operators.runtime.stages.change_images import images_of
 from dagster_operators.runtime.stages.changed_keys import AT_ONCE, ChangedKeys, Held
 from dagster_operators.runtime.stages.runs import runs_of
@@ -84,7 +85,7 @@ class UpdatingTable:
         old = self._files.read(self._dataset, [file for file in self._before if held[file.path] is not Held.NONE], self._schema)
         if old is not None and changed.names:
             old = with_keys(old, rows, changed, "left_semi")
-        new = rows.filter(f"NOT {DELETED}").drop(DELETED) if DELETED in rows.columns else rows
+        new = part_of(rows.filter(f"NOT {DELETED}").drop(DELETED), rows) if DELETED in rows.columns else rows
         images = images_of(old, new, keys)
         return self._files.write(images, self._dataset, f"{self._directory}/{FEED_FOLDER}")
 
@@ -165,8 +166,9 @@ def with_keys(old: DataFrame, new: DataFrame, keys: ChangedKeys, how: Literal["l
     """The old rows that have a key of the new ones, or those that have none."""
     from pyspark.sql import functions as F
 
-    wanted = new.select(*map(quoted, keys.names))
-    if keys.are_known and keys.rows <= _BROADCAST:  # else they may be long: the engine knows best
+    wanted = part_of(new.select(*map(quoted, keys.names)), new)
+    in_one_task = are_few(old) and are_few(wanted)
+    if not in_one_task and keys.are_known and keys.rows <= _BROADCAST:  # else they may be long: the engine knows best
         wanted = F.broadcast(wanted)
     return join_by_keys(old, wanted, keys.names, how, value=lambda column, key: one_zero_one_nan(column, str(keys.kinds[key])))
 

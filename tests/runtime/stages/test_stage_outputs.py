@@ -9,6 +9,7 @@ import pytest
 
 import dagster_operators as do
 from tests.engines import EMBEDDED, ENGINES
+from tests.spark_jobs import last_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,12 +55,9 @@ def test_of_an_updating_table_the_changed_rows_are_checked(engine: str, tmp_path
 
 def test_checks_of_spark_s_own_functions_need_no_job(spark: SparkSession, tmp_path: Path) -> None:
     def jobs(checks: dict[str, do.Check], name: str) -> int:
-        before = last_job()
+        before = last_job(spark)
         run("spark", tmp_path / name, checks)
-        return last_job() - before
-
-    def last_job() -> int:  # not how many there are: Spark forgets old ones
-        return max(spark.sparkContext.statusTracker().getJobIdsForGroup(None), default=-1)
+        return last_job(spark) - before
 
     assert EMBEDDED.session() is spark
     assert jobs(CHECKS, "plain") == jobs({}, "none")

@@ -1,0 +1,127 @@
+"""Joins of few rows within the task that has them, instead of by a shuffle or a broadcast, each of which is a job of its own.
+
+Rows that one task reads, since their files are small, are marked when they are read, and so is what is made of them where they
+are. A join of two such sides is told to Spark as one by a hash table, for which rows of one partition each have to go nowhere.
+It is a hint and no more: without it, or if a mark were wrong, the same rows come out of another plan. On other engines than
+Apache Spark nothing is marked.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.operators.engine_kind import reads_like_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+FEW_BYTES: Final = 4 * 1024 * 1024
+"""So many bytes Spark reads about as fast as it opens a file; a shuffle of them costs more than it brings."""
+
+FEW_ROWS: Final = 100_000
+"""So many rows a task holds in memory for a join: of a few bytes of Parquet may come any number."""
+
+SETTINGS: Final = {"spark.sql.maxSinglePartitionBytes": str(2**63 - 1)}
+"""What a session needs for it: Spark moves rows of one task all the same if it thinks that they are more bytes than this."""
+
+_LARGEST: Final = 2**60
+_ANY: Final = 2**31 - 1
+"""More rows than few ever are: the largest number that a limit takes."""
+
+_AS_LIMITED: Final = 2**45
+"""How many bytes Spark thinks that so many rows are, of 16 KiB each."""
+
+_NAME: Final = "_dagster_operators_in_one_task"
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """What is known of rows in one task.
+
+    Attributes:
+        size: How many bytes Spark thinks that they are, at most: of a join it thinks the product.
+        rows: They are no more than this, and few; None if they may be many.
+    """
+
+    size: int
+    rows: int | None
+
+
+def in_one_task(frame: DataFrame, size: int, rows: int | None) -> DataFrame:
+    """The rows of small files, read by one task.
+
+    Args:
+        frame: The rows.
+        size: How many bytes the files have.
+        rows: How many rows there are at most, if they are few enough for a task to hold them in memory for a join.
+    """
+    gathered = frame.coalesce(1)
+    return _marked(gathered, _Mark(size, rows)) if joins_in_one_task(frame.sparkSession) else gathered
+
+
+@functools.lru_cache(maxsize=16)
+def joins_in_one_task(session: SparkSession) -> bool:
+    """Whether a session is Apache Spark's and leaves rows where they are if they are in one task."""
+    return reads_like_spark(session) and all(session.conf.get(name, "") == value for name, value in SETTINGS.items())
+
+
+def is_in_one_task(frame: DataFrame) -> bool:
+    """Whether rows are known to be in one task."""
+    return _mark(frame) is not None
+
+
+def are_few(frame: DataFrame) -> bool:
+    """Whether rows are known to be in one task, and no more than it holds in memory."""
+    mark = _mark(frame)
+    return mark is not None and mark.rows is not None
+
+
+def part_of(frame: DataFrame, whole: DataFrame) -> DataFrame:
+    """Rows that are some of others, or columns of them, and so are where those are."""
+    return _marked(frame, _mark(whole))
+
+
+def made_of(frame: DataFrame, whole: DataFrame) -> DataFrame:
+    """Rows that are made of others one by one; of each there may come several."""
+    mark = _mark(whole)
+    return frame if frame is whole or mark is None else _marked(frame, _Mark(mark.size, None))
+
+
+def all_of(first: DataFrame, *more: DataFrame) -> DataFrame:
+    """The rows of all frames, which have the same columns."""
+    rows = first
+    for frame in more:
+        rows = rows.union(frame)
+    marks = [mark for frame in (first, *more) if (mark := _mark(frame)) is not None]
+    if len(marks) <= len(more):
+        return rows
+    counts = [mark.rows for mark in marks if mark.rows is not None]
+    return _marked(rows, _Mark(sum(mark.size for mark in marks), sum(counts) if len(counts) == len(marks) else None))
+
+
+def joined(left: DataFrame, right: DataFrame, on: Column, how: str) -> DataFrame:
+    """As ``left.join(right, on, how)``, in the task that has both sides if one has; something has to be equal in ``on``."""
+    here, there = _mark(left), _mark(right)
+    if here is None or there is None or there.rows is None:
+        return left.join(right, on, how)
+    near = right.hint("shuffle_hash")
+    if how not in ("left_semi", "left_anti"):
+        size = here.size * there.size
+        return left.join(right, on, how) if size > _LARGEST else _marked(left.join(near, on, how), _Mark(size, None))
+    if here.rows is None:
+        return left.join(right, on, how)
+    # Spark would join below what brings the rows into one task, but not below a limit.
+    return _marked(left.limit(_ANY).join(near, on, how), _Mark(_AS_LIMITED, here.rows))
+
+
+def _mark(frame: DataFrame) -> _Mark | None:
+    mark: _Mark | None = vars(frame).get(_NAME)
+    return mark
+
+
+def _marked(frame: DataFrame, mark: _Mark | None) -> DataFrame:
+    if mark is not None:
+        vars(frame)[_NAME] = mark
+    return frame

@@ -335,6 +335,11 @@ class Connector(ABC):
         return None
 
     @property
+    def may_be_corrupt(self) -> bool:
+        """Whether single records may be found corrupt while they are parsed, so that all have to be."""
+        return False
+
+    @property
     def skips_files(self) -> bool:
         """Whether :meth:`read_some` can leave files out."""
         return False

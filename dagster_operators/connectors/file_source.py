@@ -330,6 +330,11 @@ class FileSource(Connector):
         return Extent(len(files), size, None) if all(is_plain(file.path) for file in files) else None
 
     @property
+    @override
+    def may_be_corrupt(self) -> bool:
+        return not self.skips_files
+
+    @property
     def skips_files(self) -> bool:
         """For Parquet files: only their footers tell what they have."""
         return (self.format or SUFFIXES.get(self.uri.lower().rpartition(".")[2], "parquet")) == "parquet"

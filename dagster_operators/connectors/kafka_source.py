@@ -149,6 +149,11 @@ class KafkaSource(Connector):
     def on_corrupt(self) -> OnCorrupt:
         return self.corrupt
 
+    @property
+    @override
+    def may_be_corrupt(self) -> bool:
+        return self.format != "raw"
+
     def config(self) -> dict[str, JSON]:
         """All settings but the client's options."""
         events: dict[str, JSON] = {} if self.row_keys is None else {"key": list(self.row_keys), "unknown": self.on_unknown}

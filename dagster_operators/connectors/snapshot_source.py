@@ -186,6 +186,11 @@ class SnapshotSource(Connector):
     def verify_again(self, items: JSON, schema_json: str) -> None:
         self.source.verify_again(items, schema_json)
 
+    @property
+    @override
+    def may_be_corrupt(self) -> bool:
+        return self.source.may_be_corrupt
+
     def read(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
         """The rows of an extract; a key that is there twice fails the query."""
         rows = self.source.read(session, items, schema_json, corrupt=corrupt)

@@ -10,6 +10,7 @@ import dagster_operators as do
 from dagster_operators.connectors.file_source import FileSource
 from dagster_operators.connectors.rejects import split_rejects
 from dagster_operators.errors import BadInputError, PipelineError
+from dagster_operators.runtime.stages.whole_reads import reads_text
 from tests.engines import ENGINES
 
 
@@ -140,6 +141,52 @@ def test_a_corrupt_record_that_a_filter_leaves_out_is_told_on_spark(spark, tmp_p
     result = pipeline.run_epoch()
     assert result.rows["chosen"] == 1
     assert sum(result.rejected_rows.values()) == (corrupt == "reject")
+
+
+HIDING = {
+    "no value equals null": lambda rows: rows.filter("k = NULL"),
+    "never": lambda rows: rows.filter("1 = 0").aggregate(count="count(*)"),
+    "of two values both": lambda rows: rows.select("k").filter("k IN ('a') AND k IN ('b')"),
+    "changes": lambda rows: rows.as_changes("'insert'").filter("k = NULL").latest("k"),
+}
+
+
+def _told_of_a_record_that_no_query_reads(root, engine, kind, hiding):
+    good, bad = BAD[kind]
+    (root / "landing").mkdir()
+    (root / "landing" / f"a.{kind}").write_text(good + bad[0] + "\n")
+    pipeline = do.Pipeline("p", root=str(root / "root"), engine=ENGINES[engine])
+    source = FileSource(root / "landing", format=kind, schema="id int, k string, n int")
+    HIDING[hiding](pipeline.source("rows", source)).to_table("chosen")
+    with pytest.raises(BadInputError, match="a record cannot be parsed") as raised:
+        pipeline.run_epoch()
+    assert raised.value.record == bad[0]
+    (root / "landing" / f"a.{kind}").write_text(good)
+    assert pipeline.run_epoch().rows["chosen"] == (hiding == "never")
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("hiding", HIDING)
+def test_a_filter_that_no_row_can_pass_hides_no_corrupt_record(sail, tmp_path, kind, hiding):
+    """The optimizer makes an empty relation of it, and the query reads nothing."""
+    _told_of_a_record_that_no_query_reads(tmp_path, "sail", kind, hiding)
+
+
+@pytest.mark.parametrize(("kind", "hiding"), [("csv", "no value equals null"), ("json", "never")])
+def test_a_filter_that_no_row_can_pass_hides_no_corrupt_record_on_spark(spark, tmp_path, kind, hiding):
+    _told_of_a_record_that_no_query_reads(tmp_path, "spark", kind, hiding)
+
+
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_only_what_a_query_leaves_out_is_read_in_one_of_its_own(engine, request, tmp_path):
+    session = request.getfixturevalue(engine)
+    good, _ = BAD["csv"]
+    (tmp_path / "a.csv").write_text(good)
+    source = FileSource(tmp_path / "a.csv", schema="id int, k string, n int")
+    frame = source.read(session, source.choose(None, lambda: iter(())).slice.items, source.infer_schema(session))
+    assert reads_text(frame.where("k = 'a'").select("id")) == 1
+    assert reads_text(frame.where("k = NULL").select("id")) == 0
+    assert reads_text(frame.union(frame.where("k = NULL"))) == 1
 
 
 def test_a_line_end_in_quotes(sail, tmp_path):

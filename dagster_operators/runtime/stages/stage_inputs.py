@@ -70,6 +70,7 @@ class StageInputs:
 
     Attributes:
         rejected: The records of each source that could not be parsed, as rows.
+        to_parse: The rows of each source that must be parsed to the end, and of which no figures are taken.
     """
 
     def __init__(self, work: StageWork, files: StagedFiles, observed: Observed) -> None:
@@ -82,6 +83,7 @@ class StageInputs:
         self._begin = Frontiers(work.dataflow, at_beginning(handle.watermarks), held_in(handle.held))
         self._end = Frontiers(work.dataflow, self._end_of_source, self._held_at_end)
         self.rejected: dict[str, DataFrame] = {}
+        self.to_parse: dict[str, DataFrame] = {}
         self._read_from: set[str] = set()
         self._clock = time.time_ns() // 1_000
 
@@ -154,6 +156,8 @@ class StageInputs:
             rows = read = gathered(rows, connector, items, files=1)
         if connector.on_corrupt == "reject":
             rows, self.rejected[operator] = split_rejects(rows)
+        elif connector.may_be_corrupt and not is_timed:
+            self.to_parse[operator] = rows
         if column is None or not is_timed:
             return made_of(needed.of(rows), read)
         largest, nulls = connector.largest_event_time(items, column), connector.null_count(items, column)

@@ -26,6 +26,7 @@ from dagster_operators.runtime.stages.stage_work import StageWork
 from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.stages.state_runs import StagedState
 from dagster_operators.runtime.stages.unreadable import unreadable_file
+from dagster_operators.runtime.stages.whole_reads import read_what_filters_hide
 from dagster_operators.runtime.workers.batch_result import BatchResult
 from dagster_operators.runtime.workers.committing import commit_data_of
 from dagster_operators.runtime.workers.driver import ProgramTimes, run_programs
@@ -132,6 +133,8 @@ class StageRun:
         work, outputs = self._work, self._outputs
         with self._step("operators"):
             computed = self._compute()
+            nodes = {name: work.plan.physical.nodes[name] for name in work.stage.nodes}
+            read_what_filters_hide(nodes, self._inputs.to_parse, computed)
         batch = self._run_batch(computed)
         for output in work.stage.outputs:
             rows = computed.get(output.ref)

@@ -70,7 +70,8 @@ class Rebuildable:
         it is taken over in one epoch. Changes that needed a decision about these tables are decided by it.
 
         Args:
-            tables: Their names; with them those that show the same state. All when neither these nor operators are named.
+            tables: Their names; with them those that show the same state. All when neither these nor operators are named. Of a
+                table of changes that is among them and was not named, a warning is logged, as it may come to have fewer changes.
             operators: Operators: all tables that they lead to.
             since: The first epoch whose rows are read, or a time: those of epochs that were complete from then on.
             epochs_at_once: Of how many epochs one epoch of the rebuild reads at most.
@@ -107,11 +108,13 @@ class Rebuildable:
         wait_seconds: float,
     ) -> EpochResult:
         """The same with the steps of epochs that somebody else made, as those of a Dagster run."""
+        from dagster_operators.runtime.logs_beside import warn_of_logs
         from dagster_operators.runtime.rebuilding import Rebuilding, Request, part_of
 
         if epochs_at_once < 1:
             raise PipelineError(f"epochs_at_once is {epochs_at_once}", pipeline=self.name, remedy="choose 1 or more")
         request = Request(part_of(epochs, tables, operators), self._first(epochs, since), epochs_at_once, empty)
+        warn_of_logs(epochs, request.part, epochs_at_once)
         made = Rebuilding(epochs, beside, request).run(owner, wait_seconds=wait_seconds)
         return result_of(made, tuple(self.tables))
 

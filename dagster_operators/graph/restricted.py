@@ -43,10 +43,12 @@ class Part:
     Attributes:
         tables: The tables.
         operators: All operators that lead to them.
+        beside: Those of the tables that were not asked for.
     """
 
     tables: tuple[str, ...]
     operators: frozenset[str]
+    beside: tuple[str, ...] = ()
 
 
 def part_with(dataflow: Dataflow, tables: Collection[str], stateful: Collection[str]) -> Part:
@@ -65,4 +67,5 @@ def part_with(dataflow: Dataflow, tables: Collection[str], stateful: Collection[
         before = reach.before([ends[name] for name in found])
         shown = reach.behind([name for name in before if name in stateful])
         wanted |= {name for name, operator in ends.items() if operator in shown}
-    return Part(tuple(name for name in ends if name in found), reach.before([ends[name] for name in found]))
+    beside = tuple(name for name in ends if name in found and name not in tables)
+    return Part(tuple(name for name in ends if name in found), reach.before([ends[name] for name in found]), beside)

@@ -13,6 +13,7 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.left_out import leading_to_now
+from dagster_operators.runtime.logs_beside import AS_IT_CUT, logs_beside
 from dagster_operators.transactions.records import Complete, Decide
 
 if TYPE_CHECKING:
@@ -33,19 +34,22 @@ def check_neighbours(epochs: Epochs, part: Part, new: Collection[str]) -> None:
     Raises:
         PipelineError: They could.
     """
-    beside = [name for name in part.tables if name not in new]
-    if not beside:
+    if not part.beside:
         return
     past = _Past(epochs.coordinator, epochs.planning.comparing.logical(), part)
     lookups = sorted(part.operators & set(epochs.planning.plan().lookups))
-    for table in beside:
+    logs = logs_beside(epochs, part)
+    for table in part.beside:
         why = _Why(f"{lookups[0]} is read as it is now") if lookups else past.unlike(table)
+        if why is None and table in logs:
+            why = _Why("it has the changes of each epoch, and what many epochs have read would be read at once")
         if why is not None:
-            told = ", ".join(map(repr, new))
+            told = ", ".join(map(repr, [*new, *logs]))
+            options = why.options + (AS_IT_CUT if logs and AS_IT_CUT not in why.options else "")
             raise PipelineError(
                 f"to fill it, {table}, of the same state, would be computed anew and may come out otherwise: {why.text}",
                 pipeline=epochs.coordinator.pipeline, table=next(iter(new)),
-                remedy=f"say that both are to be computed anew: pipeline.rebuild([{told}]{why.options}); "
+                remedy=f"say that both are to be computed anew: pipeline.rebuild([{told}]{options}); "
                 "or leave out backfill=True",
             )  # fmt: skip
 

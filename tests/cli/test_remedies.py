@@ -20,6 +20,7 @@ from dagster_operators.cli.remedies import as_commands
         ("pipeline.rollback(to=2, keep_sinks=True)", "rollback 'my root' 2 --keep-sinks"),
         ("pipeline.reset(['a', 'b c'], 0, tables=\"restart\")", "reset 'my root' a 'b c' --to 0 --tables restart"),
         ("pipeline.rebuild(['a', 'b'], since=4)", "rebuild 'my root' a b --since 4"),
+        ("pipeline.rebuild(['a'], epochs_at_once=1)", "rebuild 'my root' a --epochs-at-once 1"),
         ("pipeline.rebuild(operators='per_key')", "rebuild 'my root' --operator per_key"),
         ("pipeline.withdraw('operator per_key')", "withdraw 'my root' operator per_key"),
         ("pipeline.decide('table totals', 'keep')", "decide 'my root' table totals keep"),

@@ -162,3 +162,70 @@ def test_a_source_that_is_put_back_with_its_rows_in_the_table(tmp_path: Path) ->
     both(tmp_path, with_more=False).run_epoch()
     both(tmp_path).run_until_caught_up()
     assert content(both(tmp_path), "totals") == Counter([("a", 31)])
+
+
+CHANGES: list[Any] = [[("a", 1)], [("a", 2), ("b", 3)], [("b", 5)]]
+
+
+def logged(root: Path, *, more: bool = False, count: int = 3, engine: Any = SAIL) -> do.Pipeline:
+    """A table of changes, a table of rows that stay, and one that is added: all of the same state."""
+    made = do.Pipeline("logged", root=str(root), engine=engine)
+    read = made.source("rows", do.MemorySource(CHANGES[:count], schema="k string, v long"))
+    other = made.source("other", do.MemorySource([[("z",)]] * 3, schema="k string"))
+    other.to_table("others")
+    sums = read.key_by("k").aggregate(total="sum(v)", name="per_key")
+    sums.to_table("sums")
+    changes = sums.to_changes(name="changed")
+    changes.to_table("log")
+    if more:
+        changes.key_by("total").aggregate(n="count(*)", name="per_total").to_table("more", backfill=True)
+    return made
+
+
+def refused_fill_of_a_log(root: Path, engine: Any) -> None:
+    logged(root, engine=engine).run_until_caught_up()
+    made = logged(root, more=True, engine=engine)
+    before = content(made, "log")
+    assert sum(before.values()) == 6
+    with pytest.raises(PipelineError, match=r"log, of the same state, .* it has the changes of each epoch") as caught:
+        made.run_epoch()
+    assert content(made, "log") == before
+    assert not (root / "rebuild").exists()
+    (remedy,) = re.findall(r"pipeline\.(rebuild\(.*?\));", caught.value.remedy)
+    assert remedy == "rebuild(['more', 'log'], epochs_at_once=1)"
+    eval(f"made.{remedy}", {"made": made})  # noqa: S307 - what the message says
+    assert content(made, "log") == before
+    assert content(made, "more") == Counter([(3, 1), (8, 1)])
+    assert made.run_epoch().empty
+
+
+def test_a_table_of_changes_is_not_shortened_by_one_that_is_filled(tmp_path: Path) -> None:
+    refused_fill_of_a_log(tmp_path, SAIL)
+
+
+def test_the_changes_of_one_epoch_come_out_as_they_are(tmp_path: Path) -> None:
+    logged(tmp_path, count=1).run_until_caught_up()  # two more epochs read nothing that leads there
+    made = logged(tmp_path, count=1, more=True)
+    before = content(made, "log")
+    made.run_epoch()
+    assert content(made, "log") == before == Counter([("a", 1, "insert")])
+    assert content(made, "more") == Counter([(1, 1)])
+
+
+@pytest.mark.parametrize(
+    ("named", "at_once", "warned"),
+    [(["sums"], 500, True), (["sums", "log"], 500, False), (None, 500, False), (["sums"], 1, False), (["others"], 500, False)],
+)
+def test_a_rebuild_tells_of_a_table_of_changes_that_nobody_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, named: list[str] | None, at_once: int, *, warned: bool
+) -> None:
+    made = logged(tmp_path)
+    made.run_until_caught_up()
+    before = content(made, "log")
+    made.rebuild(named, epochs_at_once=at_once)
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("logs_beside")]
+    assert [one.partition(" ")[0] for one in told] == (["log"] if warned else [])
+    assert (content(made, "log") == before) is (at_once == 1 or named == ["others"])
+    if warned:  # what the message says
+        made.rebuild(named, epochs_at_once=1)
+        assert content(made, "log") == before

@@ -102,14 +102,20 @@ class Changing:
             PipelineBusyError: A run is at work.
         """
         from dagster_operators.runtime.stored_changes import nothing_decided
+        from dagster_operators.transactions.records import Decide
 
         with self._taken() as epochs:
             epochs.coordinator.settle()
             decided = [verdict for verdict in epochs.comparison().verdicts if verdict.decided]
             found = [verdict for verdict in decided if verdict.subject == subject]
-            if not found:
-                raise nothing_decided(self.name, subject, [verdict.subject for verdict in decided])
-            return [epochs.answer(verdict, "withdraw") for verdict in found]
+            if found:
+                return [epochs.answer(verdict, "withdraw") for verdict in found]
+            for_others = epochs.coordinator.view().decided  # what another program than this one asked
+            questions = [question for about, question in for_others if about == subject]
+            if not questions:
+                known = [*(verdict.subject for verdict in decided), *(about for about, _ in for_others)]
+                raise nothing_decided(self.name, subject, list(dict.fromkeys(known)))
+            return [epochs.coordinator.decide(Decide(0, 0, subject, "withdraw", question)) for question in questions]
 
     def _verdicts(self, undecided: Collection[Verdict], subject: str, choice: Choice) -> list[Verdict]:
         found = [verdict for verdict in undecided if verdict.subject == subject]

@@ -8,7 +8,7 @@ from ast import literal_eval
 from collections.abc import Callable
 from typing import Final
 
-_CALL: Final = re.compile(r"pipeline\.(\w+)\(((?:[^()'\"]|'[^']*'|\"[^\"]*\")*)\)")
+_CALL: Final = re.compile(r"(?<!in Python: )pipeline\.(\w+)\(((?:[^()'\"]|'[^']*'|\"[^\"]*\")*)\)")
 _ARGUMENT: Final = re.compile(r"\s*(?:(\w+)=)?(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|\.\.\.|[^,]+?)\s*(?:,|$)")
 _TABLES: Final = re.compile(r'(?<![(\w])tables="(keep|restart)"')
 
@@ -17,7 +17,7 @@ Given = dict[str, list[str]]
 
 
 def as_commands(remedy: str, root: str) -> str:
-    """A remedy with the commands that do what it says to call.
+    """A remedy with the commands that do what it says to call; what is to be called "in Python:" stays.
 
     >>> as_commands('take it back: pipeline.withdraw("operator per_key"); or pipeline.rollback(to=41, keep_sinks=True)', "lake")
     'take it back: dagster-operators withdraw lake operator per_key; or dagster-operators rollback lake 41 --keep-sinks'

@@ -43,7 +43,7 @@ def news_sensor(
         if busy is not None:
             return dg.SkipReason(f"{busy}: looking again when it is done")
         news = _news(steps.observer(context.instance))
-        if not news["sources"] and not news["decided"]:
+        if not (news["sources"] or news["decided"] or news.get("changes")):
             return dg.SkipReason(f"Nothing new after epoch {news['epoch']} in {', '.join(steps.keys.inputs)}")
         key = f"{steps.name}:{news['epoch'] + 1}:{_digest(news)}"
         verdict = judge(context.instance, key)
@@ -57,9 +57,13 @@ def news_sensor(
 
 
 def _news(epochs: Epochs) -> dict[str, Any]:
-    """What there is to do: the last completed epoch, the sources with something new, whether an epoch waits to be carried out."""
-    view = epochs.coordinator.view()
-    return {"epoch": view.last_epoch, "sources": epochs.has_news(), "decided": view.decision is not None}
+    """What there is to do: the last completed epoch, the sources with something new, whether an epoch waits to be carried out.
+
+    With what was decided about changes of the pipeline, if something was.
+    """
+    view, waiting = epochs.coordinator.view(), epochs.waiting()
+    found = {"epoch": view.last_epoch, "sources": epochs.has_news(), "decided": view.decision is not None}
+    return {**found, "changes": dict(waiting)} if waiting else found
 
 
 def _digest(news: dict[str, Any]) -> str:
@@ -68,4 +72,5 @@ def _digest(news: dict[str, Any]) -> str:
 
 def _in_words(news: dict[str, Any]) -> str:
     sources = [f"{name} up to {json.dumps(end)}" for name, end in news["sources"].items()]
-    return ", ".join([*sources, *(["an epoch that is decided and not complete"] if news["decided"] else [])])
+    changes = [f"{subject}: {choice}" for subject, choice in news.get("changes", {}).items()]
+    return ", ".join([*sources, *changes, *(["an epoch that is decided and not complete"] if news["decided"] else [])])

@@ -85,7 +85,7 @@ class Choosing:
             if is_over or (source.finished and not (choice and choice.more)):
                 finished.add(name)
                 news = news or (source.event_time is not None and watermarks.get(name) != MAX_WATERMARK)
-        if not news:
+        if not (news or self._planning.comparing.waiting(view)):
             return None
         read = {**offsets, **pinned(self._planning, cuts)}
         return Slices(read, frozenset(finished), frozenset(idle), watermarks={**times, **reached}, timed=frozenset(times))

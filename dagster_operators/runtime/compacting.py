@@ -162,11 +162,14 @@ def _age(file: FileEntry) -> tuple[int, str]:
 
 
 def _require_between_epochs(view: LedgerView) -> None:
-    waiting = next((f"what was decided about {subject} takes effect with the next epoch" for subject, _ in view.decided), "")
+    waiting, remedy = "", "run an epoch first"
+    for subject in sorted({subject for subject, _ in view.decided})[:1]:
+        waiting = f"what was decided about {subject} takes effect with the next epoch"
+        remedy = f"run an epoch first; or take it back: pipeline.withdraw({subject!r})"
     if view.open_begin is not None and view.open_begin.transition is None:  # one that computes nothing is made again anyway
-        waiting = f"epoch {view.open_begin.epoch} is begun and not complete, and would begin anew"
+        waiting, remedy = f"epoch {view.open_begin.epoch} is begun and not complete, and would begin anew", "run an epoch first"
     if waiting:
-        raise EpochUnderWayError(waiting, pipeline=view.name, epoch=view.last_epoch, remedy="run an epoch first")
+        raise EpochUnderWayError(waiting, pipeline=view.name, epoch=view.last_epoch, remedy=remedy)
 
 
 def _work(run: Coordinator, view: LedgerView, table: str, by: tuple[str, ...], target_size: int | None) -> Work:

@@ -106,9 +106,10 @@ class Comparing:
         anew = {one.subject.partition(" ")[2] for one in settled if one.subject.startswith("operator ")}
         anew |= found.elsewhere.keys() & self._leading_to(rebuilt)
         if rebuilt and (waiting := [one.subject for one in found.verdicts if one.decided in ("restart", "drop")]):
+            first = "take the other changes back and run an epoch" if found.undecided else "run an epoch first"
             raise PipelineError(
                 f"what was decided about {waiting[0]} takes effect with an epoch of the pipeline", pipeline=self._dataflow.name,
-                remedy=f"run an epoch first; or take it back: pipeline.withdraw({waiting[0]!r})",
+                remedy=f"{first}; or take it back: pipeline.withdraw({waiting[0]!r})",
             )  # fmt: skip
         began = found.restarted | (anew & self._dataflow.nodes.keys())
         emptied, deleted = self._decided(found, ledgered)
@@ -230,6 +231,16 @@ class Comparing:
         sources = {name: before.get(former) for name, former in found.was.items()}
         connectors = {name: source.connector for name, source in sources.items() if isinstance(source, Source)}
         return {name: connector for name, connector in connectors.items() if isinstance(connector, Connector)}
+
+    def waiting(self, view: LedgerView) -> Mapping[str, str]:
+        """What was decided, by subject, that an epoch of the program carries out even if its sources hold nothing new.
+
+        Decisions that answer no change of this program, as they were made for another one, begin no epoch: it would end them.
+        """
+        if not view.decided:
+            return {}
+        found = self.compare(view)
+        return {} if found.undecided else {one.subject: one.decided for one in found.verdicts if one.decided}
 
     def compare(self, view: LedgerView) -> Comparison:
         """What changed since the last completed epoch, and what follows from it."""

@@ -264,6 +264,10 @@ class Epochs:
         """Whether a source offers rows, without an engine: for sensors. Maps sources with news to what they offer."""
         return self._choosing.has_news()
 
+    def waiting(self) -> Mapping[str, str]:
+        """What was decided, by subject, that begins an epoch without news, too; without an engine: for sensors."""
+        return self.planning.comparing.waiting(self.coordinator.view())
+
     def read(self, dataset: str, version: int) -> DataFrame:
         """The rows of one of the pipeline's own tables at a version."""
         return self._reading.read(dataset, version)

@@ -194,7 +194,7 @@ class StoredChanges:
         if name in operators or any(table.name == name for table in before.tables):
             raise PipelineError(
                 f"the last epoch had {name!r}", pipeline=self._coordinator.pipeline,
-                remedy="call pipeline.drop(...) in the program that no longer has it, or run an epoch without it first",
+                remedy=f"in the program that no longer has it call, in Python: pipeline.drop({name!r})",
             )  # fmt: skip
         found = [f"tables/{name}", *Ledgered(view, last, operators).left_datasets(name)]
         datasets = [dataset for dataset in found if dataset in view.versions or self._coordinator.root.children(dataset)]

@@ -37,5 +37,10 @@ def test_a_call_as_a_command(remedy: str, command: str) -> None:
 
 
 def test_what_no_command_does_stays() -> None:
-    for remedy in ("run an epoch first: pipeline.run_epoch()", "pipeline.set_watermark('a', ...)", "stream.to_table(...)"):
+    for remedy in (
+        "call, in Python: pipeline.drop('t')",
+        "run an epoch first: pipeline.run_epoch()",
+        "pipeline.set_watermark('a', ...)",
+        "stream.to_table(...)",
+    ):
         assert as_commands(remedy, "r") == remedy

@@ -11,10 +11,12 @@ import pytest
 from deltalake import write_deltalake
 
 import dagster_operators as do
-from dagster_operators.errors import ForeignWriteError, PipelineError
+from dagster_operators.errors import EpochUnderWayError, ForeignWriteError, PipelineError
 from dagster_operators.plans.verdict import Level
+from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
-from tests.end_to_end.test_changed_pipelines import Changed, clean, command, leaders, refused, rows, states, totals
+from tests.end_to_end.test_changed_pipelines import SCHEMA, Changed, clean, command, leaders, refused, rows, states, totals
+from tests.engines import EMBEDDED
 
 pytestmark = pytest.mark.usefixtures("sail")
 
@@ -173,3 +175,134 @@ def test_what_was_asked_last_cannot_be_read(changed: Changed) -> None:
     command(*decide)
     pipeline.run_until_caught_up()
     assert rows(pipeline, "totals") == Counter({("a", 1): 1})
+
+
+# --- nothing new to read ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def caught_up(tmp_path: Path) -> Changed:
+    """A pipeline with two tables of which every row is read."""
+    found = Changed(tmp_path)
+    found.run("a,1", "b,1")(lambda stream: (totals(stream), clean(stream)))
+    return found
+
+
+def settled(pipeline: do.Pipeline, epoch: int) -> None:
+    """What was decided is carried out by one epoch, and only one."""
+    assert pipeline.epochs.waiting()
+    result = pipeline.run_epoch()
+    assert (result.epoch, result.empty) == (epoch, False)
+    assert not pipeline.epochs.waiting()
+    assert pipeline.run_epoch().empty
+    assert pipeline.run_until_caught_up() == []
+    assert [one for one in pipeline.changes() if one.decided or one.level is Level.DECISION] == []
+
+
+def test_a_table_is_dropped_without_news(caught_up: Changed) -> None:
+    pipeline = caught_up.pipeline(totals)
+    assert pipeline.run_epoch().empty  # it is left out, of which nothing follows
+    pipeline.drop("clean")
+    with pytest.raises(PipelineError, match=r"table clean takes effect.*run an epoch first.*withdraw\('table clean'\)"):
+        pipeline.rebuild("totals")
+    settled(pipeline, 2)
+    assert not (caught_up.place / "root/tables/clean").exists()
+    pipeline.rebuild("totals")
+    assert rows(pipeline, "totals") == Counter({("a", 1): 1, ("b", 1): 1})
+
+
+def test_what_waits_in_the_way_of_a_rebuild_is_taken_back(caught_up: Changed) -> None:
+    pipeline = caught_up.pipeline(summed)  # the aggregate, too, is another one: no epoch begins
+    pipeline.drop("clean")
+    refused(pipeline)
+    assert not pipeline.epochs.waiting()
+    with pytest.raises(PipelineError, match=r"take the other changes back and run an epoch; or .*withdraw\('table clean'\)"):
+        pipeline.rebuild("totals")
+    pipeline.withdraw("table clean")
+    pipeline.rebuild("totals")
+    assert rows(pipeline, "totals") == Counter({("a", 1): 1, ("b", 1): 1})
+    assert pipeline.run_epoch().empty
+
+
+def test_an_operator_begins_anew_without_news(caught_up: Changed) -> None:
+    pipeline = caught_up.pipeline(lambda stream: (summed(stream), clean(stream)))
+    pipeline.decide("operator per_key", "restart")
+    settled(pipeline, 2)
+    assert not rows(pipeline, "totals")
+    assert sum(rows(pipeline, "clean").values()) == 2
+    caught_up.arrive("a,5")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "totals") == Counter({("a", 5): 1})
+
+
+def test_state_is_dropped_without_news(caught_up: Changed) -> None:
+    pipeline = caught_up.pipeline(lambda stream: (renamed(stream), clean(stream)))
+    pipeline.decide("operator per_key", "drop")
+    settled(pipeline, 2)
+    assert not rows(pipeline, "totals")
+    assert len(states(caught_up)) == 1
+
+
+def test_a_moved_folder_is_kept_without_news(changed: Changed) -> None:
+    """The epoch reads nothing of the source, and still records where its files are now."""
+    changed.run()(clean)
+    (changed.place / "in").rename(changed.place / "landed")
+    pipeline = changed.pipeline(clean, path="landed/*.csv")
+    pipeline.decide("source rows", "keep")
+    settled(pipeline, 3)
+    changed.arrive("z,9", folder="landed")
+    pipeline.run_until_caught_up()
+    assert rows(pipeline, "clean") == Counter({("a", 1): 1, ("z", 9): 1})
+
+
+def test_another_program_does_not_begin_it(caught_up: Changed) -> None:
+    """The program of before may still run on a schedule, and would end what was decided about the one that comes."""
+    pipeline = caught_up.pipeline(totals)
+    pipeline.drop("clean")
+    before = caught_up.pipeline(lambda stream: (totals(stream), clean(stream)))
+    assert not before.epochs.waiting()
+    assert before.run_epoch().empty
+    with pytest.raises(EpochUnderWayError, match=r"run an epoch first; or take it back: pipeline.withdraw\('table clean'\)"):
+        before.compact("totals")
+    before.withdraw("table clean")
+    before.compact("totals")
+    assert pipeline.run_epoch().empty
+
+
+class DiedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("point", ["after:append_begin", "before:append_decision", "after:append_decision", "before:append_drop"])
+def test_the_epoch_is_one_wherever_a_run_dies_in_it(caught_up: Changed, point: str) -> None:
+    pipeline = caught_up.pipeline(totals)
+    pipeline.drop("clean")
+
+    def reached(name: str) -> None:
+        if name == point:
+            raise DiedError
+
+    with watch(reached), pytest.raises(DiedError):
+        pipeline.run_epoch()
+    pipeline = caught_up.pipeline(totals)
+    pipeline.run_until_caught_up()
+    assert (pipeline.run_epoch().epoch, pipeline.run_epoch().empty) == (2, True)
+    assert not (caught_up.place / "root/tables/clean").exists()
+    assert rows(pipeline, "totals") == Counter({("a", 1): 1, ("b", 1): 1})
+
+
+@pytest.mark.spark
+def test_a_decision_without_news_on_spark(spark: object, tmp_path: Path) -> None:
+    assert spark is not None
+
+    def pipeline(amount: str) -> do.Pipeline:
+        made = do.Pipeline("changed", root=str(tmp_path / "root"), engine=EMBEDDED)
+        rows = made.source("rows", do.MemorySource([[("a", 1)]], schema=SCHEMA))
+        rows.key_by("k").aggregate(n=amount, name="per_key").to_table("totals")
+        return made
+
+    pipeline("count(*)").run_until_caught_up()
+    changed = pipeline("sum(v)")
+    changed.decide("operator per_key", "restart")
+    settled(changed, 2)
+    assert not rows(changed, "totals")

@@ -210,3 +210,26 @@ def test_the_schedule_starts_a_run_unless_one_goes_on(folder: Path) -> None:
         run_id = a_run(folder, instance, dg.DagsterRunStatus.NOT_STARTED)
         skipped = schedule(dg.build_schedule_context(instance=instance))
     assert skipped == dg.SkipReason(f"run {run_id} (demo_epoch) is not_started")
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_what_was_decided_starts_one_run(folder: Path, instance: dg.DagsterInstance) -> None:
+    def pipeline(*tables: str) -> do.Pipeline:
+        made = do.Pipeline("demo", root=str(folder / "demo"))
+        rows = made.source("rows", do.FileSource(str(folder / "in"), format="json", schema=demo.SCHEMA))
+        for table in tables:
+            rows.select("k", name=f"of_{table}").to_table(table)
+        return made
+
+    pipeline("clean", "copy").run_until_caught_up()
+    changed = pipeline("clean")
+    changed.drop("copy")
+    made = do.build_definitions(changed, sensor=True, wait_seconds=0)
+    look = made.resolve_sensor_def("demo_sensor")
+    result: Any = look(dg.build_sensor_context(instance=instance))
+    assert json.loads(result.cursor)["changes"] == {"table copy": "drop"}
+    assert made.resolve_job_def("demo_epoch").execute_in_process(instance=instance).success
+    assert changed.epochs.coordinator.view().last_epoch == 2
+    assert not (folder / "demo/tables/copy").exists()
+    again = look(dg.build_sensor_context(instance=instance, cursor=result.cursor))
+    assert again == dg.SkipReason("Nothing new after epoch 2 in rows")

@@ -7,8 +7,10 @@ from collections.abc import Collection, Mapping
 
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.relational.source import Source
+from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.plans.matching import Matching
 from dagster_operators.plans.provenance import Provenance, state_columns
+from dagster_operators.plans.row_forms import RowForms
 from dagster_operators.plans.unknown import UnknownOperator
 
 
@@ -21,6 +23,8 @@ class ComparedPlans:
         former: What the operators of the later plan were called in the earlier one, of those that were there.
         added: The operators that were not there.
         removed: The earlier names of operators that are no longer there.
+        forms_now: What is made of rows one by one in the later plan, told by the names of the earlier one.
+        forms_before: The same of the earlier plan.
 
     Args:
         matching: Which operator is which.
@@ -34,10 +38,31 @@ class ComparedPlans:
         names = {name: self.former.get(name, f"new {name}") for name in self.new.nodes}
         self._made_now = Provenance(self.new, names, self.added)
         self._made_before = Provenance(self.old, {}, self.removed)
+        self.forms_now, self.forms_before = RowForms(self.new, names), RowForms(self.old, {})
 
     def changed_input(self, name: str, former: str) -> str:
         """What is to be told of an operator that comes to get other keys or other rows; empty if it does not."""
         return self.unknown(name, former) or self._changed_keys(name, former) or self._other_streams(name, former)
+
+    def changed_rows(self, name: str, former: str) -> str:
+        """What is to be told of an operator that has the current row of each key, and comes to get others; empty if it does not.
+
+        Only keys that come again would be as the plan is now: what is behind it would be of both.
+        """
+        node, earlier = self.new.nodes[name], self.old.nodes[former]
+        if not all(isinstance(one.operator, ToChanges) and not one.operator.keys for one in (node, earlier)):
+            return ""  # it does not read rows that replace each other
+        added = {f"new {one}" for one in self.added}
+        now = self._texts(self.forms_now, node.inputs[0], added)
+        before = self._texts(self.forms_before, earlier.inputs[0], self.removed)
+        if now == before:
+            return ""
+        return "what is computed before it changed: only rows that change from here on would be as the pipeline is now"
+
+    @staticmethod
+    def _texts(forms: RowForms, stream: StreamRef, ignored: Collection[str]) -> list[str]:
+        """The forms of a stream, but for those of operators that are new or gone, which is told of them."""
+        return sorted(form.text() for form in forms.of(stream) if form.origin not in ignored)
 
     def unknown(self, name: str, former: str) -> str:
         """What is to be told if what an operator was, or is, is not known here: nobody can say what a change of it means."""

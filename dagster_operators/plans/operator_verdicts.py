@@ -106,6 +106,7 @@ class OperatorVerdicts:
             self._compared.changed_input(name, former)
             or self._mixed(name, former)
             or self._new.nodes[name].operator.mixed_up(self._old.nodes[former].operator)
+            or (former not in self._stored.emptied and self._compared.changed_rows(name, former))
         ):
             yield self._asked(name, problem, _KEEP_ANY, empties=self._images(name), was=former)
         elif name != former and (name not in self._new.plan.automatic or former not in self._old.plan.automatic):

@@ -114,7 +114,7 @@ class _Then:
         former = self._matching.operators.get(name)
         if former is None or former not in self._matching.before.running:
             return None
-        changed = self._compared.changed_input(name, former)
+        changed = self._compared.changed_input(name, former) or self._compared.changed_rows(name, former)
         another = self._compared.means_another(name, former)
         identity = self._epoch.identities.get(former, former)
         return Pause(self._epoch.epoch, former, self._missed(name), changed, another, identity)

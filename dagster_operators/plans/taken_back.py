@@ -34,8 +34,7 @@ class TakenBackVerdicts:
     def __init__(self, compared: ComparedPlans, stored: Stored) -> None:
         self._compared = compared
         self._stored = stored
-        names = {name: compared.former.get(name, f"new {name}") for name in compared.new.nodes}
-        self._now, self._before = RowForms(compared.new, names), RowForms(compared.old, {})
+        self._now, self._before = compared.forms_now, compared.forms_before
         self._new, self._old = Streams(compared.new), Streams(compared.old)
         self._new_names = {f"new {name}" for name in compared.added}
 

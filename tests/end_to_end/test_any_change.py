@@ -91,6 +91,9 @@ KINDS: Mapping[str, Callable[[Any, Part], Any]] = {
     "of_changes": lambda s, p: (
         s.to_changes("k", order_by="at").key_by("v % 3 AS g").aggregate(s="max(v)" if p.wide else "sum(v)", **named(p))
     ),
+    "of_some_totals": lambda s, p: (
+        s.key_by("k").aggregate(n="count(*)").filter("n > 2" if p.wide else "n > 1").aggregate(m="sum(n)", **named(p))
+    ),
     "of_totals": lambda s, p: s.key_by("k").aggregate(n="count(*)").key_by("n").aggregate(m="count(*)", **named(p)),
     "current": lambda s, p: s.to_changes("k", order_by="v" if p.wide else "at", **named(p)).latest("k"),
     "log": lambda s, p: s.key_by("k").aggregate(s="max(v)" if p.wide else "sum(v)", **named(p)).to_changes(),
@@ -348,7 +351,7 @@ def test_any_of_many_changes_is_right_or_refused(data: st.DataObject) -> None:
 MORE = {"hopping", "offset", "semi_join", "of_windows", "log", "over", "join_of_all"}
 """Kinds whose parts are like those of others, and are drawn with them."""
 
-DRAWN = {"of_changes", "of_totals", "current", "join_of_totals", "frontier", "loop"}
+DRAWN = {"of_changes", "of_totals", "of_some_totals", "current", "join_of_totals", "frontier", "loop"}
 """Kinds that are drawn alone, for what they cost."""
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import PipelineError, UndecidedChangeError
-from tests.engines import SAIL
+from tests.engines import EMBEDDED, SAIL
 
 pytestmark = pytest.mark.usefixtures("sail")
 
@@ -201,6 +201,12 @@ def refused_fill_of_a_log(root: Path, engine: Any) -> None:
 
 def test_a_table_of_changes_is_not_shortened_by_one_that_is_filled(tmp_path: Path) -> None:
     refused_fill_of_a_log(tmp_path, SAIL)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_table_of_changes_is_not_shortened_on_spark(tmp_path: Path) -> None:
+    refused_fill_of_a_log(tmp_path, EMBEDDED)
 
 
 def test_the_changes_of_one_epoch_come_out_as_they_are(tmp_path: Path) -> None:

@@ -203,6 +203,7 @@ def test_a_table_of_changes_is_not_shortened_by_one_that_is_filled(tmp_path: Pat
     refused_fill_of_a_log(tmp_path, SAIL)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_a_table_of_changes_is_not_shortened_on_spark(tmp_path: Path) -> None:

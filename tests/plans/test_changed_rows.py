@@ -114,7 +114,7 @@ def rows_of(pipeline: do.Pipeline) -> list[tuple[Any, ...]]:
     ("engine", "before", "after"),
     [
         *(pytest.param("sail", *edit, marks=pytest.mark.sail) for edit in EDITS[1:]),
-        pytest.param("spark", *EDITS[2], marks=pytest.mark.spark),
+        pytest.param("spark", *EDITS[2], marks=[pytest.mark.spark, pytest.mark.slow]),
     ],
 )
 def test_a_rebuild_is_the_full_computation(tmp_path: Path, engine: str, before: Make, after: Make) -> None:

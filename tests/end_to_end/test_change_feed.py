@@ -100,7 +100,7 @@ def test_a_feed_tells_inserts_deletes_and_both_sides_of_updates(tmp_path: Path, 
 
 
 @pytest.mark.sail
-@settings(max_examples=4)
+@settings(max_examples=4, deadline=None)
 @given(
     st.lists(
         st.lists(

@@ -92,7 +92,7 @@ def test_a_declared_column_that_the_schema_does_not_know_is_an_error() -> None:
 
 @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))
 @example(12345678901234567890123456789012345678, 2)
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_decimals_have_all_their_digits(unscaled: int, scale: int) -> None:
     data = base64.b64encode(unscaled.to_bytes(17, signed=True)).decode()
     for event in (enveloped(data, parameters={"scale": str(scale)}), enveloped({"scale": scale, "value": data}, name=None)):

@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.graph.changes import DELETED, ChangeKind, Changes
-from dagster_operators.graph.exchange import by_keys
+from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.operator import StreamType
-from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes
 from dagster_operators.operators.aggregates.weighted_partials import WeightedPartials
 from dagster_operators.operators.engine_schema import schema_of
@@ -37,7 +35,8 @@ from dagster_operators.operators.physical import (
 )
 from dagster_operators.operators.relational.weighted_rows import WEIGHT
 from dagster_operators.operators.rows_by_time import TIME, timed
-from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
+from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START
+from dagster_operators.operators.windows.aggregate_over_windows_of_changes import AggregateOverWindowsOfChanges
 from dagster_operators.operators.windows.session import ISLAND, LAST, START, Session
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 from dagster_operators.types.names import quoted
@@ -52,22 +51,12 @@ _NEW = "__new"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionAggregateChanges(AggregateOverWindows):
+class SessionAggregateChanges(AggregateOverWindowsOfChanges):
     """One row per key and session of the rows that are there, until nothing that comes on time can change it."""
 
     kind: ClassVar[str] = "session_aggregate_changes"
     label: ClassVar[str] = "session_aggregate"
     window: Session
-
-    @override
-    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
-        return (InputPort("input", frozenset({ChangeKind.RETRACT}), by_keys(self.keys, window=True)),)
-
-    @override
-    def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        self.check(inputs[0])
-        keys = (*self.keys, WINDOW_START, WINDOW_END)
-        return StreamType((*keys, *dict(self.aggregates)), changes=Changes.upsert(keys))
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> AggregateSessionsOfChanges:

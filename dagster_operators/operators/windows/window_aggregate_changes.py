@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
-from dagster_operators.graph.changes import DELETED, ChangeKind, Changes
-from dagster_operators.graph.exchange import by_keys
+from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.operator import StreamType
-from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes
 from dagster_operators.operators.aggregates.weighted_partials import WeightedPartials
 from dagster_operators.operators.key_join import with_keys_of
@@ -33,7 +31,7 @@ from dagster_operators.operators.physical import (
 )
 from dagster_operators.operators.relational.weighted_rows import WEIGHT
 from dagster_operators.operators.rows_by_time import open_at
-from dagster_operators.operators.windows.aggregate_over_windows import WINDOW_END, WINDOW_START, AggregateOverWindows
+from dagster_operators.operators.windows.aggregate_over_windows_of_changes import AggregateOverWindowsOfChanges
 from dagster_operators.operators.windows.window_rows import START, PlacedRows
 from dagster_operators.operators.windows.windows import Window
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
@@ -44,22 +42,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowAggregateChanges(AggregateOverWindows):
+class WindowAggregateChanges(AggregateOverWindowsOfChanges):
     """One row per key and window, brought up to date by every epoch that has changes in it, until the window closes."""
 
     kind: ClassVar[str] = "window_aggregate_changes"
     label: ClassVar[str] = "window_aggregate"
     window: Window
-
-    @override
-    def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
-        return (InputPort("input", frozenset({ChangeKind.RETRACT}), by_keys(self.keys, window=True)),)
-
-    @override
-    def output(self, inputs: Sequence[StreamType]) -> StreamType:
-        self.check(inputs[0])
-        keys = (*self.keys, WINDOW_START, WINDOW_END)
-        return StreamType((*keys, *dict(self.aggregates)), changes=Changes.upsert(keys))
 
     @override
     def lower(self, inputs: Sequence[StreamType]) -> AggregateWindowsOfChanges:

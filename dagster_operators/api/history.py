@@ -32,6 +32,18 @@ class History(list[Complete]):
 
         Raises:
             UnknownEpochError: The epoch was never completed, or no plan of it was kept.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> source = MemorySource([[(1,)], [(2,)]], schema="v long")
+        >>> for condition in ("v > 0", "v > 1"):
+        ...     pipeline = Pipeline("p", root=folder.name, engine="sail")
+        ...     kept = pipeline.source("rows", source).filter(condition, name="big").to_table("kept")
+        ...     result = pipeline.run_epoch()
+        >>> [pipeline.history().plan(epoch).node("big").operator.condition for epoch in (1, 2)]
+        ['v > 0', 'v > 1']
+        >>> folder.cleanup()
         """
         found = next((complete for complete in self if complete.epoch == epoch), None)
         if found is None:
@@ -53,13 +65,38 @@ class History(list[Complete]):
 
         Raises:
             UnknownEpochError: One was never completed, or no plan of it was kept.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> source = MemorySource([[(1,)], [(2,)]], schema="v long")
+        >>> for condition in ("v > 0", "v > 1"):
+        ...     pipeline = Pipeline("p", root=folder.name, engine="sail")
+        ...     kept = pipeline.source("rows", source).filter(condition, name="big").to_table("kept")
+        ...     result = pipeline.run_epoch()
+        >>> print(pipeline.history().diff(1, 2))
+        ~ big: condition was 'v > 0', is 'v > 1'
+        >>> folder.cleanup()
         """
         from dagster_operators.plans.diff import diff
 
         return diff(self.plan(before), self.plan(after))
 
     def changes(self) -> dict[int, PlanDiff]:
-        """The epochs that ran another plan than the one before them, with what changed; epochs without a plan are passed over."""
+        """The epochs that ran another plan than the one before them, with what changed; epochs without a plan are passed over.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> source = MemorySource([[(1,)], [(2,)]], schema="v long")
+        >>> for condition in ("v > 0", "v > 1"):
+        ...     pipeline = Pipeline("p", root=folder.name, engine="sail")
+        ...     kept = pipeline.source("rows", source).filter(condition, name="big").to_table("kept")
+        ...     result = pipeline.run_epoch()
+        >>> list(pipeline.history().changes())
+        [2]
+        >>> folder.cleanup()
+        """
         known = [complete for complete in self if complete.logical_plan]
         pairs = [(old, new) for old, new in pairwise(known) if old.logical_plan != new.logical_plan]
         return {new.epoch: self.diff(old.epoch, new.epoch) for old, new in pairs}

@@ -45,6 +45,13 @@ class Loop:
 
         Raises:
             PipelineError: The stream is in another loop, or depends on what comes out of this one.
+
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> pipeline = Pipeline("numbers", root="data")
+        >>> start = pipeline.source("start", MemorySource([], schema="n long"))
+        >>> halving = pipeline.loop("halving")
+        >>> halving.enter(start).columns
+        ('n',)
         """
         self._check_outside(stream)
         return stream._add(Enter, name, chain=True, scope=self.name)  # noqa: SLF001
@@ -60,6 +67,13 @@ class Loop:
 
         Raises:
             SchemaError: The text is no schema.
+
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> pipeline = Pipeline("numbers", root="data")
+        >>> start = pipeline.source("start", MemorySource([], schema="n long"))
+        >>> halving = pipeline.loop("halving")
+        >>> halving.variable("again", "n long, rounds int").columns
+        ('n', 'rounds')
         """
         node = self._dataflow.add(LoopVariable(name=name, scope=self.name, schema=schema, retracting=retracting))
         return Stream(self._dataflow, StreamRef(node.name))
@@ -74,6 +88,17 @@ class Loop:
         Raises:
             PipelineError: The variable is none of this loop or fed already, or the rows are not in the loop.
             SchemaError: The columns differ.
+
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> pipeline = Pipeline("numbers", root="data")
+        >>> start = pipeline.source("start", MemorySource([], schema="n long"))
+        >>> halving = pipeline.loop("halving")
+        >>> again = halving.variable("again", "n long")
+        >>> halves = halving.enter(start).union(again).filter("n > 1").select("n div 2 AS n")
+        >>> halving.feed(again, halves)
+        >>> halving.feed(again, halves)
+        Traceback (most recent call last):
+        dagster_operators.errors.PipelineError: the loop variable is fed already [pipeline 'numbers', operator 'again', ...
         """
         node = self._dataflow.nodes.get(variable.name)
         if node is None or not isinstance(node.operator, LoopVariable) or node.scope != self.name:
@@ -92,6 +117,16 @@ class Loop:
 
         Raises:
             PipelineError: The stream is not in the loop.
+
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> pipeline = Pipeline("numbers", root="data")
+        >>> start = pipeline.source("start", MemorySource([], schema="n long"))
+        >>> halving = pipeline.loop("halving")
+        >>> again = halving.variable("again", "n long")
+        >>> halves = halving.enter(start).union(again).filter("n > 1").select("n div 2 AS n")
+        >>> halving.feed(again, halves)
+        >>> halving.leave(halves, name="every_half").to_table("halves").columns
+        ('n',)
         """
         if self._dataflow.nodes[stream._ref.operator].scope != self.name:  # noqa: SLF001
             raise PipelineError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,6 +25,7 @@ from dagster_operators.runtime.own_engine import prepared
 from dagster_operators.runtime.results import EpochResult, result_of, table_names
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from dagster_operators.graph.dataflow import Dataflow
@@ -143,6 +144,13 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
         Args:
             engine: Where stages run.
             is_run_alive: Asked whether a Dagster run that owns the pipeline is going on.
+
+        >>> from dagster_operators import FileSource
+        >>> from dagster_operators.runtime.engine import engine_named
+        >>> pipeline = Pipeline("p", root="data/p")
+        >>> big = pipeline.source("rows", FileSource("in", schema="v long")).filter("v > 1").to_table("big")
+        >>> [stage.name for stage in pipeline.epochs_on(engine_named("sail")).plan().stages]
+        ['big']
         """
         return self._epochs_of(self.dataflow, self.root, engine, is_run_alive)
 
@@ -191,6 +199,17 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
 
         Returns:
             What the epoch did; ``empty`` when the sources held nothing new.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> print(pipeline.run_epoch())
+        epoch 1: 1 rows in kept
+        >>> [pipeline.run_epoch().empty for _ in range(2)]
+        [False, True]
+        >>> folder.cleanup()
         """
         return self._run_epoch(wait_seconds)
 
@@ -219,7 +238,20 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
         return EpochResult(**{**result.__dict__, "seconds": seconds})
 
     def run_until_caught_up(self, *, wait_seconds: float = 0) -> list[EpochResult]:
-        """Run epochs until the sources hold nothing new; the results of those that were committed."""
+        """Run epochs until the sources hold nothing new; the results of those that were committed.
+
+        Args:
+            wait_seconds: How long to wait for another run of the pipeline to end.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> [result.epoch for result in pipeline.run_until_caught_up()]
+        [1, 2]
+        >>> folder.cleanup()
+        """
         return list(self._catch_up(wait_seconds))
 
     def _catch_up(self, wait_seconds: float) -> Iterator[EpochResult]:
@@ -237,6 +269,17 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
         Raises:
             PipelineError: There is no such operator or state table.
             UnknownEpochError: The epoch is not complete, or too old.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource
+        >>> source = MemorySource([[("a", 1), ("b", 2)], [("a", 3)]], schema="k string, v long")
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> sums = pipeline.source("rows", source).key_by("k").aggregate(total="sum(v)", name="sums").to_table("totals")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> pipeline.state("sums", "partials", epoch=1).count()
+        2
+        >>> folder.cleanup()
         """
         complete = self.epochs.coordinator.versions(epoch)
         return self.epochs.read_state(operator, table, complete)
@@ -251,17 +294,83 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
         Raises:
             UnknownEpochError: The epoch was never completed, or nothing was yet.
             PipelineError: There is no such table.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource
+        >>> source = MemorySource([[("a", 1), ("b", 2)], [("a", 3)]], schema="k string, v long")
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> sums = pipeline.source("rows", source).key_by("k").aggregate(total="sum(v)", name="sums").to_table("totals")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> sorted(map(tuple, pipeline.read("totals").collect())), sorted(map(tuple, pipeline.read("totals", epoch=1).collect()))
+        ([('a', 4), ('b', 2)], [('a', 1), ('b', 2)])
+        >>> folder.cleanup()
         """
         return self.snapshot(epoch).read(table)
 
+    def to_arrow(
+        self, table: str, *, epoch: int | None = None, columns: Sequence[str] | None = None, limit: int | None = None
+    ) -> pa.Table:
+        """A table's rows as of a completed epoch, read in this process without an engine: for small tables, or their first rows.
+
+        Args:
+            table: The table's name.
+            epoch: A completed epoch; the last one by default.
+            columns: Only these.
+            limit: At most so many rows, whichever.
+
+        Raises:
+            PipelineError: There is no such table or column.
+            UnknownEpochError: The epoch was never completed, or nothing was yet.
+            LostFileError: A file of the table is missing.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> pipeline.to_arrow("kept", epoch=1).to_pylist()
+        [{'v': 1}]
+        >>> folder.cleanup()
+        """
+        return self.snapshot(epoch).to_arrow(table, columns=columns, limit=limit)
+
     def snapshot(self, epoch: int | None = None) -> Snapshot:
-        """All tables as of one completed epoch: a consistent cut."""
+        """All tables as of one completed epoch: a consistent cut.
+
+        Args:
+            epoch: The epoch; the last one by default.
+
+        Raises:
+            UnknownEpochError: The epoch was never completed, or nothing was yet.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> pipeline.snapshot(1)
+        Snapshot(epoch=1, versions={'kept': 1})
+        >>> folder.cleanup()
+        """
         return Snapshot(self, self.epochs.coordinator.versions(epoch))
 
     def history(self) -> History:
         """The completed epochs, oldest first, each with the versions of all tables, and what changed between them.
 
         ``history().diff(3, 7)`` tells what differs between the plans of two epochs, ``history().changes()`` where they changed.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> [(epoch.epoch, epoch.rows) for epoch in pipeline.history()]
+        [(1, {'kept': 1}), (2, {'kept': 1})]
+        >>> folder.cleanup()
         """
         coordinator = self.epochs.coordinator
         return History(coordinator.history(), KeptPlans(coordinator.root))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import PipelineError
 from dagster_operators.runtime.results import table_names
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from dagster_operators.api.pipeline import Pipeline
@@ -32,7 +34,21 @@ class Snapshot:
         return f"Snapshot(epoch={self.epoch}, versions={self.versions})"
 
     def read(self, table: str) -> DataFrame:
-        """A table's rows in this snapshot; of an output of an event operator, by its address ``node/output``, its messages."""
+        """A table's rows in this snapshot; of an output of an event operator, by its address ``node/output``, its messages.
+
+        Raises:
+            PipelineError: There is no such table.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> pipeline.snapshot(1).read("kept").collect()
+        [Row(v=1)]
+        >>> folder.cleanup()
+        """
         if "/" in str(table):
             from dagster_operators.api.events.messages import read_messages
 
@@ -44,6 +60,43 @@ class Snapshot:
             )  # fmt: skip
         return self._pipeline.epochs.read(f"tables/{table}", self.versions[table])
 
+    def to_arrow(self, table: str, *, columns: Sequence[str] | None = None, limit: int | None = None) -> pa.Table:
+        """A table's rows in this snapshot, read in this process without an engine: for small tables, or their first rows.
+
+        Args:
+            table: The table's name.
+            columns: Only these.
+            limit: At most so many rows, whichever.
+
+        Raises:
+            PipelineError: There is no such table or column.
+            LostFileError: A file of the table is missing.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> pipeline.snapshot(2).to_arrow("kept", limit=1).num_rows
+        1
+        >>> folder.cleanup()
+        """
+        from dagster_operators.runtime.arrow_reading import read_arrow
+
+        return read_arrow(self._pipeline.epochs.coordinator, self._complete, table, columns, limit)
+
     def uri(self, table: str) -> str:
-        """Where the Delta table lies."""
+        """Where the Delta table lies.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> pipeline.snapshot().uri("kept").endswith("/tables/kept")
+        True
+        >>> folder.cleanup()
+        """
         return self._pipeline.epochs.coordinator.root.join("tables", table)

@@ -7,11 +7,13 @@ that what is seen is what an epoch leaves behind, not what it works on. On embed
 from __future__ import annotations
 
 import argparse
+import os
 
 import psutil
 
 from benchmarks.events import Feed, source
 from benchmarks.harness import Claim, Spread, workplace
+from dagster_operators.runtime.sail_server import GROWTH_VARIABLE
 
 WARM_UP, EVERY = 100, 50
 GROWTH = 1.05
@@ -46,5 +48,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.process_memory", description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=2000)
     parser.add_argument("--on", default="sail")
+    parser.add_argument("--growth", type=float, default=0, help="of a process of Sail's own, in megabytes")
     options = parser.parse_args()
+    if options.growth:
+        os.environ[GROWTH_VARIABLE] = str(options.growth)
     measure(options.epochs, options.on).report()

@@ -8,9 +8,9 @@ Apache Spark nothing is marked.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from dagster_operators.operators.engine_kind import reads_like_spark
 
@@ -61,10 +61,16 @@ def in_one_task(frame: DataFrame, size: int, rows: int | None) -> DataFrame:
     return _marked(gathered, _Mark(size, rows)) if joins_in_one_task(frame.sparkSession) else gathered
 
 
-@functools.lru_cache(maxsize=16)
+_known: WeakKeyDictionary[SparkSession, bool] = WeakKeyDictionary()
+
+
 def joins_in_one_task(session: SparkSession) -> bool:
     """Whether a session is Apache Spark's and leaves rows where they are if they are in one task."""
-    return reads_like_spark(session) and all(session.conf.get(name, "") == value for name, value in SETTINGS.items())
+    found = _known.get(session)
+    if found is None:
+        told = reads_like_spark(session) and all(session.conf.get(name, "") == value for name, value in SETTINGS.items())
+        found = _known[session] = told
+    return found
 
 
 def is_in_one_task(frame: DataFrame) -> bool:

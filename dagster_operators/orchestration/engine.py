@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -48,6 +49,10 @@ class SparkEngine(dg.ConfigurableResource["SparkEngine"]):
             EngineError: The engine cannot be reached or started.
         """
         return self._spark().session()
+
+    def in_use(self, *, begins: bool = False) -> AbstractContextManager[None]:
+        """While a step of an epoch is at work with the session: until then it stays the same one."""
+        return self._spark().in_use(begins=begins)
 
     def _spark(self) -> Spark:
         if self.master or self.remote:

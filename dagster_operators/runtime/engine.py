@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import os
 import re
 import shutil
@@ -16,14 +17,16 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from dagster_operators.errors import EngineError, JavaMissingError, OperatorsError, PipelineError
 from dagster_operators.functions.install import install
 from dagster_operators.operators import one_task
+from dagster_operators.runtime.sail_server import Growth, InProcess, OwnProcess, forget, growth_of
 from dagster_operators.runtime.spark_packages import merged, not_started, packages
 
 if TYPE_CHECKING:
@@ -50,20 +53,12 @@ _EMBEDDED = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
 }
-_SAIL = {
-    # A footer's smallest and largest number leave NaN out, and Sail would take them for those of all rows: of a file with 2.0 and
-    # NaN it would read 2.0 twice, its maximum would be 2.0, and rows with NaN, the largest number for Spark, would be skipped.
-    "SAIL_EXECUTION__COLLECT_STATISTICS": "false",
-    "SAIL_PARQUET__PRUNING": "false",
-    "SAIL_PARQUET__ENABLE_PAGE_INDEX": "false",
-    # Footers are kept without a limit otherwise, and each epoch writes new files.
-    "SAIL_PARQUET__FILE_METADATA_CACHE__SIZE_LIMIT": str(64 * 1024 * 1024),
-}
-"""Settings of embedded Sail; what the environment says already stays."""
 _JAVA = 17
 _CONNECT_SWITCH = "SPARK_CONNECT_MODE_ENABLED"
 _sessions: dict[str, SparkSession] = {}
-_sail_servers: list[Any] = []
+_sail_servers: dict[str, InProcess | OwnProcess] = {}
+_growths: dict[str, Growth] = {}
+_in_use: Counter[str] = Counter()
 _lock = threading.RLock()
 
 
@@ -117,7 +112,7 @@ class Spark:
             JavaMissingError: Embedded Spark needs Java 17 or newer and there is none.
             EngineError: The engine cannot be reached or started.
         """
-        key = repr((self.master, self.remote, sorted(self.config.items())))
+        key = self._key
         with _lock:
             session = _sessions.get(key)
             if session is None or _stopped(session):
@@ -135,6 +130,41 @@ class Spark:
             install(session)
             return session
 
+    @contextlib.contextmanager
+    def in_use(self, *, begins: bool = False) -> Iterator[None]:
+        """While a step of an epoch, or a read, is at work with the session: until then it stays the same one.
+
+        Where Sail has a process of its own, an epoch begins with another one if that has grown too much, or is gone. What holds
+        on to the session before, such as a DataFrame, keeps its process until it is forgotten itself.
+
+        Args:
+            begins: Whether it is the beginning of an epoch.
+        """
+        key = self._key
+        with _lock:
+            if begins and not _in_use[key] and key in _growths:
+                self._replace_server(key)
+            _in_use[key] += 1
+        try:
+            yield
+        finally:
+            with _lock:
+                _in_use[key] -= 1
+
+    @property
+    def _key(self) -> str:
+        return repr((self.master, self.remote, sorted(self.config.items())))
+
+    def _replace_server(self, key: str) -> None:
+        """Let the next session have a new server if that of this one is gone, or has grown too much."""
+        server, growth = _sail_servers[key], _growths[key]
+        if growth.is_at_home():
+            gc.collect()  # the session before is in circles of references, and its process is there as long as it is
+        if isinstance(server, OwnProcess) and (server.ended or growth.is_too_much(server.megabytes)):
+            old = _sessions.pop(key)
+            del _sail_servers[key], _growths[key]
+            forget(old)
+
     def settings(self) -> dict[str, str]:
         """What a session of this engine is started with, or is told; beside them go the packages of Delta and S3A.
 
@@ -150,7 +180,7 @@ class Spark:
         select_api(connect=self.remote is not None)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if self.remote == "sail":
-            return self._configured(_sail_session())
+            return self._configured(self._sail_session())
         from pyspark.sql import SparkSession
 
         if self.remote:
@@ -164,6 +194,15 @@ class Spark:
         with _launcher_log():
             return configure_spark_with_delta_pip(builder, packages(self.config)).getOrCreate()
 
+    def _sail_session(self) -> SparkSession:
+        growth = growth_of(self.config)
+        server = OwnProcess(os.environ) if growth else InProcess()
+        session = server.session()
+        _sail_servers[self._key] = server
+        if growth:
+            _growths[self._key] = Growth(growth)
+        return session
+
     def _configured(self, session: SparkSession) -> SparkSession:
         for name, value in self.settings().items():
             session.conf.set(name, value)
@@ -176,27 +215,6 @@ def select_api(*, connect: bool) -> None:
         os.environ[_CONNECT_SWITCH] = "1"
     else:
         os.environ.pop(_CONNECT_SWITCH, None)
-
-
-def _sail_session() -> SparkSession:
-    try:
-        from pysail.spark import SparkConnectServer
-    except ImportError as error:
-        raise EngineError("Sail is not installed", remedy="pip install 'dagster_operators[sail]'") from error
-    from pyspark.sql import SparkSession
-
-    for name, value in {"RUST_LOG": "error", **_SAIL}.items():
-        os.environ.setdefault(name, value)
-    server = SparkConnectServer("127.0.0.1", 0)
-    server.start(background=True)
-    _sail_servers.append(server)
-    _, port = server.listening_address
-    session = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
-    # A server in this process is never lost, so answers need not be kept until released: a call and threads less for each query.
-    session.client.disable_reattachable_execute()
-    # Before PySpark's own hook, which asks the server for things that Sail has not, and logs its refusal.
-    atexit.register(session.client.close)
-    return session
 
 
 def _stopped(session: SparkSession) -> bool:

@@ -23,6 +23,7 @@ from dagster_operators.runtime.choosing import Choosing
 from dagster_operators.runtime.comparing import Comparison
 from dagster_operators.runtime.engine import PreparedEngine
 from dagster_operators.runtime.engine_threads import EngineThreads
+from dagster_operators.runtime.own_engine import in_use
 from dagster_operators.runtime.planning import Planning
 from dagster_operators.runtime.reading import Reading
 from dagster_operators.runtime.side_by_side import SideBySide
@@ -115,7 +116,7 @@ class Epochs:
         self._join()
         if choose is None:
             choose = partial(self._choosing.only_time, watermarks=watermarks) if watermarks else self._choosing.choose
-        with located(pipeline=self._dataflow.name):
+        with located(pipeline=self._dataflow.name), in_use(self._engine, begins=True):
             while True:
                 self.coordinator.open(owner, wait_seconds=max(0.0, started + wait_seconds - time.monotonic()))
                 try:
@@ -236,7 +237,7 @@ class Epochs:
                 )
             return manifest
 
-        with located(pipeline=self._dataflow.name, epoch=handle.epoch):
+        with located(pipeline=self._dataflow.name, epoch=handle.epoch), in_use(self._engine):
             return self.coordinator.prepare(handle, str(key), work)
 
     def commit(self, handle: EpochHandle) -> Complete:
@@ -270,8 +271,10 @@ class Epochs:
 
     def read(self, dataset: str, version: int) -> DataFrame:
         """The rows of one of the pipeline's own tables at a version."""
-        return self._reading.read(dataset, version)
+        with in_use(self._engine):
+            return self._reading.read(dataset, version)
 
     def read_state(self, operator: str, table: str, complete: Complete) -> DataFrame:
         """The rows of one of an operator's state tables as of a completed epoch."""
-        return self._reading.read_state(operator, table, complete)
+        with in_use(self._engine):
+            return self._reading.read_state(operator, table, complete)

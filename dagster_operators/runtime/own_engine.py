@@ -6,6 +6,7 @@ to it, PySpark's functions are those of its kind, and what its queries mean is m
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
@@ -70,6 +71,17 @@ class OwnEngine:
         session.conf.set(*_TIMES)  # else Spark writes times in a format that readers take for nanoseconds
         install(session)
         return session
+
+
+def in_use(engine: Engine, *, begins: bool = False) -> contextlib.AbstractContextManager[None]:
+    """While a step of an epoch is at work: the engine's session stays the same one.
+
+    Args:
+        engine: The engine; one of the user's own says for itself what its session is.
+        begins: Whether it is the beginning of an epoch.
+    """
+    known: Any = getattr(engine, "in_use", None)
+    return known(begins=begins) if known is not None else contextlib.nullcontext()
 
 
 def prepared(engine: Engine) -> PreparedEngine:

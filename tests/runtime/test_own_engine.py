@@ -58,7 +58,7 @@ def a_session_of_sails() -> Any:
     from pyspark.sql.connect.session import SparkSession
 
     SAIL.session()
-    _, port = engine_module._sail_servers[-1].listening_address
+    port = engine_module._sail_servers[SAIL._key].port
     session = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
     session.conf.set(ZONE, "UTC")
     return session

@@ -1,0 +1,222 @@
+"""Sail's server: in this process, or in one of its own that is replaced once it has grown.
+
+What a server holds of the queries that it ran is given back when it ends; what its parser took for each text, only when its
+process does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import math
+import os
+import subprocess
+import sys
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from dagster_operators.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+GROWTH: Final = "dagster_operators.sail_growth_mb"
+"""A setting of an engine: Sail runs in a process of its own, replaced between epochs once it has grown by so many megabytes."""
+
+GROWTH_VARIABLE: Final = "DAGSTER_OPERATORS_SAIL_GROWTH_MB"
+"""The same for all engines of a process that do not say."""
+
+_HOST: Final = "127.0.0.1"
+_SETTINGS: Final = {
+    "RUST_LOG": "error",
+    # A footer's smallest and largest number leave NaN out, and Sail would take them for those of all rows: of a file with 2.0 and
+    # NaN it would read 2.0 twice, its maximum would be 2.0, and rows with NaN, the largest number for Spark, would be skipped.
+    "SAIL_EXECUTION__COLLECT_STATISTICS": "false",
+    "SAIL_PARQUET__PRUNING": "false",
+    "SAIL_PARQUET__ENABLE_PAGE_INDEX": "false",
+    # Footers are kept without a limit otherwise, and each epoch writes new files.
+    "SAIL_PARQUET__FILE_METADATA_CACHE__SIZE_LIMIT": str(64 * 1024 * 1024),
+}
+"""Settings of Sail; what the environment says already stays."""
+
+_PROGRAM: Final = f"""
+import sys
+from pysail.spark import SparkConnectServer
+server = SparkConnectServer({_HOST!r}, 0)
+server.start(background=True)
+print(server.listening_address[1], flush=True)
+sys.stdin.read()
+"""
+"""Serves until the process that started it closes the pipe, or is gone."""
+
+_WARM: Final = 100
+"""Epochs after which a server's caches are full, and what it holds is what it is to stay at."""
+
+_EVERY: Final = 5
+"""Epochs from one look at its memory to the next."""
+
+
+class InProcess:
+    """A server in threads of this process."""
+
+    def __init__(self) -> None:
+        _need_sail()
+        from pysail.spark import SparkConnectServer
+
+        for name, value in _SETTINGS.items():
+            os.environ.setdefault(name, value)
+        self._server: Any = SparkConnectServer(_HOST, 0)
+        self._server.start(background=True)
+        self.port = int(self._server.listening_address[1])
+
+    def session(self) -> SparkSession:
+        """A session on it."""
+        return _session(self.port)
+
+
+class OwnProcess:
+    """A server in a process of its own, which ends with this one.
+
+    It finds modules where this process does, so functions of the user's own are imported there as by workers of Spark.
+
+    Args:
+        environment: The environment of this process.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        _need_sail()
+        places = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+        self._process = subprocess.Popen(  # noqa: S603 - Python itself
+            [sys.executable, "-c", _PROGRAM],
+            env={**_SETTINGS, **environment, "PYTHONPATH": places},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # an interrupt from the keyboard is for this process, which ends the other one
+        )
+        told = self._process.stdout.readline() if self._process.stdout else ""
+        if not told.strip().isdigit():
+            self.stop()
+            raise EngineError("Sail's process ended before it served", remedy="see what it wrote to the standard error")
+        self.port = int(told)
+
+    def session(self) -> SparkSession:
+        """A session on it; the process ends when nothing refers to that any more."""
+        found = _session(self.port)
+        weakref.finalize(found, _let_go, found.client, self).atexit = False
+        return found
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process is gone, as if there was no memory left for it."""
+        return self._process.poll() is not None
+
+    @property
+    def megabytes(self) -> float:
+        """What the process holds; nothing if it is gone."""
+        import psutil  # type: ignore[import-untyped]
+
+        try:
+            return float(psutil.Process(self._process.pid).memory_info().rss) / 1e6
+        except psutil.Error:
+            return 0.0
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+@dataclass
+class Growth:
+    """When a server has grown too much: seen every few epochs, against what it held as soon as it was warm.
+
+    >>> growth = Growth(10)
+    >>> [growth.is_too_much(held) for held in [150.0] * 200].index(True)
+    Traceback (most recent call last):
+    ValueError: True is not in list
+    >>> [growth.is_too_much(held) for held in [159.0] * 5 + [160.0] * 5].index(True)
+    9
+    """
+
+    most: float
+    epochs: int = 0
+    warm: float | None = None
+
+    def is_at_home(self) -> bool:
+        """Whether enough epochs began with it that nothing of the package refers to the session before; true once."""
+        return self.epochs == _EVERY
+
+    def is_too_much(self, megabytes: float) -> bool:
+        """Whether to replace the server before the next epoch."""
+        self.epochs += 1
+        if self.epochs < _WARM or self.epochs % _EVERY:
+            return False
+        self.warm = megabytes if self.warm is None else self.warm
+        return megabytes - self.warm >= self.most
+
+
+def forget(session: Any) -> None:
+    """Make PySpark forget a session, which it holds if it was the first of the process, or of this thread."""
+    from pyspark.sql.connect.session import SparkSession as Sessions
+
+    if Sessions._default_session is session:  # noqa: SLF001 - there is no other way
+        Sessions._default_session = None  # noqa: SLF001
+    if getattr(Sessions._active_session, "session", None) is session:  # noqa: SLF001
+        Sessions._active_session.session = None  # noqa: SLF001
+
+
+def _session(port: int) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.remote(f"sc://{_HOST}:{port}").create()
+    # A server of this process is not lost on the way, so answers need not be kept until released: a call and threads less for
+    # each query.
+    session.client.disable_reattachable_execute()
+    # Before PySpark's own hook, which asks the server for things that Sail has not, and logs its refusal.
+    atexit.register(session.client.close)
+    return session
+
+
+def _let_go(client: Any, server: OwnProcess) -> None:
+    atexit.unregister(client.close)
+    atexit.unregister(getattr(client, "_on_exit", client.close))
+    with contextlib.suppress(Exception):
+        client.close()
+    server.stop()
+
+
+def growth_of(config: Mapping[str, str]) -> float:
+    """By how many megabytes Sail's process may grow; 0 if it has none of its own.
+
+    Args:
+        config: The engine's settings; where they do not say, the environment variable does.
+
+    Raises:
+        EngineError: It is no number.
+    """
+    told = config.get(GROWTH, os.environ.get(GROWTH_VARIABLE, "0"))
+    try:
+        found = float(told)
+    except ValueError:
+        found = -1
+    if not 0 <= found < math.inf:
+        raise EngineError(
+            f"{GROWTH} is {told!r}, which is no number of megabytes", remedy=f"write a number: {{'{GROWTH}': '64'}}"
+        )
+    return found
+
+
+def _need_sail() -> None:
+    import importlib.util
+
+    if importlib.util.find_spec("pysail") is None:
+        raise EngineError("Sail is not installed", remedy="pip install 'dagster_operators[sail]'")

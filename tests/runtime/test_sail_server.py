@@ -1,0 +1,101 @@
+"""Sail in a process of its own: replaced between epochs, and nobody notices but the machine."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import dagster_operators as do
+from dagster_operators.errors import EngineError
+from dagster_operators.runtime import engine as engine_module
+from dagster_operators.runtime import sail_server
+from dagster_operators.runtime.engine import Spark
+from dagster_operators.runtime.sail_server import GROWTH, OwnProcess
+
+pytestmark = pytest.mark.sail
+
+ENGINE = Spark(remote="sail", config={GROWTH: "0.001"})
+EPOCHS = 4
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server is warm at once, and looked at with each epoch, so that nearly each begins with another one."""
+    monkeypatch.setattr(sail_server, "_WARM", 1)
+    monkeypatch.setattr(sail_server, "_EVERY", 1)
+    yield
+    engine_module._sessions.pop(ENGINE._key, None)
+    gc.collect()
+
+
+def pipeline(folder: Path) -> do.Pipeline:
+    @do.udf("long", name="twice_as_many")
+    def twice(values: pa.Array) -> pa.Array:
+        return pc.multiply(values, 2)
+
+    made = do.Pipeline("p", root=str(folder), engine=ENGINE)
+    rows = made.source(
+        "rows", do.MemorySource([[("a", 10 * epoch)] for epoch in range(1, EPOCHS + 1)], schema="k string, v long")
+    )
+    rows.with_columns(v="twice_as_many(v)").key_by("k").aggregate(s="sum(v)", n="count(*)").to_table("t")
+    return made
+
+
+def server() -> OwnProcess:
+    found = engine_module._sail_servers[ENGINE._key]
+    assert isinstance(found, OwnProcess)
+    return found
+
+
+@pytest.mark.usefixtures("soon")
+def test_epochs_go_on_with_another_server_and_what_was_read_stays(tmp_path: Path) -> None:
+    made = pipeline(tmp_path)
+    made.run_epoch()
+    first, read = server(), made.read("t")
+    assert server() is first
+    while server() is first:
+        assert not made.run_epoch().empty
+    assert read.collect() == [("a", 20, 1)]
+    assert not first.ended
+    del read
+    made.run_until_caught_up()
+    assert made.read("t").collect() == [("a", 20 * sum(range(1, EPOCHS + 1)), EPOCHS)]
+    gc.collect()
+    assert first.ended
+    assert [child.pid for child in psutil.Process().children() if child.pid == first._process.pid] == []
+
+
+def test_one_that_was_killed_is_replaced_with_the_next_epoch(tmp_path: Path) -> None:
+    made = pipeline(tmp_path)
+    made.run_epoch()
+    first = server()
+    psutil.Process(first._process.pid).kill()
+    first._process.wait()
+    made.run_epoch()
+    assert server() is not first
+    assert made.read("t").collect() == [("a", 60, 2)]
+    engine_module._sessions.pop(ENGINE._key)
+
+
+def test_within_an_epoch_it_stays_the_same() -> None:
+    ENGINE.session()
+    first = server()
+    psutil.Process(first._process.pid).kill()
+    first._process.wait()
+    with ENGINE.in_use(), ENGINE.in_use(begins=True):
+        assert server() is first
+    with ENGINE.in_use(begins=True):
+        assert ENGINE._key not in engine_module._sail_servers
+
+
+@pytest.mark.parametrize("told", ["much", "-1", "inf"])
+def test_a_growth_that_is_no_number(told: str) -> None:
+    with pytest.raises(EngineError, match="no number of megabytes") as refused:
+        Spark(remote="sail", config={GROWTH: told}).session()
+    assert f"{{'{GROWTH}': '64'}}" in refused.value.remedy

@@ -148,6 +148,7 @@ class OutputStream(BaseStream):
         partition_by: Sequence[str] = (),
         renamed_from: str | None = None,
         cluster_by: Sequence[str] = (),
+        target_file_size: int | None = None,
     ) -> Self:
         """Write the stream to a Delta table of the pipeline, which becomes a Dagster asset.
 
@@ -173,6 +174,8 @@ class OutputStream(BaseStream):
             cluster_by: Up to four columns by which :meth:`Pipeline.compact` orders the rows of the small files that it joins, so
                 that readers who ask for some of their values open few files. Whole numbers, decimals, text, dates and times; may
                 be changed at any time.
+            target_file_size: About so many bytes a file has that :meth:`Pipeline.compact` writes, instead of 128 MiB, or 16 MiB
+                with ``cluster_by``; as Delta's ``delta.targetFileSize``. May be changed at any time.
 
         Returns:
             The stream, for operators that read it too.
@@ -206,7 +209,7 @@ class OutputStream(BaseStream):
         self._dataflow.add_table(
             Table(
                 table, self._ref, description, wanted, dict(tags or {}), tuple(owners), said, key, change_feed, by,
-                _former_name(renamed_from, **where), order,
+                _former_name(renamed_from, **where), order, _size(target_file_size, **where),
             )
         )  # fmt: skip
         if backfill:
@@ -267,6 +270,14 @@ class OutputStream(BaseStream):
         key = asset_path(asset_key, pipeline=self._dataflow.name, sink=named)
         self._dataflow.add_sink(SinkOutput(named, self._ref, sink, sink.config(), description, key))
         return self
+
+
+def _size(given: Any, **where: str) -> int:
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or not 0 < given < 2**63):
+        raise PipelineError(
+            f"target_file_size is {given!r}", **where, remedy="give a number of bytes, such as target_file_size=64 * 1024 * 1024"
+        )
+    return given or 0
 
 
 def _former_name(given: Any, **where: str) -> str:

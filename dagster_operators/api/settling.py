@@ -140,8 +140,8 @@ class Settling(ABC):
 
         Args:
             table: The table; all when left out.
-            target_size: About so many bytes a joined file has; files of half of it stay as they are. By default 128 MiB, of a
-                table with ``cluster_by`` 16 MiB.
+            target_size: About so many bytes a joined file has; files of half of it stay as they are. By default what
+                ``to_table(target_file_size=...)`` says, else 128 MiB, of a table with ``cluster_by`` 16 MiB.
 
         Returns:
             The epoch, and what became of each table's files.

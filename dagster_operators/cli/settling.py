@@ -41,7 +41,7 @@ def repair(stored: StoredPipeline, *, table: str | None, keep: Any, ledger: bool
 @click.option(
     "--target-size",
     type=click.IntRange(1),
-    help="About so many bytes a joined file has; 128 MiB when left out, 16 MiB of clustered tables.",
+    help="About so many bytes a joined file has; when left out what the table says, else 128 MiB, 16 MiB of clustered tables.",
 )
 def compact(stored: StoredPipeline, *, table: str | None, target_size: int | None, as_json: bool) -> None:
     """Join small files of TABLE of ROOT, or of all tables, into larger ones; the rows stay as they are."""

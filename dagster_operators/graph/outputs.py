@@ -40,6 +40,7 @@ class Table:
         partition_by: The columns of which each of its files has one value.
         renamed_from: What it was called before; empty if it had no other name.
         cluster_by: The columns by which a compaction orders its rows.
+        target_file_size: About so many bytes a file has that a compaction writes; 0 for the default.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Table:
     partition_by: tuple[str, ...] = ()
     renamed_from: str = ""
     cluster_by: tuple[str, ...] = ()
+    target_file_size: int = 0
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from dagster_operators.orchestration.ops import definition_name
 from dagster_operators.orchestration.options import MAINTENANCE_RETRIES
 from dagster_operators.orchestration.single_op_job import single_op_job
 from dagster_operators.orchestration.steps import PipelineSteps
-from dagster_operators.runtime.compacting import TARGET_SIZE
 
 _MAINTENANCE: Final = "Joins small files of the tables, and deletes files that only old epochs need"
 
@@ -31,8 +30,9 @@ class MaintenanceConfig(dg.Config):
     """What is joined, and what stays readable."""
 
     compact: bool | None = Field(default=None, description="Join small files first; by default as build_definitions was told")
-    target_size: int = Field(default=TARGET_SIZE, ge=1, description="About so many bytes a joined file has")
-
+    target_size: int | None = Field(
+        default=None, ge=1, description="About so many bytes a joined file has; by default what each table says, else 128 MiB"
+    )
     keep: str = Field(default="7 days", description="Epochs completed within this time stay readable")
     keep_epochs: int = Field(default=2, ge=1, description="At least so many epochs stay readable, however old")
 

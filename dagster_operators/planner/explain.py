@@ -75,6 +75,7 @@ def _stage(dataflow: Dataflow, stage: Stage, physical: PhysicalPlan) -> Iterator
         else:
             by = f", partitioned by {', '.join(output.table.partition_by)}" if output.table.partition_by else ""
             by += f", clustered by {', '.join(output.table.cluster_by)}" if output.table.cluster_by else ""
+            by += f", compacted to files of {output.table.target_file_size} bytes" if output.table.target_file_size else ""
             yield f"  writes table {output.name} ({dataflow.type_of(output.ref).changes}){by}"
             for name, check in output.table.checks.items():
                 yield f"    check {name}: {check.expression}{'' if check.blocking else ' (reports only)'}"

@@ -204,6 +204,7 @@ def _write_table(message: plan_pb2.Table, table: Table) -> None:
     message.partition_by.extend(table.partition_by)
     message.renamed_from = table.renamed_from
     message.cluster_by.extend(table.cluster_by)
+    message.target_file_size = table.target_file_size
 
 
 def _read_table(message: plan_pb2.Table) -> Table:
@@ -213,6 +214,7 @@ def _read_table(message: plan_pb2.Table) -> Table:
     return Table(
         message.name, _ref(message.stream), message.description, checks, tags, tuple(message.owners), columns, key,
         message.change_feed, tuple(message.partition_by), message.renamed_from, tuple(message.cluster_by),
+        message.target_file_size,
     )  # fmt: skip
 
 

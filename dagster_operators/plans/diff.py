@@ -132,8 +132,9 @@ def _ends(plan: LogicalPlan) -> dict[str, dict[str, Any]]:
         columns = {f"column {name}": said for name, said in table.columns.items()}
         settings = {"stream": str(table.stream), "description": table.description, "owners": table.owners}
         feed: dict[str, Any] = {"change_feed": True} if table.change_feed else {}
-        layout = {"partition_by": table.partition_by} if table.partition_by else {}
+        layout: dict[str, Any] = {"partition_by": table.partition_by} if table.partition_by else {}
         layout |= {"cluster_by": table.cluster_by} if table.cluster_by else {}
+        layout |= {"target_file_size": table.target_file_size} if table.target_file_size else {}
         was = {"renamed_from": table.renamed_from} if table.renamed_from else {}
         told = {**settings, **_key(table.asset_key), **feed, **layout, **was}
         found[f"table {table.name}"] = {**told, **columns, **checks, **tags}

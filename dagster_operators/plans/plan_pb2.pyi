@@ -97,7 +97,7 @@ class SideStream(_message.Message):
     def __init__(self, stream: _Optional[_Union[Stream, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Table(_message.Message):
-    __slots__ = ("name", "stream", "description", "checks", "tags", "owners", "columns", "asset_key", "change_feed", "partition_by", "renamed_from", "cluster_by")
+    __slots__ = ("name", "stream", "description", "checks", "tags", "owners", "columns", "asset_key", "change_feed", "partition_by", "renamed_from", "cluster_by", "target_file_size")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
@@ -110,6 +110,7 @@ class Table(_message.Message):
     PARTITION_BY_FIELD_NUMBER: _ClassVar[int]
     RENAMED_FROM_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_BY_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FILE_SIZE_FIELD_NUMBER: _ClassVar[int]
     name: str
     stream: Stream
     description: str
@@ -122,7 +123,8 @@ class Table(_message.Message):
     partition_by: _containers.RepeatedScalarFieldContainer[str]
     renamed_from: str
     cluster_by: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., stream: _Optional[_Union[Stream, _Mapping]] = ..., description: _Optional[str] = ..., checks: _Optional[_Iterable[_Union[Check, _Mapping]]] = ..., tags: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., owners: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., asset_key: _Optional[_Iterable[str]] = ..., change_feed: _Optional[bool] = ..., partition_by: _Optional[_Iterable[str]] = ..., renamed_from: _Optional[str] = ..., cluster_by: _Optional[_Iterable[str]] = ...) -> None: ...
+    target_file_size: int
+    def __init__(self, name: _Optional[str] = ..., stream: _Optional[_Union[Stream, _Mapping]] = ..., description: _Optional[str] = ..., checks: _Optional[_Iterable[_Union[Check, _Mapping]]] = ..., tags: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., owners: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., asset_key: _Optional[_Iterable[str]] = ..., change_feed: _Optional[bool] = ..., partition_by: _Optional[_Iterable[str]] = ..., renamed_from: _Optional[str] = ..., cluster_by: _Optional[_Iterable[str]] = ..., target_file_size: _Optional[int] = ...) -> None: ...
 
 class Check(_message.Message):
     __slots__ = ("name", "expression", "blocking")

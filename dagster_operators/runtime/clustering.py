@@ -40,11 +40,14 @@ def in_order(rows: pa.Table, by: Sequence[str]) -> pa.Table:
 
 
 def _places(column: pa.ChunkedArray) -> np.ndarray:
-    """Where each row is by a column, from 0 to 65,535; rows with the same value are at the same place, null at the end."""
+    """Where each row is by a column, from 0 to 65,535; rows with the same value are at the same place, null at the end.
+
+    That is where ``rank`` has null, and to say so is deprecated since PyArrow 25.
+    """
     import numpy as np
     import pyarrow.compute as pc
 
-    ranks: np.ndarray = pc.rank(column, sort_keys="ascending", null_placement="at_end", tiebreaker="min").to_numpy()
+    ranks: np.ndarray = pc.rank(column, sort_keys="ascending", tiebreaker="min").to_numpy()
     places: np.ndarray = (ranks - np.uint64(1)) * np.uint64(1 << _BITS) // np.uint64(max(len(ranks), 1))
     return places
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.effects import StageAttempt
+    from dagster_operators.transactions.plan import DatasetRecord
     from dagster_operators.transactions.records import Complete
     from dagster_operators.transactions.view import LedgerView
 
@@ -107,8 +108,8 @@ def compact(run: Coordinator, table: str | None = None, target_size: int | None 
     Args:
         run: Has the pipeline.
         table: The table; None for all.
-        target_size: About so many bytes a joined file has; files of half of it are not joined any more. By default
-            :data:`TARGET_SIZE`, of tables that are clustered :data:`CLUSTERED_SIZE`.
+        target_size: About so many bytes a joined file has; files of half of it are not joined any more. By default what the table
+            says, else :data:`TARGET_SIZE`, of tables that are clustered :data:`CLUSTERED_SIZE`.
 
     Raises:
         EpochUnderWayError: An epoch is begun, or something was decided that waits for the next one.
@@ -124,8 +125,8 @@ def compact(run: Coordinator, table: str | None = None, target_size: int | None 
     names = [name for name in table_names(view.versions) if f"tables/{name}" in plan.datasets]
     if table is not None and table not in names:
         raise PipelineError("there is no such table", pipeline=run.pipeline, table=table, remedy=f"there are: {', '.join(names)}")
-    asked = {name: plan.datasets[f"tables/{name}"].cluster_by for name in names if table in {None, name}}
-    found = {name: work for name, by in asked.items() if (work := _work(run, view, name, by, target_size)).groups}
+    asked = {name: plan.datasets[f"tables/{name}"] for name in names if table in {None, name}}
+    found = {name: work for name, record in asked.items() if (work := _work(run, view, name, record, target_size)).groups}
     if not found:
         return Compaction(last.epoch)
     made = run.transit(plan, _behind(view, last, found), lambda attempt: _changes(run, attempt, found.values()))
@@ -172,8 +173,9 @@ def _require_between_epochs(view: LedgerView) -> None:
         raise EpochUnderWayError(waiting, pipeline=view.name, epoch=view.last_epoch, remedy=remedy)
 
 
-def _work(run: Coordinator, view: LedgerView, table: str, by: tuple[str, ...], target_size: int | None) -> Work:
-    size = target_size or (CLUSTERED_SIZE if by else TARGET_SIZE)
+def _work(run: Coordinator, view: LedgerView, table: str, record: DatasetRecord, target_size: int | None) -> Work:
+    by = record.cluster_by
+    size = target_size or record.target_file_size or (CLUSTERED_SIZE if by else TARGET_SIZE)
     dataset = f"tables/{table}"
     version = view.versions[dataset]
     told = run.schema(dataset, version)

@@ -109,7 +109,7 @@ def _table(made: Plan, dataflow: Dataflow, output: Output, table: Table, owner: 
     _check_clustering(dataflow, table, schema)
     return DatasetRecord(
         schema, kind, table.description, json.dumps(meaning), change_feed=table.change_feed, partition_by=table.partition_by,
-        cluster_by=table.cluster_by,
+        cluster_by=table.cluster_by, target_file_size=table.target_file_size,
     )  # fmt: skip
 
 

@@ -47,6 +47,7 @@ class DatasetRecord:
         change_feed: Whether Delta readers can ask what each version did to the rows.
         partition_by: The columns of which each file has one value.
         cluster_by: The columns by which a compaction orders its rows.
+        target_file_size: About so many bytes a file has that a compaction writes; 0 for the default.
     """
 
     schema_json: str
@@ -57,6 +58,7 @@ class DatasetRecord:
     change_feed: bool = added(2, False)  # noqa: FBT003 - a field, as the others
     partition_by: tuple[str, ...] = added(2, ())
     cluster_by: tuple[str, ...] = added(2, ())
+    target_file_size: int = added(2, 0)
 
 
 @dataclass(frozen=True)

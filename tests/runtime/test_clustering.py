@@ -118,6 +118,29 @@ def test_partitions_are_ordered_each_for_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.sail
+def test_a_table_says_how_large_its_files_are(tmp_path: Path) -> None:
+    """Counted from the next epoch on; what the call says counts more. Without either all of these go into one file."""
+    build(tmp_path, 12, [])
+    size = sum(file["size_bytes"] for file in files(tmp_path))
+    changed = build(tmp_path, 13, [], target_file_size=size // 4)
+    assert f"compacted to files of {size // 4} bytes" in str(changed.explain())
+    before = rows_of(tmp_path)
+    assert do.StoredPipeline(str(tmp_path)).compact().tables["flights"].into == len(files(tmp_path)) in {3, 4, 5}
+    assert rows_of(tmp_path) == before
+    assert changed.compact(target_size=1 << 30).tables["flights"].into == len(files(tmp_path)) == 1
+
+
+@pytest.mark.sail
+def test_a_clustered_table_says_it_too_and_maintenance_goes_by_it(tmp_path: Path) -> None:
+    pipeline = build(tmp_path, 12, BY)
+    size = sum(file["size_bytes"] for file in files(tmp_path))
+    pipeline = build(tmp_path, 13, BY, target_file_size=size // 5)
+    job = do.build_definitions(pipeline, compact=True).resolve_job_def("air_maintenance")
+    assert job.execute_in_process().success
+    assert len(files(tmp_path)) == 5
+
+
+@pytest.mark.sail
 def test_other_columns_are_nobodys_question(tmp_path: Path) -> None:
     build(tmp_path, 2, ["n"])
     changed = build(tmp_path, 3, ["origin"])
@@ -133,6 +156,10 @@ def test_a_plan_keeps_them() -> None:
     pipeline.source("flights", do.MemorySource([], schema=SCHEMA)).to_table("flights", cluster_by=BY)
     again = from_bytes(to_bytes(pipeline.logical_plan()))
     assert again.tables[0].cluster_by == ("origin", "day")
+    sized = do.Pipeline("air", root="nowhere")
+    sized.source("flights", do.MemorySource([], schema=SCHEMA)).to_table("flights", target_file_size=1 << 40)
+    assert from_bytes(to_bytes(sized.logical_plan())).tables[0].target_file_size == 1 << 40
+    assert "target_file_size" in str(diff(pipeline.logical_plan(), sized.logical_plan()))
     other = do.Pipeline("air", root="nowhere")
     other.source("flights", do.MemorySource([], schema=SCHEMA)).to_table("flights")
     assert "cluster_by" in str(diff(pipeline.logical_plan(), other.logical_plan()))
@@ -174,6 +201,10 @@ def test_mistakes_are_told_where_they_are_made() -> None:
         rows.to_table("t", cluster_by=["n", "n"])
     with pytest.raises(SchemaError, match=r"no column 'm' to cluster by.*there are: n"):
         rows.to_table("t", cluster_by=["m"])
+    for size in (0, -1, True, "64 MiB", 2**63):
+        with pytest.raises(PipelineError, match=r"target_file_size is .*such as target_file_size=64 \* 1024"):
+            rows.to_table("t", target_file_size=size)
+    rows.to_table("t", target_file_size=64 * 1024 * 1024)
 
 
 VALUES = st.sampled_from(
@@ -203,6 +234,12 @@ def test_the_order_keeps_every_row_and_sorts_by_one_column(data: st.DataObject, 
     known = [value for value in one if value is not None]
     assert known == sorted(known)
     assert one == [*known, *[None] * (count - len(known))]
+
+
+@pytest.mark.filterwarnings("error")
+def test_null_is_behind_all_and_nobody_is_warned() -> None:
+    rows = pa.table({"x": [1, None, 0, 2], "y": [None, None, "a", "b"]})
+    assert in_order(rows, ["x", "y"])["x"].to_pylist() == [0, 1, 2, None]
 
 
 def test_the_order_by_two_columns_goes_through_quarters() -> None:

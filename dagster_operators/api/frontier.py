@@ -30,7 +30,8 @@ from dagster_operators.api.frontier_library import (
 )
 from dagster_operators.api.frontier_probe import ProbeHandle, probe, probe_with
 from dagster_operators.api.frontier_results import ResultStream, results
-from dagster_operators.api.frontier_scope import LoopHandle, Scope, ScopedStream
+from dagster_operators.api.frontier_scope import LoopHandle, Scope
+from dagster_operators.api.frontier_scoped_stream import ScopedStream
 from dagster_operators.api.frontier_source import empty, source, to_stream
 from dagster_operators.api.frontier_unordered import unordered_input
 from dagster_operators.api.frontier_waiting import (

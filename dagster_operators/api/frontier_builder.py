@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.frontier_scope import Scope
+from dagster_operators.api.frontier_scoped_stream import ScopedStream
 from dagster_operators.api.frontier_source import CALLS, WithoutInput, empty, source
 from dagster_operators.api.frontier_stream import ended, exchanged
 from dagster_operators.errors import PipelineError
@@ -27,7 +29,8 @@ class OperatorBuilder:
 
     Args:
         name: The operator's name, which its state is addressed by.
-        pipeline: The pipeline that it belongs to.
+        pipeline: The pipeline that it belongs to, or the scope. Within a scope with rounds a summary that is a whole number
+            advances the round; ``Product(1, 0)`` advances the time outside.
 
     >>> import dagster_operators as do
     >>> def split(capabilities, info):
@@ -46,16 +49,16 @@ class OperatorBuilder:
     ('split', 'split_output_1')
     """
 
-    def __init__(self, name: str, pipeline: PipelineGraph) -> None:
+    def __init__(self, name: str, pipeline: PipelineGraph | Scope) -> None:
         self.name = name
         self._pipeline = pipeline
-        self._inputs: list[tuple[Stream, Pact]] = []
+        self._inputs: list[tuple[Stream | ScopedStream, Pact]] = []
         self._schemas: list[Columns] = []
         self._summaries: dict[tuple[int, int], Sequence[Any]] = {}
         self._notify: dict[int, str] = {}
         self._built = False
 
-    def new_input(self, stream: Stream, pact: Pact) -> int:
+    def new_input(self, stream: Stream | ScopedStream, pact: Pact) -> int:
         """An input that is connected to all outputs that there are; times stay as they are on the way.
 
         Returns:
@@ -63,7 +66,9 @@ class OperatorBuilder:
         """
         return self.new_input_connection(stream, pact, [(output, [0]) for output in range(len(self._schemas))])
 
-    def new_input_connection(self, stream: Stream, pact: Pact, connection: Iterable[tuple[int, Iterable[Any]]]) -> int:
+    def new_input_connection(
+        self, stream: Stream | ScopedStream, pact: Pact, connection: Iterable[tuple[int, Iterable[Any]]]
+    ) -> int:
         """An input that is connected to some outputs.
 
         Args:
@@ -220,14 +225,16 @@ class OperatorBuilder:
             told = "is built already" if self._built else "needs an input or an output"
             raise PipelineError(f"the operator {told}", operator=self.name, remedy="new_input, new_output, then build once")
         if not self._inputs:
-            self._check_source()
+            pipeline = self._check_source()
             if len(self._schemas) == 1 and not state:
                 self._built = True
                 made = WithoutInput(constructor)
                 own = CALLS if calls is None else calls
-                return source(self._pipeline, self.name, made, schema=str(self._schemas[0]), calls=own)
+                return source(pipeline, self.name, made, schema=str(self._schemas[0]), calls=own)
             constructor = WithoutInputs(constructor)
         schemas: tuple[Columns, ...] = tuple(self._schemas) or (None,)
+        for stream, _ in self._inputs:
+            self._check_stream(stream)
         given = [exchanged(stream, pact) for stream, pact in self._inputs]
         pacts = [pact for _, pact in given] or [Pipeline()]
         definition = Definition(
@@ -236,26 +243,46 @@ class OperatorBuilder:
             summaries=self._connections(), notify=[self._notify.get(number, ALWAYS) for number in range(len(pacts))],
             calls=calls,
         )  # fmt: skip
-        streams = [stream for stream, _ in given] or [empty(self._pipeline, f"{self.name}_input", schema="nothing int")]
+        streams = [stream for stream, _ in given] or [empty(pipeline, f"{self.name}_input", schema="nothing int")]
         first, *others = streams
-        if first._dataflow is not self._pipeline.dataflow:  # noqa: SLF001
-            raise PipelineError(
-                f"the stream {first.name!r} is of another pipeline", operator=self.name, pipeline=self._pipeline.name,
-                remedy="build the operator with the pipeline of its streams",
-            )  # fmt: skip
         main = first.through(FrontierOperator, *others, name=self.name, chain=chain, definition=definition)
         self._built = True
         if not self._schemas:
-            return ended(main)
+            return main if isinstance(self._pipeline, Scope) else ended(main)
         outputs = tuple(main if port == MAIN else main.side_output(port) for port in definition.ports)
         return outputs if len(outputs) > 1 else main
 
-    def _check_source(self) -> None:
-        """Raise PipelineError unless all outputs of an operator without an input have their columns told."""
+    def _check_stream(self, stream: Any) -> None:
+        """Raise PipelineError unless a stream is of the pipeline, or the scope, that this is built with."""
+        if isinstance(self._pipeline, Scope):
+            self._pipeline.check(stream)
+        elif isinstance(stream, ScopedStream):
+            raise PipelineError(
+                f"a stream of the scope {stream.scope.name!r} is read outside of it", operator=self.name,
+                remedy="build the operator with the scope: OperatorBuilder(name, scope); or leave the scope before",
+            )  # fmt: skip
+        elif stream._dataflow is not self._pipeline.dataflow:  # noqa: SLF001
+            raise PipelineError(
+                f"the stream {stream.name!r} is of another pipeline", operator=self.name, pipeline=self._pipeline.name,
+                remedy="build the operator with the pipeline of its streams",
+            )  # fmt: skip
+
+    def _check_source(self) -> PipelineGraph:
+        """The pipeline, if this may be a source: outside of scopes, with the columns of all outputs told.
+
+        Raises:
+            PipelineError: It may not.
+        """
+        if isinstance(self._pipeline, Scope):
+            raise PipelineError(
+                f"an operator without an input cannot be in the scope {self._pipeline.name!r}", operator=self.name,
+                remedy="build it with the pipeline, and let its stream enter: scope.enter(stream)",
+            )  # fmt: skip
         if not all(isinstance(schema, str) for schema in self._schemas):
             raise PipelineError(
                 "the columns of its output are not told", operator=self.name, remedy='say them: new_output("word string, n long")'
             )
+        return self._pipeline
 
     def _connections(self) -> list[list[Sequence[Any]]]:
         outputs = range(len(self._schemas))
@@ -272,7 +299,8 @@ class OperatorBuilder:
                     f"the {what} {pair[what == 'output']} is connected twice", operator=self.name,
                     remedy="give all summaries of a connection together",
                 )  # fmt: skip
-            found[pair] = _least(summaries)
+            own = [self._pipeline.advancing(one) for one in summaries] if isinstance(self._pipeline, Scope) else summaries
+            found[pair] = _least(own)
         self._summaries.update(found)
 
     def _check_number(self, number: int, what: str, count: int) -> None:

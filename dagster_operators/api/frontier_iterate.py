@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dagster_operators.api.frontier_library import fresh_or_given
-from dagster_operators.api.frontier_scope import Scope, ScopedStream
+from dagster_operators.api.frontier_scope import Scope
+from dagster_operators.api.frontier_scoped_stream import ScopedStream
 from dagster_operators.operators.frontier.pacts import Pact
 
 

@@ -37,10 +37,11 @@ def in_rounds(name: str, body: ScopeBody, given: Sequence[tuple[Stream, Pact]], 
         The stream that leaves, or a tuple of several.
 
     Raises:
-        PipelineError: A stream that enters has a column of a name that the scope uses.
+        PipelineError: A stream that enters has a column of a name that the scope uses, or an operator within is one whose work
+            is counted by epochs.
         SchemaError: A stream that enters has no time, or several have times of different kinds.
     """
-    _check(name, given)
+    _check(name, body, given)
     dataflow = given[0][0]._dataflow  # noqa: SLF001 - of this package
     types = [dataflow.type_of(stream._ref) for stream, _ in given]  # noqa: SLF001
     check_timed(types, name)
@@ -73,8 +74,15 @@ def _settled(name: str, rounds: ScopeRounds, number: int, stream: Stream, known:
     return stream.through(FrontierOperator, known, name=own, definition=definition)
 
 
-def _check(name: str, given: Sequence[tuple[Stream, Pact]]) -> None:
-    """Refuse rows with a column that the scope uses."""
+def _check(name: str, body: ScopeBody, given: Sequence[tuple[Stream, Pact]]) -> None:
+    """Refuse rows with a column that the scope uses, and what would count its work anew in each round."""
+    slow = next((node.name for node in body.nodes if node.definition.kind.reschedules), None)
+    if slow is not None:
+        raise PipelineError(
+            f"{slow!r} says whether it is incomplete, or lets so much through in an epoch, and the rounds of {name!r} are stages "
+            "of their own, in which that would begin anew", operator=name,
+            remedy="put it before the scope or behind it; or let all stay in one subtask: leave out within_subtask=False",
+        )  # fmt: skip
     taken = next((stream.name for stream, _ in given if ROUTE in (stream.columns or ())), None)
     if taken is not None:
         raise PipelineError(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.frontier_rounds import in_rounds
+from dagster_operators.api.frontier_scoped_stream import ScopedStream
 from dagster_operators.api.frontier_stream import exchanged
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
-from dagster_operators.operators.frontier.definition import Columns, Definition, State
+from dagster_operators.operators.frontier.definition import Columns, Definition
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
 from dagster_operators.operators.frontier.pacts import Broadcast, Exchange, Pact, Pipeline
 from dagster_operators.operators.frontier.scope_body import ENTER, FEEDBACK, LEAVE, ScopeBody, ScopeNode, Source
@@ -73,7 +74,7 @@ class Scope:
         self._entered: list[Source] = []
         self._entries: list[tuple[Stream, Pact]] = []
         self._handles: list[LoopHandle] = []
-        self._leaves: list[tuple[Sequence[Source], Columns]] = []
+        self._leaves: list[ScopedStream] = []
         self._built = False
         self._asked: list[tuple[Pact, Sequence[Source]]] = []
         self.nodes: list[ScopeNode] = []
@@ -92,11 +93,11 @@ class Scope:
         if self.parent is not None:
             self.parent.check(stream)
             assert isinstance(stream, ScopedStream)  # noqa: S101 - which check has seen to
-            self.root._asked.append((pact or Pipeline(), stream.sources))  # noqa: SLF001 - of its own class
-            stream.key_by(*(pact or Pipeline()).by)
-            sources = self._way(stream, Enter())
+            given, asked = exchanged(stream, pact or Pipeline())
+            self.root._asked.append((asked, given.sources))  # noqa: SLF001 - of its own class
+            sources = self._way(given, Enter())
             self._entered.append(sources[0])
-            return ScopedStream(self, sources, stream.schema)
+            return ScopedStream(self, sources, given)
         if isinstance(stream, ScopedStream):
             raise PipelineError(
                 f"a stream of the scope {stream.scope.name!r} is no stream outside of scopes", operator=self.name,
@@ -155,8 +156,13 @@ class Scope:
             PipelineError: It is of another scope.
         """
         self.check(stream)
+        if stream.computed and schema is None and self.parent is None:
+            raise PipelineError(
+                f"rows that leave {self.name!r} have the column {stream.computed[0]!r}, which an exchange within computed",
+                operator=self.name, remedy="say the columns of what leaves: leave(stream, schema=...)",
+            )  # fmt: skip
         sources = stream.sources if self.parent is None else self._way(stream, Leave())
-        self._leaves.append((sources, schema or stream.schema))
+        self._leaves.append(ScopedStream(self.parent or self, sources, stream, schema=schema))
         return len(self._leaves) - 1
 
     def build(self) -> Any:
@@ -177,15 +183,14 @@ class Scope:
             )
         self._built = True
         if self.parent is not None:
-            outside = tuple(ScopedStream(self.parent, sources, schema) for sources, schema in self._leaves)
-            return outside if len(outside) > 1 else outside[0]
+            return tuple(self._leaves) if len(self._leaves) > 1 else self._leaves[0]
         body = ScopeBody(
-            self.nodes, [(handle.summary, handle.sources) for handle in self._handles], [sources for sources, _ in self._leaves],
+            self.nodes, [(handle.summary, handle.sources) for handle in self._handles], [left.sources for left in self._leaves],
             entries=len(self._entries), iterative=self.iterative, limit=self._limit, likes=self._likes(),
         )  # fmt: skip
         body.reachability()  # which refuses loops that do not advance time
         entered = [exchanged(stream, pact) for stream, pact in self._entries]
-        schema = tuple(schema for _, schema in self._leaves)
+        schema = tuple(left.schema for left in self._leaves)
         everywhere = body.everywhere([number for number, (_, pact) in enumerate(entered) if isinstance(pact, Broadcast)])
         if not self._within_subtask and self._crosses(entered[0][1].by, everywhere):
             return in_rounds(self.name, body, entered, schema)
@@ -203,6 +208,16 @@ class Scope:
         taken = {node.name.removeprefix(self._prefix) for node in self.root.nodes}
         numbers = (stem if number == 1 else f"{stem}_{number}" for number in range(1, len(taken) + 2))
         return next(name for name in numbers if name not in taken)
+
+    @property
+    def dataflow(self) -> Scope:
+        """What streams within are built into, as they are into that of a pipeline."""
+        return self
+
+    def advancing(self, summary: Any) -> Any:
+        """A summary as one of times within: where there are rounds, a whole number advances the innermost."""
+        rounds = self.depth or self.root.iterative
+        return Product(IDENTITY, summary) if rounds and type(summary) is int and summary else summary
 
     def check(self, stream: Any) -> None:
         """Raise PipelineError unless the stream is of this scope."""
@@ -224,7 +239,7 @@ class Scope:
             )
         self.root._asked += zip(definition.pacts, (stream.sources for stream in streams), strict=True)  # noqa: SLF001 - as above
         self.root.nodes.append(ScopeNode(full, definition, [stream.sources for stream in streams], self.depth))
-        return ScopedStream(self, [(full, 0)], definition.schemas[0] or streams[0].schema, definition)
+        return ScopedStream(self, [(full, 0)], streams[0], schema=definition.schemas[0], definition=definition)
 
     @property
     def _prefix(self) -> str:
@@ -292,154 +307,3 @@ class LoopHandle:
         if self.sources:
             raise PipelineError("a stream is sent around already", operator=self.scope.name, remedy="concat the two before")
         self.sources = stream.sources
-
-
-class ScopedStream:
-    """A stream within a scope; ``do.frontier``'s operators take it as any other.
-
-    Attributes:
-        scope: The scope.
-        sources: Where its rows come from.
-        schema: Its columns, if they were declared.
-    """
-
-    def __init__(
-        self, scope: Scope, sources: Sequence[Source], schema: Columns = None, definition: Definition | None = None
-    ) -> None:
-        self.scope = scope
-        self.sources = tuple(sources)
-        self.schema = schema
-        self._definition = definition
-
-    @property
-    def _dataflow(self) -> Scope:
-        return self.scope
-
-    def concat(self, *others: ScopedStream) -> ScopedStream:
-        """The rows of this and other streams of the scope."""
-        for other in others:
-            self.scope.check(other)
-        return ScopedStream(self.scope, [source for each in (self, *others) for source in each.sources], self.schema)
-
-    def union(self, *others: ScopedStream, name: str | None = None) -> ScopedStream:  # noqa: ARG002 - as that of other streams
-        """The same as :meth:`concat`."""
-        return self.concat(*others)
-
-    def connect_loop(self, handle: LoopHandle) -> None:
-        """Send this stream around."""
-        handle.connect(self)
-
-    def key_by(self, *keys: str) -> Any:
-        """What an exchange asks for: within a scope, of columns."""
-        wrong = next((key for key in keys if not key.isidentifier()), None)
-        if wrong is not None:
-            raise PipelineError(
-                f"{wrong!r} is no column", operator=self.scope.name, remedy="compute it before rows enter the scope, or with map"
-            )
-        return _Keyed(self, keys)
-
-    def through(self, _: Any, *others: ScopedStream, name: str, definition: Definition) -> ScopedStream:
-        """Put an operator behind it."""
-        return self.scope.add(name, definition, (self, *others))
-
-    def side_output(self, port: str) -> ScopedStream:
-        """A further output of the operator that it is the first output of."""
-        if self._definition is None:
-            raise PipelineError("the stream has no further outputs", operator=self.scope.name, remedy="ask an operator's stream")
-        number = self._definition.ports.index(port)
-        return ScopedStream(self.scope, [(self.sources[0][0], number)], self._definition.schemas[number] or self.schema)
-
-    def unary(
-        self, pact: Pact, name: str, constructor: Callable[..., Any], *, schema: Columns = None, state: State | None = None
-    ) -> ScopedStream:
-        """As :meth:`Stream.unary <dagster_operators.Stream.unary>`."""
-        return self._add("unary", [pact], name, constructor, (self,), schema=schema, state=state)
-
-    def unary_frontier(
-        self, pact: Pact, name: str, constructor: Callable[..., Any], *, schema: Columns = None, state: State | None = None
-    ) -> ScopedStream:
-        """As :meth:`Stream.unary_frontier <dagster_operators.Stream.unary_frontier>`."""
-        return self._add("unary_frontier", [pact], name, constructor, (self,), schema=schema, state=state)
-
-    def unary_notify(
-        self,
-        pact: Pact,
-        name: str,
-        init: Sequence[Any],
-        logic: Callable[..., Any],
-        *,
-        schema: Columns = None,
-        state: State | None = None,
-    ) -> ScopedStream:
-        """As :meth:`Stream.unary_notify <dagster_operators.Stream.unary_notify>`."""
-        return self._add("unary_notify", [pact], name, logic, (self,), schema=schema, state=state, initial=init)
-
-    def sink(self, pact: Pact, name: str, constructor: Callable[..., Any], *, state: State | None = None) -> None:
-        """As :meth:`Stream.sink <dagster_operators.Stream.sink>`; it is part of the scope, and nothing leaves by it."""
-        self._add("sink", [pact], name, constructor, (self,), state=state)
-
-    def binary(
-        self,
-        other: ScopedStream,
-        pact: Pact,
-        other_pact: Pact,
-        name: str,
-        constructor: Callable[..., Any],
-        *,
-        schema: Columns = None,
-        state: State | None = None,
-    ) -> ScopedStream:
-        """As :meth:`Stream.binary <dagster_operators.Stream.binary>`."""
-        return self._add("binary", [pact, other_pact], name, constructor, (self, other), schema=schema, state=state)
-
-    def binary_notify(  # noqa: PLR0917 - the order is timely dataflow's
-        self,
-        other: ScopedStream,
-        pact: Pact,
-        other_pact: Pact,
-        name: str,
-        init: Sequence[Any],
-        logic: Callable[..., Any],
-        *,
-        schema: Columns = None,
-        state: State | None = None,
-    ) -> ScopedStream:
-        """As :meth:`Stream.binary_notify <dagster_operators.Stream.binary_notify>`."""
-        pacts, more = [pact, other_pact], {"schema": schema, "state": state, "initial": init}
-        return self._add("binary_notify", pacts, name, logic, (self, other), **more)
-
-    def binary_frontier(
-        self,
-        other: ScopedStream,
-        pact: Pact,
-        other_pact: Pact,
-        name: str,
-        constructor: Callable[..., Any],
-        *,
-        schema: Columns = None,
-        state: State | None = None,
-    ) -> ScopedStream:
-        """As :meth:`Stream.binary_frontier <dagster_operators.Stream.binary_frontier>`."""
-        pacts = [pact, other_pact]
-        return self._add("binary_frontier", pacts, name, constructor, (self, other), schema=schema, state=state)
-
-    def _add(
-        self,
-        shape: str,
-        pacts: Sequence[Pact],
-        name: str,
-        constructor: Callable[..., Any],
-        streams: Sequence[ScopedStream],
-        **settings: Any,
-    ) -> ScopedStream:
-        for pact in pacts:
-            self.key_by(*pact.by)
-        return self.scope.add(name, Definition(shape, pacts, name, constructor, **settings), streams)
-
-
-class _Keyed:
-    """A scoped stream and the columns that it is exchanged by."""
-
-    def __init__(self, stream: ScopedStream, keys: Sequence[str]) -> None:
-        self._stream = stream
-        self.keys = tuple(keys)

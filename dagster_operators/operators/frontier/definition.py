@@ -68,12 +68,16 @@ class Definition:
         calls: How often the logic may ask to be called again in an epoch, before what is left is left to the next one.
         times: The kind of the outputs' times; by default they are those of the inputs.
 
+    Attributes:
+        adds: Of an operator within a scope the column that it puts behind those of its first input, as Spark DDL.
+
     Raises:
         PipelineError: Something of it does not fit.
     """
 
     calls: int | None = None
     times: Any = None
+    adds = ""
 
     def __init__(
         self,

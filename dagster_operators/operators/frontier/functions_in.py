@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
+from dagster_operators.graph.user_functions import UserFunction
+
 
 def functions_in(value: Any) -> Iterator[FunctionType]:
     """All functions in a value, in a fixed order; those of this package last, because they need not be sent anywhere.
@@ -20,6 +22,8 @@ def functions_in(value: Any) -> Iterator[FunctionType]:
 def _walk(value: Any) -> Iterator[FunctionType]:
     if isinstance(value, FunctionType):
         yield value
+    elif isinstance(value, UserFunction):
+        yield from _walk(tuple(value.content()))
     elif isinstance(value, tuple | list):
         for part in value:
             yield from _walk(part)

@@ -151,9 +151,11 @@ class ScopeBody:
         """
         ways: dict[tuple[InputOf, OutputOf], list[Any]] = {}
         for node in self.nodes:
+            outputs = range(len(node.definition.ports))
             for number in range(len(node.inputs)):
-                for output in range(len(node.definition.ports)):
-                    ways[InputOf(node.name, number), OutputOf(node.name, output)] = [IDENTITY]
+                for output, summaries in enumerate(node.definition.summaries_of(number) or [[IDENTITY] for _ in outputs]):
+                    if summaries:
+                        ways[InputOf(node.name, number), OutputOf(node.name, output)] = list(summaries)
         for number in range(len(self.feedbacks)):
             ways[InputOf(FEEDBACK, number), OutputOf(FEEDBACK, number)] = [self.summary(number)]
         return Reachability(ways, [(OutputOf(*source), InputOf(*reader)) for source, reader in self.edges()])
@@ -168,6 +170,8 @@ class ScopeBody:
             own = [known[self._like(sources[0])] for sources in node.inputs]
             for number, schema in enumerate(node.definition.schemas):
                 known[node.name, number] = own[0] if schema is None else Schema.of(schema).to_arrow()
+                for field in Schema.from_ddl(node.definition.adds).to_arrow() if node.definition.adds else ():
+                    known[node.name, number] = known[node.name, number].append(field)
             found.append(own)
         return found
 

@@ -278,7 +278,7 @@ class KeyedStream(PluggedIn):
             frame: What ``sum``, ``count``, ``avg``, ``min`` and ``max`` are over: ``range``, as in SQL: the rows up to this one
                 and those that are equal to it in the order; ``rows``: those up to this one; ``rows 10 preceding``, as in SQL:
                 this one and so many before it; ``rows between 2 preceding and 1 following``. ``first_value`` and ``last_value``
-                are of them, too.
+                are of them, too. ``range 7 days preceding``: those that are at most so far before this one in the order.
             name: The operator's name; its state is addressed by it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
             more: Output column = window function, for example ``place="row_number()"``, ``before="lag(price)"``.

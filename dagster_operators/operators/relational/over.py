@@ -17,6 +17,7 @@ from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamTyp
 from dagster_operators.graph.ports import InputPort, check_taken_back
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.relational.projection import from_columns
+from dagster_operators.operators.relational.range_frame import RangeFrame
 from dagster_operators.operators.relational.ranking import OrderItem, parse_order
 from dagster_operators.operators.relational.window_functions import WindowFunction, is_frame, turned, window_function
 
@@ -50,7 +51,8 @@ class Over(LogicalOperator):
         order_by: What comes behind ORDER BY.
         functions: New column and window function.
         frame: What running values are of, where rows are equal in the order: ``range``, of all of these; ``rows``, up to the row;
-            ``rows 10 preceding``, of the row and so many before it; ``rows between 2 preceding and 1 following``, say.
+            ``rows 10 preceding``, of the row and so many before it; ``rows between 2 preceding and 1 following``, say;
+            ``range 7 days preceding``, of those that are at most so far before the row in the order.
         event_time: Decides between rows that are equal in the order, before all columns do: the earlier one comes first.
     """
 
@@ -109,8 +111,11 @@ class Over(LogicalOperator):
             raise PipelineError(
                 f'frame is "range", "rows" or "rows 10 preceding", say, not {self.frame!r}', operator=self.name,
                 remedy='write "rows between 2 preceding and 1 following" for other rows; each end is a number of rows '
-                "preceding or following, the current row, or unbounded",
+                'preceding or following, the current row, or unbounded; "range 7 days preceding" for those at most so far before '
+                "the row in the order, a number or a duration of fixed length",
             )  # fmt: skip
+        if RangeFrame.of(self.frame):
+            self._check_distance()
         check_taken_back(self.sql(), [Changes.RETRACT])
         for item in self.order:
             self.require(stream, columns_of_row(item.expression), f"order_by={str(item)!r}")
@@ -120,6 +125,19 @@ class Over(LogicalOperator):
             return StreamType(None, changes=Changes.RETRACT)
         self._check_names(stream.columns)
         return StreamType((*stream.columns, *dict(self.functions)), changes=Changes.RETRACT)
+
+    def _check_distance(self) -> None:
+        if len(self.order) != 1:
+            raise PipelineError(
+                f"a frame by distance goes by one thing, not by {len(self.order)}", operator=self.name,
+                remedy=f"order by one: over({str(self.order[0].expression)!r}, ...)",
+            )  # fmt: skip
+        for name, call in self.calls.items():
+            if call.call.function in ("first_value", "last_value"):
+                raise PipelineError(
+                    f"{call.call.function}() is of rows in an order, and a frame by distance has several at each end",
+                    operator=self.name, column=name, remedy="call it in another over(...), with frame='rows 10 preceding', say",
+                )  # fmt: skip
 
     def _check_names(self, columns: Sequence[str]) -> None:
         taken = {column.lower() for column in columns}

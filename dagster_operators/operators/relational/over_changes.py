@@ -72,10 +72,11 @@ class OverChanges(RelationalOperator[tuple[tuple[str, str, str | None], ...]]):
         logical, kinds = self.logical, schema_of(rows).types
         items = logical.order
         typed = schema_of(rows.selectExpr(*(f"({item.expression}) AS item_{n}" for n, item in enumerate(items)))).fields
-        peers = tuple(one_zero_one_nan(f"({item.expression})", str(one.type)) for item, one in zip(items, typed, strict=True))
-        user = tuple(str(OrderItem(p, item.descending, item.nulls_first)) for p, item in zip(peers, items, strict=True))
+        kinds_of = tuple(str(one.type) for one in typed)
+        same = (one_zero_one_nan(f"({item.expression})", kind) for item, kind in zip(items, kinds_of, strict=True))
+        ordered = tuple(OrderItem(text, item.descending, item.nulls_first) for text, item in zip(same, items, strict=True))
         key = tuple(one_zero_one_nan(quoted(name), str(kinds[name])) for name in self._key_columns(rows))
-        return Order(key, user, (*user, *total_order(kinds, logical.event_time)), peers)
+        return Order(key, ordered, kinds_of, tuple(total_order(kinds, logical.event_time)))
 
     def _key_columns(self, rows: DataFrame) -> list[str]:
         spelt = {name.lower(): name for name in rows.columns}

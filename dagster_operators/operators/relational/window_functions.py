@@ -18,6 +18,8 @@ from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.aggregates.aggregate_calls import Call, find_calls
 from dagster_operators.operators.aggregates.partial_results import one_zero_one_nan
 from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.relational.range_frame import RangeFrame
+from dagster_operators.operators.relational.ranking import OrderItem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,6 +43,7 @@ _FROM_FIRST: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 _TO_ROW: Final = re.compile(r"rows ([0-9]{1,9} preceding|unbounded preceding|current row)", re.IGNORECASE)
 _BOUND: Final = r"[0-9]{1,9} preceding|[0-9]{1,9} following|current row|unbounded preceding|unbounded following"
 _BETWEEN: Final = re.compile(rf"rows between ({_BOUND}) and ({_BOUND})", re.IGNORECASE)
+_ENDS: Final = re.compile(r"(rows|range) between (.+) and (.+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -109,19 +112,21 @@ def turned(frame: str) -> str | None:
 
     >>> turned("rows between 1 following and 1 preceding")
     'rows between 1 preceding and 1 following'
+    >>> turned("range between current row and 2 hours preceding")
+    'range between 2 hours preceding and current row'
     """
-    ends = _BETWEEN.fullmatch(frame)
-    other = f"rows between {ends[2]} and {ends[1]}" if ends else ""
-    return other if RowFrame.of(frame) is None and RowFrame.of(other) is not None else None
+    ends = _ENDS.fullmatch(frame)
+    other = f"{ends[1].lower()} between {ends[3]} and {ends[2]}" if ends else ""
+    return other if is_frame(other) and not is_frame(frame) else None
 
 
 def is_frame(frame: str) -> bool:
     """Whether a frame is one there is.
 
-    >>> [frame for frame in ("range", "rows", "rows 10 preceding", "rows -1 preceding", "groups") if is_frame(frame)]
-    ['range', 'rows', 'rows 10 preceding']
+    >>> [frame for frame in ("range", "rows", "range 1 day preceding", "rows -1 preceding") if is_frame(frame)]
+    ['range', 'rows', 'range 1 day preceding']
     """
-    return frame in {"range", "rows"} or RowFrame.of(frame) is not None
+    return frame in {"range", "rows"} or RowFrame.of(frame) is not None or RangeFrame.of(frame) is not None
 
 
 @dataclass(frozen=True)
@@ -130,19 +135,29 @@ class Order:
 
     Attributes:
         key: SQL for what rows have in common that belong together.
-        user: What comes behind ORDER BY, as the user wants it.
-        total: The same, and what decides between rows that are equal in it.
-        peers: SQL for what rows have in common that are equal in the user's order.
+        items: What comes behind ORDER BY, as the user wants it.
+        kinds: The type of each of these.
+        beyond: What decides between rows that are equal in it.
     """
 
     key: tuple[str, ...]
-    user: tuple[str, ...]
-    total: tuple[str, ...]
-    peers: tuple[str, ...]
+    items: tuple[OrderItem, ...]
+    kinds: tuple[str, ...]
+    beyond: tuple[str, ...]
+
+    @property
+    def user(self) -> tuple[str, ...]:
+        """What comes behind ORDER BY, as SQL."""
+        return tuple(map(str, self.items))
+
+    @property
+    def total(self) -> tuple[str, ...]:
+        """The same, and what decides between rows that are equal in it."""
+        return (*self.user, *self.beyond)
 
     def over(self, order: Sequence[str], frame: str = "", *, peers: bool = False) -> str:
         """An OVER clause."""
-        together = (*self.key, *(self.peers if peers else ()))
+        together = (*self.key, *(item.expression for item in self.items if peers))
         parts = [f"PARTITION BY {', '.join(together)}" if together else "", f"ORDER BY {', '.join(order)}", frame]
         return f"OVER ({' '.join(part for part in parts if part)})"
 
@@ -176,7 +191,7 @@ class WindowFunction:
         Args:
             order: Their order.
             frame: Whether running values of equal rows are those of all of them (``range``), go on row by row (``rows``), or are
-                of the rows from one to another (see :class:`RowFrame`).
+                of the rows from one to another (see :class:`RowFrame` and :class:`RangeFrame`).
             rows: Rows with these columns; only analysed.
 
         Returns:
@@ -217,6 +232,9 @@ class WindowFunction:
     def _up_to(self, kind: str, order: Order, in_rows: str, frame: str) -> tuple[str, str | None]:
         if frame == "rows":
             return self._running(kind, in_rows), None
+        if ranged := RangeFrame.of(frame):
+            item, between = ranged.over(order.items[0], order.kinds[0])
+            return self._running(kind, order.over([item], between), moving=True, in_order=False), None
         if kind in _FLOATING and self.call.function in ("sum", "avg"):  # which depend on the order of what they add up
             return self._running(kind, in_rows), self._of_last_peer(order)
         return self._running(kind, order.over(order.user, "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")), None
@@ -226,7 +244,7 @@ class WindowFunction:
         last = order.over(order.total, "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING", peers=True)
         return f"last_value({OF_ROW}) {last}"
 
-    def _running(self, kind: str, over: str, *, moving: bool = False) -> str:
+    def _running(self, kind: str, over: str, *, moving: bool = False, in_order: bool = True) -> str:
         name = self.call.function
         value = self.call.kept("1" if self.call.arguments[0] == "*" else f"({self.call.arguments[0]})")
         if name == "count":
@@ -236,26 +254,27 @@ class WindowFunction:
         if name == "avg":
             if kind not in _FLOATING | _WHOLE:
                 raise self._refused(kind, f"avg(CAST({self.call.arguments[0]} AS DOUBLE))")
-            return f"{self._floating_sum(value, over, moving=moving)} / nullif(count({value}) {over}, 0L)"
+            return f"{self._floating_sum(value, over, moving=moving, in_order=in_order)} / nullif(count({value}) {over}, 0L)"
         if kind in _WHOLE:  # in a type in which no engine goes round
             return f"CAST(sum(CAST({value} AS DECIMAL(20,0))) {over} AS BIGINT)"
         if kind in _FLOATING:
-            return self._floating_sum(value, over, moving=moving)
+            return self._floating_sum(value, over, moving=moving, in_order=in_order)
         digits = int(kind.removeprefix("decimal(").split(",")[0]) if kind.startswith("decimal(") else None
         if digits is None or digits > _MOST_SUMMED:
             raise self._refused(kind, f"sum(CAST({self.call.arguments[0]} AS DECIMAL({_MOST_SUMMED},4)))")
         return f"sum({value}) {over}"
 
-    def _floating_sum(self, value: str, over: str, *, moving: bool) -> str:
+    def _floating_sum(self, value: str, over: str, *, moving: bool, in_order: bool) -> str:
         """The sum as a double.
 
         Of rows that leave the frame Sail takes away what it added: that rounds, NaN would stay, and lists would lose their nulls.
+        Rows that nothing puts in order are added up from the least value on: a sum depends on the order, in its last digits.
         """
         if not moving:
             return f"sum(CAST({value} AS DOUBLE)) {over}"
         zero = "CAST(0 AS DOUBLE)"
         values = f"collect_list(coalesce(CAST({value} AS DOUBLE), {zero})) {over}"
-        added = f"aggregate({values}, {zero}, (so_far, one) -> so_far + one)"
+        added = f"aggregate({values if in_order else f'sort_array({values})'}, {zero}, (so_far, one) -> so_far + one)"
         return f"CASE WHEN count({value}) {over} > 0 THEN {added} END"
 
     def _extreme(self, value: str, kind: str, over: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING
 
 import pytest
@@ -127,6 +129,106 @@ def test_such_frames_over_any_history(tmp_path_factory: pytest.TempPathFactory, 
     each_epoch(tmp_path_factory.mktemp("p"), SAIL, log, lambda p: framed(log, p), lambda p, epoch: check_framed(log, p, epoch))
 
 
+DISTANCES = {
+    "by_number": ("n", "n NULLS FIRST", "range 1 preceding"),
+    "around_it": ("n DESC", "n DESC NULLS LAST", "RANGE BETWEEN 1 preceding AND 1 following"),
+    "by_time": ("ts", "ts", "range interval 10 seconds preceding"),
+    "all_but_later": ("ts DESC", "ts DESC", "range between unbounded preceding and INTERVAL '5' SECONDS following"),
+    "by_day": ("CAST(ts AS DATE)", "CAST(ts AS DATE)", "range interval 1 day preceding"),
+    "behind_it": ("v DESC", "v DESC NULLS LAST", "range between 1.5 following and unbounded following"),
+    "before_it": (
+        "CAST(n AS DECIMAL(10,2))",
+        "CAST(n AS DECIMAL(10,2)) NULLS FIRST",
+        "range between 1.5 preceding and 0.5 preceding",
+    ),
+}
+"""The order, and how DuckDB is asked for it, with a frame by distance, which both take."""
+
+
+def by_distance(log: ChangeLog, pipeline: do.Pipeline, names: Collection[str] = DISTANCES) -> None:
+    keyed = log.stream(pipeline).key_by("k")
+    for name in names:
+        keyed.over(DISTANCES[name][0], RUNNING, frame=DISTANCES[name][2], name=name).to_table(name)
+
+
+def check_by_distance(log: ChangeLog, pipeline: do.Pipeline, epoch: int, names: Collection[str] = DISTANCES) -> None:
+    for name in names:
+        _, order, frame = DISTANCES[name]
+        found = [f"{call} OVER (PARTITION BY k ORDER BY {order} {frame})" for call in RUNNING.values()]
+        assert read(pipeline, name) == computed(log.rows(epoch), f"SELECT *, {', '.join(found)} FROM rows"), (name, epoch)
+
+
+@pytest.mark.sail
+def test_frames_by_distance(tmp_path: Path) -> None:
+    some = ("by_time", "behind_it")
+    each_epoch(tmp_path, SAIL, LOG, lambda p: by_distance(LOG, p, some), lambda p, epoch: check_by_distance(LOG, p, epoch, some))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_frames_by_distance_on_spark(tmp_path: Path) -> None:
+    each_epoch(tmp_path, EMBEDDED, LOG, lambda p: by_distance(LOG, p), lambda p, epoch: check_by_distance(LOG, p, epoch))
+
+
+@pytest.mark.slow
+@pytest.mark.sail
+@fresh_examples(2)
+@given(log=unlike_the_simplest(change_logs(values=st.sampled_from([None, 0.0, -0.0, math.nan, math.inf, 1.5, 2.5]))))
+def test_frames_by_distance_over_any_history(tmp_path_factory: pytest.TempPathFactory, log: ChangeLog) -> None:
+    root = tmp_path_factory.mktemp("p")
+    each_epoch(root, SAIL, log, lambda p: by_distance(log, p), lambda p, epoch: check_by_distance(log, p, epoch))
+
+
+@pytest.mark.sail
+def test_a_sum_of_rows_in_no_order_is_always_the_same(tmp_path: Path) -> None:
+    values = [0.1, 1e16, 0.3, -1e16, 0.7]
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = pipeline.source("rows", do.MemorySource([[("a", 1, v) for v in values]], schema="k string, n long, v double"))
+    rows.key_by("k").over("n", total="sum(v)", frame="range 5 preceding").to_table("t")
+    pipeline.run_epoch()
+    assert {row.total for row in pipeline.read("t").collect()} == {reduce(add, sorted(values), 0.0)}
+
+
+@pytest.mark.sail
+def test_the_ends_of_the_whole_numbers_have_distances(tmp_path: Path) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    batch = [("a", -(2**63)), ("a", 2**63 - 1), ("a", 2**63 - 3)]
+    rows = pipeline.source("rows", do.MemorySource([batch], schema="k string, n long"))
+    rows.key_by("k").over("n", near="count(*)", frame="range between 2 preceding and 2 following").to_table("t")
+    pipeline.run_epoch()
+    assert sorted((row.n, row.near) for row in pipeline.read("t").collect()) == [(-(2**63), 1), (2**63 - 3, 2), (2**63 - 1, 2)]
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize(
+    ("order", "frame", "told", "instead"),
+    [
+        ("ts", "range 5 preceding", "5 is no distance between values of", ("ts", "range 5 minutes preceding")),
+        ("n", "range 5 minutes preceding", "a time is no distance", ("n", "range 5 preceding")),
+        ("CAST(ts AS DATE)", "range 12 hours preceding", "12 hours are no whole days", ("ts", "range 12 hours preceding")),
+        ("CAST(ts AS DATE)", "range 5 preceding", "5 is no distance", ("CAST(ts AS DATE)", "range 5 days preceding")),
+        ("n", "range 1.5 preceding", "more digits behind the point", ("CAST(n AS DECIMAL(28,4))", "range 1.5 preceding")),
+        ("k", "range 1 preceding", "a frame by distance goes by a number or a time", ("k", "rows 10 preceding")),
+    ],
+)
+def test_a_distance_that_does_not_fit_the_order_is_refused_with_a_way_out(
+    order: str, frame: str, told: str, instead: tuple[str, str], tmp_path: Path
+) -> None:
+    def built(name: str, order: str, frame: str) -> do.Pipeline:
+        pipeline = do.Pipeline(name, root=str(tmp_path / name), engine=SAIL)
+        rows = pipeline.source("rows", do.MemorySource([[("a", 1, at(0))]], schema="k string, n long, ts timestamp"))
+        rows.key_by("k").over(order, x="count(*)", frame=frame).to_table("t")
+        return pipeline
+
+    with pytest.raises(SchemaError, match=told) as refused:
+        built("refused", order, frame).run_epoch()
+    assert refused.value.where["operator"] == "over"
+    assert refused.value.where["expression"] == frame
+    mended = built("mended", *instead)
+    mended.run_epoch()
+    assert [row.x for row in mended.read("t").collect()] == [1]
+
+
 @pytest.mark.spark
 def test_the_same_on_spark(tmp_path: Path) -> None:
     pipeline = do.Pipeline("p", root=str(tmp_path), engine=EMBEDDED)
@@ -136,6 +238,12 @@ def test_the_same_on_spark(tmp_path: Path) -> None:
     moving = {"total": "sum(n)", "mean": "avg(v)", "first": "first_value(n)", "last": "last_value(n)", "least": "min(v)"}
     around = "rows between 1 preceding and 1 following"
     rows.over("n DESC", moving, frame=around).to_table("moving")
+    timed = {"total": "sum(n)", "floating": "sum(v)", "most": "max(v)"}
+    rows.over("ts DESC", timed, frame="range between 5 seconds preceding and 10 seconds following", name="timed").to_table(
+        "timed"
+    )
+    near = "RANGE BETWEEN INTERVAL 5 SECONDS PRECEDING AND INTERVAL 10 SECONDS FOLLOWING"
+    by_time = [f"{text} OVER (PARTITION BY k ORDER BY ts DESC {near})" for text in timed.values()]
     last_two = [f"{text} OVER (PARTITION BY k ORDER BY {TOTAL} {around})" for text in moving.values()]
     ordered = [f"{text} OVER (PARTITION BY k ORDER BY {TOTAL})" for text in ("row_number()", "lag(n, 1, -1)")]
     others = [f"{text} OVER (PARTITION BY k ORDER BY {USER})" for text in ("rank()", "sum(n)", "sum(v)", "max(v)")]
@@ -143,6 +251,7 @@ def test_the_same_on_spark(tmp_path: Path) -> None:
         pipeline.run_epoch()
         assert read(pipeline, "placed") == computed(LOG.rows(epoch), f"SELECT *, {', '.join(ordered + others)} FROM rows")
         assert read(pipeline, "moving") == computed(LOG.rows(epoch), f"SELECT *, {', '.join(last_two)} FROM rows")
+        assert read(pipeline, "timed") == computed(LOG.rows(epoch), f"SELECT *, {', '.join(by_time)} FROM rows")
 
 
 @pytest.mark.slow
@@ -248,6 +357,16 @@ def test_what_does_not_fit_is_refused() -> None:
     rows().key_by("k").over("n", x="count(*)", frame="rows between 1 preceding and 1 following")
     with pytest.raises(PipelineError, match='frame is "range", "rows" or "rows 10 preceding"'):
         rows().key_by("k").over("n", x="count(*)", frame="rows between unbounded following and unbounded following")
+    with pytest.raises(PipelineError, match=r"ends before it begins.*write 'range between 1 day preceding and current row'"):
+        rows().key_by("k").over("ts", x="count(*)", frame="range between current row and 1 day preceding")
+    for wrong in ("range 1 month preceding", "range between 1 preceding and 1 day following", "range unbounded following"):
+        with pytest.raises(PipelineError, match=r'frame is "range", .*"range 7 days preceding" for those at most so far before'):
+            rows().key_by("k").over("ts", x="count(*)", frame=wrong)
+    with pytest.raises(PipelineError, match=r"goes by one thing, not by 2.*over\('ts', ...\)"):
+        rows().key_by("k").over("ts, n", x="count(*)", frame="range 1 day preceding")
+    with pytest.raises(PipelineError, match=r"last_value\(\) is of rows in an order.*in another over"):
+        rows().key_by("k").over("ts", x="last_value(n)", frame="range 1 day preceding")
+    rows().key_by("k").over("ts", x="count(*)", frame="range 7  days PRECEDING")
     with pytest.raises(SchemaError, match="10 is no frame"):
         rows().key_by("k").over("n", x="count(*)", frame=10)  # type: ignore[arg-type]
     with pytest.raises(SchemaError, match="there is a column 'V' already"):

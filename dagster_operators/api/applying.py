@@ -56,6 +56,15 @@ def apply(
     Raises:
         PipelineError: There is no stream, or this is no operator.
         SchemaError: The operator does not fit the streams.
+
+    >>> from dagster_operators import ArrowOperator, FileSource, Pipeline
+    >>> class Both(ArrowOperator):
+    ...     def output_schema(self, left, right):
+    ...         return "side int, v long"
+    >>> pipeline = Pipeline("p", root="data/p")
+    >>> left, right = (pipeline.source(name, FileSource(name, schema="v long")) for name in ("left", "right"))
+    >>> apply(Both(), left, right).columns
+    ('side', 'v')
     """
     if not streams:
         raise PipelineError("the operator has no input", remedy="apply(operator, stream, ...)")

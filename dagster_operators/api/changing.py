@@ -44,6 +44,20 @@ class Changing:
 
         ``str()`` of each tells it in a line; those whose ``level`` is ``Level.DECISION`` are refused by the next epoch until
         somebody has decided: see :meth:`decide`.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> source = MemorySource([[("a", 1)], [("a", 2)]], schema="k string, v long")
+        >>> for total in ("sum(v)", "max(v)"):
+        ...     pipeline = Pipeline("p", root=folder.name, engine="sail")
+        ...     keyed = pipeline.source("rows", source).key_by("k")
+        ...     table = keyed.aggregate(total=total, name="totals").to_table("totals")
+        ...     if total == "sum(v)":
+        ...         result = pipeline.run_epoch()
+        >>> [(verdict.subject, sorted(verdict.choices)) for verdict in pipeline.changes()]
+        [('operator totals', ['restart'])]
+        >>> folder.cleanup()
         """
         return [self._as_filled(verdict) for verdict in self.epochs.comparison().verdicts]
 
@@ -74,6 +88,21 @@ class Changing:
         Raises:
             PipelineError: There is no such change, or it does not allow that.
             PipelineBusyError: A run is at work.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> source = MemorySource([[("a", 1)], [("a", 2)]], schema="k string, v long")
+        >>> for total in ("sum(v)", "max(v)"):
+        ...     pipeline = Pipeline("p", root=folder.name, engine="sail")
+        ...     keyed = pipeline.source("rows", source).key_by("k")
+        ...     table = keyed.aggregate(total=total, name="totals").to_table("totals")
+        ...     if total == "sum(v)":
+        ...         result = pipeline.run_epoch()
+        >>> decided = pipeline.decide("operator totals", "restart")
+        >>> pipeline.run_epoch().epoch, pipeline.to_arrow("totals").to_pylist()
+        (2, [{'k': 'a', 'total': 2}])
+        >>> folder.cleanup()
         """
         from dagster_operators.plans.verdict import Choice, Level
 
@@ -100,6 +129,22 @@ class Changing:
         Raises:
             PipelineError: Nothing was decided about it that waits for the next epoch.
             PipelineBusyError: A run is at work.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> source = MemorySource([[("a", 1)], [("a", 2)]], schema="k string, v long")
+        >>> for total in ("sum(v)", "max(v)"):
+        ...     pipeline = Pipeline("p", root=folder.name, engine="sail")
+        ...     keyed = pipeline.source("rows", source).key_by("k")
+        ...     table = keyed.aggregate(total=total, name="totals").to_table("totals")
+        ...     if total == "sum(v)":
+        ...         result = pipeline.run_epoch()
+        >>> decided = pipeline.decide("operator totals", "restart")
+        >>> withdrawn = pipeline.withdraw("operator totals")
+        >>> [verdict.decided for verdict in pipeline.changes()]
+        ['']
+        >>> folder.cleanup()
         """
         from dagster_operators.runtime.stored_changes import nothing_decided
         from dagster_operators.transactions.records import Decide
@@ -148,6 +193,22 @@ class Changing:
         Raises:
             PipelineError: The program has it, or there is nothing of that name.
             PipelineBusyError: A run is at work.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> source = MemorySource([[(1,)], [(2,)]], schema="v long")
+        >>> for names in (["kept", "copy"], ["kept"]):
+        ...     pipeline = Pipeline("p", root=folder.name, engine="sail")
+        ...     rows = pipeline.source("rows", source)
+        ...     tables = [rows.filter("v > 0", name=f"of_{name}").to_table(name) for name in names]
+        ...     if "copy" in names:
+        ...         result = pipeline.run_epoch()
+        >>> pipeline.drop("copy")
+        ['tables/copy']
+        >>> pipeline.run_epoch().rows
+        {'kept': 1}
+        >>> folder.cleanup()
         """
         if name in self.dataflow.tables:
             raise PipelineError(
@@ -176,6 +237,21 @@ class Changing:
             PipelineError: There is no such table, or its columns do not only become wider.
             LostFileError: A file of the table is gone.
             PipelineBusyError: A run is at work.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> source = MemorySource([[(1,)], [(2,)]], schema="v int")
+        >>> for column in ("v", "CAST(v AS bigint) AS v"):
+        ...     pipeline = Pipeline("p", root=folder.name, engine="sail")
+        ...     rows = pipeline.source("rows", source).select(column, name="chosen").to_table("kept")
+        ...     if column == "v":
+        ...         result = pipeline.run_epoch()
+        >>> widened = pipeline.widen("kept")
+        >>> result = pipeline.run_epoch()
+        >>> print(pipeline.to_arrow("kept").schema.field("v").type)
+        int64
+        >>> folder.cleanup()
         """
         from dagster_operators.runtime.results import result_of
         from dagster_operators.runtime.widening import widen

@@ -62,6 +62,18 @@ class GoingBack:
             LedgerError: It is the last one, or a table of it was dropped since, or a sink has taken rows since.
             LostFileError: A file of it is gone.
             PipelineBusyError: A run is at work.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> pipeline.rollback(to=1).epoch, pipeline.to_arrow("kept").num_rows
+        (3, 1)
+        >>> pipeline.run_epoch().rows  # the second batch again
+        {'kept': 1}
+        >>> folder.cleanup()
         """
         from dagster_operators.transactions.rollback import roll_back
 
@@ -92,6 +104,17 @@ class GoingBack:
                 its tables.
             UnknownEpochError: There was no such epoch.
             PipelineBusyError: A run is at work.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> result = pipeline.reset("rows", to=1, tables="restart")  # empties the table, and reads on behind the first epoch
+        >>> pipeline.run_epoch().rows, pipeline.to_arrow("kept").to_pylist()
+        ({'kept': 1}, [{'v': 2}])
+        >>> folder.cleanup()
         """
         from dagster_operators.runtime.resetting import TABLES, Resetting
 
@@ -117,6 +140,17 @@ class GoingBack:
         Raises:
             PipelineError: There is no such source, or its watermark is that far: it does not go back.
             PipelineBusyError: A run is at work.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline, Tumbling
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> source = MemorySource([[("2024-01-01 12:30",)]], schema="at timestamp")
+        >>> hours = pipeline.source("rows", source, event_time="at").window(Tumbling("1 hour")).aggregate(n="count(*)")
+        >>> table = hours.select("n").to_table("hours")
+        >>> pipeline.run_epoch().rows, pipeline.set_watermark("rows", "2024-01-01 13:00").rows
+        ({'hours': 0}, {'hours': 1})
+        >>> folder.cleanup()
         """
         from dagster_operators.runtime.resetting import moment_of
 

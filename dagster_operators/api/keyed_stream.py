@@ -40,6 +40,11 @@ class KeyedStream(PluggedIn):
 
     Attributes:
         keys: The key columns; none for one group of all rows.
+
+    >>> from dagster_operators import FileSource, Pipeline
+    >>> sales = Pipeline("p", root="data").source("sales", FileSource("in", schema="shop string, n int"))
+    >>> sales.key_by("shop").aggregate(total="sum(n)").columns
+    ('shop', 'total')
     """
 
     _receiver = "keyed_stream"

@@ -52,6 +52,12 @@ class FromData(PipelineGraph):
 
         Raises:
             PlanError: This is no plan, or there is something in it that no installed package knows, or a secret is missing.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> pipeline = Pipeline("p", root="data/p")
+        >>> big = pipeline.source("rows", FileSource("in", schema="v long")).filter("v > 1").to_table("big")
+        >>> sorted(Pipeline.from_plan(pipeline.to_plan(), root="elsewhere").tables)
+        ['big']
         """
         from dagster_operators.plans.building import Surroundings, check_secrets
         from dagster_operators.plans.codec import from_bytes
@@ -84,6 +90,21 @@ class FromData(PipelineGraph):
         Raises:
             QueryError: With all that is wrong in the file, each with its line.
             PipelineError: The file cannot be read.
+
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import Pipeline
+        >>> text = '''
+        ... pipeline: big_ones
+        ... sources:
+        ...   rows: {files: {path: in, schema: v long}}
+        ... streams:
+        ...   big: {from: rows, steps: [{filter: v > 1}, {to_table: big}]}
+        ... '''
+        >>> with TemporaryDirectory() as folder:
+        ...     written = Path(folder, "big.yaml").write_text(text)
+        ...     sorted(Pipeline.from_query_file(Path(folder, "big.yaml"), root="data/big").tables)
+        ['big']
         """
         try:
             text = Path(path).read_text("utf-8")
@@ -158,6 +179,28 @@ class FromData(PipelineGraph):
         Raises:
             QueryError: With all that is wrong in the file, each with its line.
             PipelineError: The file cannot be read.
+
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import Pipeline
+        >>> operator = '''
+        ... class Operator:
+        ...     def on_event(self, event, send_output):
+        ...         if event["type"] == "INPUT":
+        ...             send_output("twice", [2 * event["value"][0].as_py()])
+        ... '''
+        >>> dataflow = '''
+        ... nodes:
+        ...   - id: numbers
+        ...     source: {files: {path: in, schema: "at timestamp, v long"}, event_time: at}
+        ...     outputs: {v: v}
+        ...   - id: doubling
+        ...     operator: {python: doubling.py, inputs: {v: numbers/v}, outputs: [twice]}
+        ... '''
+        >>> with TemporaryDirectory() as folder:
+        ...     written = Path(folder, "doubling.py").write_text(operator), Path(folder, "flow.yml").write_text(dataflow)
+        ...     sorted(Pipeline.from_yaml(Path(folder, "flow.yml"), root=folder).tables)
+        ['doubling__twice', 'events']
         """
         from dagster_operators.api.events.dataflow_file import DataflowFile, is_dataflow, text_of
         from dagster_operators.api.queries.sources import declared

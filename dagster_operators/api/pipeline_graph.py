@@ -108,6 +108,13 @@ class PipelineGraph:
 
         Raises:
             PipelineError: The name is taken, or what is given is no source.
+
+        >>> from dagster_operators import FileSource, Pipeline
+        >>> source = FileSource("in/*.csv", schema="origin string, dep timestamp, delay int")
+        >>> pipeline = Pipeline("p", root="data/p")
+        >>> flights = pipeline.source("flights", source, event_time="dep", lateness="1 hour")
+        >>> flights.columns, flights.event_time
+        (('origin', 'dep', 'delay'), 'dep')
         """
         if isinstance(connector, SourceOperator):
             connector = OperatorSource(name, connector, self.root, dict(self._storage_options) or None)
@@ -181,6 +188,16 @@ class PipelineGraph:
 
         Raises:
             PipelineError: The name is taken or not a name, or the loop that it is to be in cannot have one within it.
+
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> pipeline = Pipeline("numbers", root="data")
+        >>> start = pipeline.source("start", MemorySource([], schema="n long"))
+        >>> halving = pipeline.loop("halving", limit=64)
+        >>> again = halving.variable("again", "n long")
+        >>> halves = halving.enter(start).union(again).filter("n > 1").select("n div 2 AS n")
+        >>> halving.feed(again, halves)
+        >>> halving.leave(halves).columns
+        ('n',)
         """
         self.dataflow.add_scope(Scope(name, limit, within_subtask, within.name if isinstance(within, Loop) else within))
         return Loop(self.dataflow, name)

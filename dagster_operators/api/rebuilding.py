@@ -88,6 +88,23 @@ class Rebuildable:
             SourceError: What an epoch has read is gone.
             UndecidedChangeError: Something else changed about which somebody has to decide first.
             PipelineBusyError: Another rebuild, or a run, is at work.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> source = MemorySource([[("a", 1)], [("a", 2)]], schema="k string, v long")
+        >>> for total in ("sum(v)", "max(v)"):
+        ...     pipeline = Pipeline("p", root=folder.name, engine="sail")
+        ...     keyed = pipeline.source("rows", source).key_by("k")
+        ...     table = keyed.aggregate(total=total, name="totals").to_table("totals")
+        ...     if total == "sum(v)":
+        ...         result = pipeline.run_epoch()
+        >>> result = pipeline.rebuild("totals")
+        >>> while not pipeline.run_epoch().empty:
+        ...     pass
+        >>> pipeline.to_arrow("totals").to_pylist()
+        [{'k': 'a', 'total': 2}]
+        >>> folder.cleanup()
         """
         return self.rebuild_on(
             self.epochs, self.epochs_beside(self.epochs), self._owner, tables=_names(tables), operators=_names(operators) or (),

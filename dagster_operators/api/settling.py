@@ -59,6 +59,20 @@ class Settling(ABC):
             PipelineBusyError: A run is at work.
             LedgerError: There is no such table, or it cannot be kept that way.
             RestoredTableError: The table, or the content that is to be put back, is gone.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> from deltalake import write_deltalake
+        >>> import pyarrow as pa
+        >>> write_deltalake(f"{folder.name}/tables/kept", pa.table({"v": [3]}), mode="append")  # somebody else's
+        >>> repaired = pipeline.repair("kept", keep="ours")
+        >>> sorted(row["v"] for row in pipeline.to_arrow("kept").to_pylist())
+        [1, 2]
+        >>> folder.cleanup()
         """
         if keep not in ("ours", "theirs"):
             raise PipelineError(f"repair keeps 'ours' or 'theirs', not {keep!r}", pipeline=self.name, table=table)
@@ -76,6 +90,19 @@ class Settling(ABC):
         Raises:
             PipelineBusyError: A run is at work.
             LedgerError: A table cannot be kept that way.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> from deltalake import write_deltalake
+        >>> import pyarrow as pa
+        >>> write_deltalake(f"{folder.name}/tables/kept", pa.table({"v": [3]}), mode="append")  # somebody else's
+        >>> [repaired.dataset for repaired in pipeline.repair_all(keep="theirs")]
+        ['tables/kept']
+        >>> folder.cleanup()
         """
         return self._alone(lambda coordinator: coordinator.repair_all(keep))
 
@@ -95,6 +122,17 @@ class Settling(ABC):
             PipelineBusyError: A run is at work, or was until just now.
             LedgerError: The ledger's beginning is lost, or what it would need was cleaned away.
             LostFileError: A file of an epoch that is kept is gone; the message says to which epoch to go back.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> repaired = pipeline.repair_ledger(last_epoch=1)
+        >>> pipeline.to_arrow("kept").num_rows
+        1
+        >>> folder.cleanup()
         """
         return self._coordinator.repair_ledger(last_epoch)
 
@@ -121,6 +159,16 @@ class Settling(ABC):
 
         Raises:
             PipelineBusyError: A run is at work.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> pipeline.clean("0 seconds", keep_epochs=1)  # files to which rows were only added are needed by the last epoch, too
+        0
+        >>> folder.cleanup()
         """
         try:
             oldest = time.time() - parse_duration(keep) / 1e6
@@ -151,6 +199,17 @@ class Settling(ABC):
             EpochUnderWayError: An epoch is begun and not complete; run it first.
             PipelineError: There is no such table.
             LostFileError: A file is gone.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> compaction = pipeline.compact("kept")
+        >>> compaction.epoch, pipeline.to_arrow("kept").num_rows
+        (3, 2)
+        >>> folder.cleanup()
         """
         from dagster_operators.runtime.compacting import compact
 

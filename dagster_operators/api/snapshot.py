@@ -22,6 +22,16 @@ class Snapshot:
     Attributes:
         epoch: The epoch's number.
         versions: The Delta version of every table, for other engines (``VERSION AS OF``).
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from dagster_operators import MemorySource, Pipeline
+    >>> folder = TemporaryDirectory()
+    >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+    >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+    >>> epochs = pipeline.run_until_caught_up()
+    >>> pipeline.snapshot(epoch=1).versions
+    {'kept': 1}
+    >>> folder.cleanup()
     """
 
     def __init__(self, pipeline: Pipeline, complete: Complete) -> None:

@@ -72,7 +72,18 @@ class StoredPipeline(Settling):
         return Owner.of_process()
 
     def history(self) -> History:
-        """The completed epochs, oldest first."""
+        """The completed epochs, oldest first.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> [epoch.epoch for epoch in StoredPipeline(folder.name).history()]
+        [1, 2]
+        >>> folder.cleanup()
+        """
         return History(self._coordinator.history(), KeptPlans(self._coordinator.root))
 
     def last_epoch(self) -> int:
@@ -80,6 +91,16 @@ class StoredPipeline(Settling):
 
         Raises:
             UnknownEpochError: None is complete yet.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> StoredPipeline(folder.name).last_epoch()
+        2
+        >>> folder.cleanup()
         """
         return self._coordinator.versions().epoch
 
@@ -88,6 +109,16 @@ class StoredPipeline(Settling):
 
         Raises:
             UnknownEpochError: There is no such completed epoch, or it was cleaned away.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> StoredPipeline(folder.name).versions(epoch=1)
+        {'kept': 1}
+        >>> folder.cleanup()
         """
         return table_names(self._coordinator.versions(epoch).versions)
 
@@ -106,13 +137,34 @@ class StoredPipeline(Settling):
             PipelineError: There is no such table or column.
             UnknownEpochError: There is no such completed epoch, or it was cleaned away.
             LostFileError: A file of the table is missing.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> StoredPipeline(folder.name).to_arrow("kept", epoch=1).to_pylist()
+        [{'v': 1}]
+        >>> folder.cleanup()
         """
         from dagster_operators.runtime.arrow_reading import read_arrow
 
         return read_arrow(self._coordinator, self._coordinator.versions(epoch), table, columns, limit)
 
     def status(self) -> Status:
-        """How the pipeline stands: its last epoch, what is under way, who is at work, what is wrong."""
+        """How the pipeline stands: its last epoch, what is under way, who is at work, what is wrong.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> StoredPipeline(folder.name).status().epoch
+        2
+        >>> folder.cleanup()
+        """
         from dagster_operators.runtime.status import status_of
 
         return status_of(self._coordinator)
@@ -122,6 +174,16 @@ class StoredPipeline(Settling):
 
         Returns:
             From whom it was taken; None when it was free.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> print(StoredPipeline(folder.name).unlock())
+        None
+        >>> folder.cleanup()
         """
         from dagster_operators.transactions.unlocking import unlock
 
@@ -135,6 +197,19 @@ class StoredPipeline(Settling):
 
         Raises:
             LedgerError: No epoch is complete, no plan was kept of it, or no pipeline was refused since.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> changed = Pipeline("p", root=folder.name)
+        >>> rows = changed.source("rows", MemorySource([], schema="v long")).filter("v > 1").to_table("kept")
+        >>> print(StoredPipeline(folder.name).changes(changed.to_plan()).changes)
+        + filter <- rows: filter(condition='v > 1')
+        ~ table kept: stream was 'rows', is 'filter'
+        >>> folder.cleanup()
         """
         from dagster_operators.plans.codec import from_bytes
         from dagster_operators.runtime.stored_changes import StoredChanges
@@ -142,29 +217,121 @@ class StoredPipeline(Settling):
         return StoredChanges(self._coordinator).compared(from_bytes(plan, to_run=False).without_rows() if plan else None)
 
     def decide(self, subject: str, choice: Choice) -> None:
-        """Answer what the run that was refused last asked: see :meth:`Pipeline.decide`."""
+        """Answer what the run that was refused last asked: see :meth:`Pipeline.decide`.
+
+        Args:
+            subject: What was asked about: an operator, a table or a source.
+            choice: One of the ways out that were offered.
+
+        Raises:
+            LedgerError: No run was refused, or nothing was asked about this.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> StoredPipeline(folder.name).decide("kept", "drop")
+        Traceback (most recent call last):
+        dagster_operators.errors.LedgerError: no run was refused since epoch 2 ...
+        >>> folder.cleanup()
+        """
         with self._changing() as stored:
             stored.decide(subject, choice)
 
     def withdraw(self, subject: str) -> None:
-        """Take back what was decided since the last epoch: see :meth:`Pipeline.withdraw`."""
+        """Take back what was decided since the last epoch: see :meth:`Pipeline.withdraw`.
+
+        Args:
+            subject: What was decided about.
+
+        Raises:
+            PipelineError: Nothing was decided about it.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> StoredPipeline(folder.name).withdraw("kept")
+        Traceback (most recent call last):
+        dagster_operators.errors.PipelineError: nothing is decided about 'kept' ...
+        >>> folder.cleanup()
+        """
         with self._changing() as stored:
             stored.withdraw(subject)
 
     def drop(self, name: str) -> list[str]:
-        """Delete a table or an operator's state that the last epoch no longer had; the folders that are deleted."""
+        """Delete a table or an operator's state that the last epoch no longer had.
+
+        Args:
+            name: The table or the operator.
+
+        Returns:
+            The folders that are deleted.
+
+        Raises:
+            PipelineError: The last epoch had it, or nothing of that name is there.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> StoredPipeline(folder.name).drop("kept")
+        Traceback (most recent call last):
+        dagster_operators.errors.PipelineError: the last epoch had 'kept' ...
+        >>> folder.cleanup()
+        """
         with self._changing() as stored:
             return stored.drop(name)
 
     def rollback(self, to: int, *, keep_sinks: bool = False) -> Complete:
-        """Make a new epoch that is equal to an earlier one: see :meth:`Pipeline.rollback`."""
+        """Make a new epoch that is equal to an earlier one: see :meth:`Pipeline.rollback`.
+
+        Args:
+            to: The earlier epoch.
+            keep_sinks: Whether sinks keep what they were given since; else a pipeline with sinks is refused.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> StoredPipeline(folder.name).rollback(1).epoch, pipeline.to_arrow("kept").num_rows
+        (3, 1)
+        >>> folder.cleanup()
+        """
         from dagster_operators.transactions.rollback import roll_back
 
         with self._owned() as coordinator:
             return roll_back(coordinator, to, keep_sinks=keep_sinks)
 
     def reset(self, sources: Sequence[str], to: Place, tables: Tables | None = None, *, keep_sinks: bool = False) -> Complete:
-        """Have sources go on from somewhere else with the next epoch: see :meth:`Pipeline.reset`."""
+        """Have sources go on from somewhere else with the next epoch: see :meth:`Pipeline.reset`.
+
+        Args:
+            sources: Their names.
+            to: A position, an epoch or a time.
+            tables: What becomes of the tables behind them.
+            keep_sinks: Whether sinks keep what they were given since; else a pipeline with sinks is refused.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> StoredPipeline(folder.name).reset(["rows"], {"batches": 1}, "keep").epoch
+        3
+        >>> [pipeline.run_epoch().rows, pipeline.to_arrow("kept").num_rows]
+        [{'kept': 1}, 3]
+        >>> folder.cleanup()
+        """
         from dagster_operators.runtime.resetting import Resetting
 
         with self._owned() as coordinator:
@@ -191,6 +358,16 @@ class StoredPipeline(Settling):
 
         Args:
             start_engine: Whether to start the engine, too.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> [finding.told for finding in StoredPipeline(folder.name).examine() if finding.verdict == "error"]
+        []
+        >>> folder.cleanup()
         """
         from dagster_operators.runtime.doctor import examine
 

@@ -44,6 +44,12 @@ class WindowedStream(PluggedIn):
 
     Attributes:
         window: The windows.
+
+    >>> from dagster_operators import FileSource, Pipeline, Tumbling
+    >>> source = FileSource("in", schema="shop string, at timestamp, n int")
+    >>> sales = Pipeline("p", root="data").source("sales", source, event_time="at")
+    >>> sales.key_by("shop").window(Tumbling("1 day")).aggregate(total="sum(n)").columns
+    ('shop', 'window_start', 'window_end', 'total')
     """
 
     _receiver = "windowed_stream"

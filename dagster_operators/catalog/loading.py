@@ -32,7 +32,11 @@ def catalog() -> Catalog:
 
 
 def registry() -> Registry:
-    """The catalog's Arrow operators by name, with those of all installed packages."""
+    """The catalog's Arrow operators by name, with those of all installed packages.
+
+    >>> isinstance(registry().names(), list)
+    True
+    """
     return catalog().complete().arrow_operators
 
 

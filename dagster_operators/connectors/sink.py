@@ -32,6 +32,9 @@ class SinkAttempt:
             A sink that has an earlier one as its last was put back to a backup, and should refuse to go on behind the gap.
         decided: Whether the epoch is decided and the sink lost it: it must be completed before the pipeline can do anything else,
             going back included.
+
+    >>> SinkAttempt(epoch=3, attempt="5f1c", generation=2, after=2).decided
+    False
     """
 
     epoch: int
@@ -51,6 +54,12 @@ class SinkRows:
         count: How many rows there are.
         keys: For an updating stream the key columns: each row replaces the earlier row of its key, and no key comes twice.
         deleted: For an updating stream whose rows may leave it: a boolean column that is true for keys to be deleted.
+
+    >>> import pyarrow as pa
+    >>> table = pa.table({"v": [1, 2]})
+    >>> rows = SinkRows(table.schema, table.to_batches, count=2)
+    >>> [row for batch in rows for row in batch.to_pylist()]
+    [{'v': 1}, {'v': 2}]
     """
 
     schema: pa.Schema

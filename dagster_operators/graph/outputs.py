@@ -17,6 +17,10 @@ class Check:
     Attributes:
         expression: Spark SQL; a row passes when it is true (null fails).
         blocking: Whether a failure stops the epoch (nothing is committed) or is only reported.
+
+    >>> from dagster_operators import FileSource, Pipeline
+    >>> rows = Pipeline("p", root="data/p").source("rows", FileSource("in", schema="k string, v long"))
+    >>> table = rows.to_table("kept", checks={"has_key": Check("k IS NOT NULL"), "small": Check("v < 100", blocking=False)})
     """
 
     expression: str

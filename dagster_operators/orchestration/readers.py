@@ -38,7 +38,17 @@ class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
     _pinned: int | None = PrivateAttr(default=None)
 
     def pipeline(self) -> StoredPipeline:
-        """What lies in the storage root."""
+        """What lies in the storage root.
+
+        Raises:
+            LedgerError: There is no pipeline in it.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as root:
+        ...     PipelineResource(root=root).pipeline()
+        Traceback (most recent call last):
+        dagster_operators.errors.LedgerError: there is no pipeline in the storage root ...
+        """
         if self._stored is None:
             self._stored = StoredPipeline(self.root, self.storage_options or None)
         return self._stored
@@ -48,6 +58,9 @@ class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
 
         Raises:
             UnknownEpochError: None is complete yet.
+
+        >>> PipelineResource(root="data/flights", epoch=30).pinned()
+        30
         """
         if self._pinned is None:
             self._pinned = self.epoch if self.epoch is not None else self.pipeline().last_epoch()

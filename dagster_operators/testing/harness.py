@@ -141,7 +141,19 @@ class OperatorHarness:
     # --- in ----------------------------------------------------------------------------------------------------------
 
     def process(self, rows: Rows, index: int = 0) -> None:
-        """Give rows to the input with this index, all in one batch for each subtask, in the order that the operator wants."""
+        """Give rows to the input with this index, all in one batch for each subtask, in the order that the operator wants.
+
+        >>> from dagster_operators import ArrowOperator
+        >>> class Same(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch)
+        >>> with OperatorHarness(Same(), "v long") as harness:
+        ...     harness.process([{"v": 1}])
+        ...     harness.rows()
+        [{'v': 1}]
+        """
         table = conform(_table(rows, self.inputs[index]), self.inputs[index])
         table = self._numbered(table, index) if self._driven.physical.is_numbered else table
         if order := self._driven.physical.ordered_by:
@@ -160,6 +172,18 @@ class OperatorHarness:
 
         Raises:
             CapabilityError: An input of a frontier operator would go back.
+
+        >>> from dagster_operators import ArrowOperator
+        >>> class Same(ArrowOperator):
+        ...     def output_schema(self, left, right):
+        ...         return left
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch)
+        >>> with OperatorHarness(Same(), "v long", "v long") as harness:
+        ...     harness.move("1970-01-01T00:00:02", index=0)
+        ...     harness.move("1970-01-01T00:00:01", index=1)
+        ...     harness.watermark
+        1000000
         """
         numbers = range(len(self.inputs)) if index is None else [index]
         if self._times is not None:
@@ -191,7 +215,18 @@ class OperatorHarness:
             self._ends[number], self._watermarks[number] = to, times.watermark(to)
 
     def advance(self, watermark: Moment) -> int:
-        """Move the watermark within the epoch: timers that are due, then ``handle_watermark``; the output's watermark."""
+        """Move the watermark within the epoch: timers that are due, then ``handle_watermark``; the output's watermark.
+
+        >>> from dagster_operators import ArrowOperator
+        >>> class Same(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch)
+        >>> with OperatorHarness(Same(), "v long") as harness:
+        ...     harness.advance("1970-01-01T00:00:01")
+        1000000
+        """
         self.move(watermark)
         for subtask in self._subtasks:
             subtask.advance(self._frontiers(), self._origins())
@@ -202,6 +237,17 @@ class OperatorHarness:
 
         Returns:
             What became of the operator in each subtask.
+
+        >>> from dagster_operators import ArrowOperator
+        >>> class Same(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch)
+        >>> with OperatorHarness(Same(), "v long", parallelism=1) as harness:
+        ...     reports = harness.end_epoch("1970-01-01T00:00:01")
+        ...     harness.epoch, reports[0].watermark
+        (2, 1000000)
         """
         if watermark is not None:
             self.move(watermark)
@@ -220,23 +266,70 @@ class OperatorHarness:
         return reports
 
     def run_epoch(self, rows: Rows, watermark: Moment | None = None, index: int = 0) -> list[dict[str, Any]]:
-        """One whole epoch over some rows; what came out of the main port."""
+        """One whole epoch over some rows; what came out of the main port.
+
+        >>> from dagster_operators import ArrowOperator
+        >>> class Same(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch)
+        >>> with OperatorHarness(Same(), "v long") as harness:
+        ...     [harness.run_epoch([{"v": v}]) for v in (1, 2)]
+        [[{'v': 1}], [{'v': 2}]]
+        """
         self.process(rows, index)
         self.end_epoch(watermark)
         return self.rows()
 
     def finish(self) -> Mapping[int, Report]:
-        """End the input: the watermark goes to infinity."""
+        """End the input: the watermark goes to infinity.
+
+        >>> from dagster_operators import ArrowOperator
+        >>> class Same(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch)
+        >>> from dagster_operators.time.watermark import MAX_WATERMARK
+        >>> with OperatorHarness(Same(), "v long") as harness:
+        ...     harness.finish()[0].watermark == MAX_WATERMARK
+        True
+        """
         return self.end_epoch(MAX_WATERMARK)
 
     # --- out ---------------------------------------------------------------------------------------------------------
 
     def table(self, port: str = MAIN) -> pa.Table:
-        """What came out of a port since this was last asked."""
+        """What came out of a port since this was last asked.
+
+        >>> from dagster_operators import ArrowOperator
+        >>> class Same(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch)
+        >>> with OperatorHarness(Same(), "v long") as harness:
+        ...     harness.process([{"v": 1}])
+        ...     harness.table().num_rows, harness.table().num_rows
+        (1, 0)
+        """
         return pa.concat_tables([self.ports[port].empty_table(), *self._out.pop(port, [])])
 
     def rows(self, port: str = MAIN) -> list[dict[str, Any]]:
-        """The same as dictionaries."""
+        """The same as dictionaries.
+
+        >>> from dagster_operators import ArrowOperator
+        >>> class Same(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch)
+        >>> with OperatorHarness(Same(), "v long") as harness:
+        ...     harness.process([{"v": 1}])
+        ...     harness.rows()
+        [{'v': 1}]
+        """
         rows: list[dict[str, Any]] = self.table(port).to_pylist()
         return rows
 
@@ -251,11 +344,37 @@ class OperatorHarness:
         return self._rejected + sum(self._report(subtask).rejected for subtask in self._subtasks)
 
     def state(self, table: str) -> pa.Table:
-        """The rows of a state table, of all subtasks."""
+        """The rows of a state table, of all subtasks.
+
+        >>> from dagster_operators import ArrowOperator, KeyedState
+        >>> class Last(ArrowOperator):
+        ...     state = {"last": KeyedState("k string, v long", key="k")}
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(ctx.state["last"].get(batch.select(["k"])))
+        ...         ctx.state["last"].put(batch)
+        >>> with OperatorHarness(Last(), "k string, v long", keys=["k"]) as harness:
+        ...     rows = harness.run_epoch([{"k": "a", "v": 1}])
+        ...     harness.state("last").to_pylist()
+        [{'k': 'a', 'v': 1}]
+        """
         return pa.concat_tables([store[table].scan() for store in self._stores])
 
     def frontier(self, port: str = MAIN) -> Frontier:
-        """The frontier of an output: the inputs', and what is held."""
+        """The frontier of an output: the inputs', and what is held.
+
+        >>> from dagster_operators import ArrowOperator
+        >>> class Same(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch)
+        >>> with OperatorHarness(Same(), "v long") as harness:
+        ...     reports = harness.end_epoch("1970-01-01T00:00:01")
+        ...     harness.frontier()
+        Frontier([1000000])
+        """
         inputs = [self._end_of(number) for number in range(len(self.inputs))]
         return meet([self._driven.passed(port, inputs), self._held_at.get(port, FINISHED)])
 
@@ -263,6 +382,16 @@ class OperatorHarness:
         """What holds an output of a frontier operator back: the place, the time, the output, and the subtask.
 
         A place is the name of a declared state, or the initial capability. What is said holds between epochs and within them.
+
+        >>> from dagster_operators import ArrowOperator
+        >>> class Same(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch)
+        >>> with OperatorHarness(Same(), "v long") as harness:
+        ...     harness.holds()  # an ArrowOperator holds no times
+        []
         """
         found = [
             {"place": hold.place, "time": hold.time, "output": list(self.ports)[hold.output], "subtask": number}
@@ -275,19 +404,65 @@ class OperatorHarness:
     # --- between epochs ----------------------------------------------------------------------------------------------
 
     def snapshot(self) -> HarnessSnapshot:
-        """What a pipeline would keep after the last epoch; rows of the running one must not have been given yet."""
+        """What a pipeline would keep after the last epoch; rows of the running one must not have been given yet.
+
+        >>> from dagster_operators import ArrowOperator, KeyedState
+        >>> class Last(ArrowOperator):
+        ...     state = {"last": KeyedState("k string, v long", key="k")}
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(ctx.state["last"].get(batch.select(["k"])))
+        ...         ctx.state["last"].put(batch)
+        >>> with OperatorHarness(Last(), "k string, v long", keys=["k"]) as harness:
+        ...     rows = harness.run_epoch([{"k": "a", "v": 1}])
+        ...     harness.snapshot().epoch
+        1
+        """
         states = [store.export() for store in self._stores]
         marks = tuple(self._watermarks)
         return HarnessSnapshot(self.epoch - 1, self.watermark, self.held, states, marks, self._held_at, tuple(self._ends))
 
     def restore(self, snapshot: HarnessSnapshot, *, parallelism: int | None = None) -> None:
-        """Go on from a snapshot, with another number of subtasks if one is given."""
+        """Go on from a snapshot, with another number of subtasks if one is given.
+
+        >>> from dagster_operators import ArrowOperator, KeyedState
+        >>> class Last(ArrowOperator):
+        ...     state = {"last": KeyedState("k string, v long", key="k")}
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(ctx.state["last"].get(batch.select(["k"])))
+        ...         ctx.state["last"].put(batch)
+        >>> with OperatorHarness(Last(), "k string, v long", keys=["k"]) as harness:
+        ...     rows = harness.run_epoch([{"k": "a", "v": 1}])
+        ...     kept = harness.snapshot()
+        ...     rows = harness.run_epoch([{"k": "a", "v": 2}])
+        ...     harness.restore(kept)  # as if the second epoch had died
+        ...     harness.run_epoch([{"k": "a", "v": 3}])
+        [{'k': 'a', 'v': 1}]
+        """
         if parallelism is not None:
             self.parallelism = parallelism if self._driven.keys[0] else 1
         self._resume(snapshot)
 
     def rescale(self, parallelism: int) -> None:
-        """Go on with another number of subtasks."""
+        """Go on with another number of subtasks.
+
+        >>> from dagster_operators import ArrowOperator, KeyedState
+        >>> class Last(ArrowOperator):
+        ...     state = {"last": KeyedState("k string, v long", key="k")}
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(ctx.state["last"].get(batch.select(["k"])))
+        ...         ctx.state["last"].put(batch)
+        >>> with OperatorHarness(Last(), "k string, v long", keys=["k"], parallelism=2) as harness:
+        ...     rows = harness.run_epoch([{"k": "a", "v": 1}])
+        ...     harness.rescale(3)
+        ...     harness.run_epoch([{"k": "a", "v": 2}])
+        [{'k': 'a', 'v': 1}]
+        """
         self.restore(self.snapshot(), parallelism=parallelism)
 
     def _resume(self, snapshot: HarnessSnapshot) -> None:

@@ -23,7 +23,11 @@ from dagster_operators.time.timestamp import Time
 
 @dataclass(frozen=True, slots=True)
 class InputOf:
-    """The location where rows enter a node of a graph."""
+    """The location where rows enter a node of a graph.
+
+    >>> InputOf("count"), InputOf("join", 1)
+    (InputOf(node='count', port=0), InputOf(node='join', port=1))
+    """
 
     node: str
     port: str | int = 0
@@ -31,7 +35,11 @@ class InputOf:
 
 @dataclass(frozen=True, slots=True)
 class OutputOf:
-    """The location where rows leave a node of a graph."""
+    """The location where rows leave a node of a graph.
+
+    >>> OutputOf("count"), OutputOf("split", "rejects")
+    (OutputOf(node='count', port=0), OutputOf(node='split', port='rejects'))
+    """
 
     node: str
     port: str | int = 0

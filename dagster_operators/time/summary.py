@@ -26,6 +26,10 @@ class Direction(IntEnum):
         BACK: Perhaps before what they were, or to where they cannot be compared.
         STAY: Never back.
         FORWARD: Always beyond what they were: what the edge that closes a loop must do, or the loop never ends.
+
+    >>> from dagster_operators.time import direction
+    >>> direction(1).name, direction(0).name
+    ('FORWARD', 'STAY')
     """
 
     BACK = -1
@@ -34,7 +38,18 @@ class Direction(IntEnum):
 
 
 class Summary(Protocol):
-    """A class of summaries."""
+    """A class of summaries.
+
+    >>> from dagster_operators.time import Product, results_in
+    >>> class NextRound:
+    ...     direction = Direction.FORWARD
+    ...     def results_in(self, time):
+    ...         return Product(time.outer, time.inner + 1)
+    ...     def followed_by(self, after):
+    ...         return self if after is IDENTITY else None
+    >>> results_in(NextRound(), Product(7, 0))
+    Product(7, 1)
+    """
 
     def results_in(self, time: Any, /) -> Any:
         """The time that rows of another time come out with; None if they do not come out."""

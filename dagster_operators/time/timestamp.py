@@ -14,7 +14,15 @@ from dagster_operators.errors import TimestampError
 
 
 class Timestamp(Protocol):
-    """A class of times. Besides what is here it needs ``==`` and a hash that agree with the order."""
+    """A class of times. Besides what is here it needs ``==`` and a hash that agree with the order.
+
+    >>> class Version(tuple):  # compared part by part: neither (1, 2) nor (2, 1) is before the other
+    ...     def less_equal(self, other):
+    ...         return all(mine <= theirs for mine, theirs in zip(self, other, strict=True))
+    >>> from dagster_operators.time import Antichain
+    >>> Antichain([Version((1, 2)), Version((2, 1)), Version((2, 2))]).elements
+    ((1, 2), (2, 1))
+    """
 
     def less_equal(self, other: Any, /) -> bool:
         """Whether this time is the other one or before it; false for times of which neither is before the other."""

@@ -39,7 +39,11 @@ class Call:
 
 
 class Query:
-    """Calls that give a stream, once they are made on a pipeline. See :func:`query`."""
+    """Calls that give a stream, once they are made on a pipeline. See :func:`query`.
+
+    >>> query("flights").filter("delay > 15").to_table("late")
+    query('flights').filter('delay > 15').to_table('late')
+    """
 
     def __init__(self, call: Call, gives: str) -> None:
         self._call = call

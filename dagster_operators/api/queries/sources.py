@@ -100,6 +100,12 @@ class Sources(Mapping[str, DeclaredSource]):
 
         Raises:
             PipelineError: The name is taken.
+
+        >>> from dagster_operators import FileSource
+        >>> sources = Sources()
+        >>> sources.add("flights", FileSource("in/*.csv", schema="origin string, at timestamp"), event_time="at")
+        >>> sources["flights"].event_time
+        'at'
         """
         if name in self._declared:
             raise PipelineError(f"there is a source named {name!r} already", source=name, remedy="give it another name")

@@ -86,18 +86,82 @@ class ArrowOperator:
     is_committing: ClassVar[bool] = False
 
     def output_schema(self, *inputs: pa.Schema) -> Schema | Mapping[str, Schema]:
-        """The schema of the output for inputs of these schemas; for several outputs by port, ``main`` being the first stream."""
+        """The schema of the output for inputs of these schemas; for several outputs by port, ``main`` being the first stream.
+
+        Args:
+            inputs: The schema of each input.
+
+        >>> import pyarrow as pa
+        >>> class Split(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return {"main": rows, "odd": "v long"}
+        >>> sorted(Split().output_schema(pa.schema({"v": pa.int64()})))
+        ['main', 'odd']
+        """
         raise NotImplementedError(f"{type(self).__name__} needs output_schema(self, {', '.join(['input'] * len(inputs))})")
 
     def on_start(self, ctx: OperatorContext) -> None:
-        """Called before anything else in a subtask."""
+        """Called before anything else in a subtask.
+
+        Args:
+            ctx: The subtask, its state and its figures.
+
+        >>> import pyarrow as pa
+        >>> class Numbered(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return "v long, subtask int"
+        ...     def on_start(self, ctx):
+        ...         self.subtask = ctx.subtask
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch.append_column("subtask", pa.array([self.subtask] * len(batch))))
+        >>> from dagster_operators.testing import OperatorHarness
+        >>> with OperatorHarness(Numbered(), "v long") as harness:
+        ...     harness.run_epoch([{"v": 7}])
+        [{'v': 7, 'subtask': 0}]
+        """
 
     def process_batch(self, batch: pa.RecordBatch, ctx: OperatorContext, out: Collector) -> None:
-        """Work on a batch of rows of the only input."""
+        """Work on a batch of rows of the only input.
+
+        Args:
+            batch: Some rows; the rows of a key come to one subtask, in batches of any size.
+            ctx: The subtask, its state and its figures.
+            out: Where rows are put out.
+
+        >>> import pyarrow.compute as pc
+        >>> class Odd(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch.filter(pc.equal(pc.bit_wise_and(batch["v"], 1), 1)))
+        >>> from dagster_operators.testing import OperatorHarness
+        >>> with OperatorHarness(Odd(), "v long") as harness:
+        ...     harness.run_epoch([{"v": 1}, {"v": 2}, {"v": 3}])
+        [{'v': 1}, {'v': 3}]
+        """
         raise NotImplementedError(f"{type(self).__name__} needs process_batch(self, batch, ctx, out)")
 
     def process_batch_index(self, index: int, batch: pa.RecordBatch, ctx: OperatorContext, out: Collector) -> None:  # noqa: ARG002
-        """Work on a batch of the input with this index; by default :meth:`process_batch`."""
+        """Work on a batch of the input with this index; by default :meth:`process_batch`.
+
+        Args:
+            index: Which input, from 0.
+            batch: Some of its rows.
+            ctx: The subtask, its state and its figures.
+            out: Where rows are put out.
+
+        >>> import pyarrow as pa
+        >>> class Both(ArrowOperator):
+        ...     def output_schema(self, left, right):
+        ...         return "side int, v long"
+        ...     def process_batch_index(self, index, batch, ctx, out):
+        ...         out.collect(batch.add_column(0, "side", pa.array([index] * len(batch))))
+        >>> from dagster_operators.testing import OperatorHarness
+        >>> with OperatorHarness(Both(), "v long", "v long") as harness:
+        ...     harness.process([{"v": 5}], index=1)
+        ...     harness.rows()
+        [{'side': 1, 'v': 5}]
+        """
         return self.process_batch(batch, ctx, out)  # rows by mistake, which is then told
 
     def handle_watermark(self, watermark: int, ctx: OperatorContext, out: Collector) -> int | None:  # noqa: ARG002
@@ -106,29 +170,147 @@ class ArrowOperator:
         Returns:
             The watermark of the output: the same, a smaller one while rows that are held back may still be sent out, or None to
             leave it where it is.
+
+        >>> class AnHourBehind(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         out.collect(batch)
+        ...     def handle_watermark(self, watermark, ctx, out):
+        ...         return watermark - 3_600_000_000
+        >>> from dagster_operators.testing import OperatorHarness
+        >>> with OperatorHarness(AnHourBehind(), "v long") as harness:
+        ...     harness.advance("1970-01-01T03:00:00") // 3_600_000_000
+        2
         """
         return watermark
 
     def handle_timer(self, time: int, keys: pa.Table, ctx: OperatorContext, out: Collector) -> None:
-        """Called when the watermark has passed a time for which ``ctx.timers`` was set, with the keys it was set for."""
+        """Called when the watermark has passed a time for which ``ctx.timers`` was set, with the keys it was set for.
+
+        Args:
+            time: The time, in microseconds since 1970.
+            keys: The keys, a row each; without columns where the timer has no keys.
+            ctx: The subtask, its state and its figures.
+            out: Where rows are put out.
+
+        >>> class Reminder(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return "k string"
+        ...     def process_batch(self, batch, ctx, out):
+        ...         ctx.timers.set(batch["due"], batch.select(["k"]))
+        ...     def handle_timer(self, time, keys, ctx, out):
+        ...         out.collect(keys)
+        >>> from dagster_operators.testing import OperatorHarness
+        >>> with OperatorHarness(Reminder(), "k string, due timestamp", keys=["k"]) as harness:
+        ...     harness.run_epoch([{"k": "a", "due": "2024-01-01T12:00:00"}], watermark="2024-01-01T11:00:00")
+        ...     harness.run_epoch([], watermark="2024-01-01T13:00:00")
+        []
+        [{'k': 'a'}]
+        """
 
     def handle_tick(self, tick: int, ctx: OperatorContext, out: Collector) -> None:
-        """Called every ``tick_interval``; ``tick`` counts from 0 in each epoch."""
+        """Called every ``tick_interval``, by the clock on the wall, and at the end of the epoch.
+
+        Args:
+            tick: How many ticks the epoch had before.
+            ctx: The subtask, its state and its figures.
+            out: Where rows are put out.
+
+        >>> class Flushing(ArrowOperator):
+        ...     tick_interval = "1 minute"
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def on_start(self, ctx):
+        ...         self.held = []
+        ...     def process_batch(self, batch, ctx, out):
+        ...         self.held.append(batch)
+        ...     def handle_tick(self, tick, ctx, out):
+        ...         while self.held:
+        ...             out.collect(self.held.pop(0))
+        >>> from dagster_operators.testing import OperatorHarness
+        >>> with OperatorHarness(Flushing(), "v long") as harness:
+        ...     harness.run_epoch([{"v": 1}])
+        [{'v': 1}]
+        """
 
     def handle_checkpoint(self, epoch: int, ctx: OperatorContext, out: Collector) -> None:
-        """Called before the epoch's state is written; may still put out rows and change state."""
+        """Called before the epoch's state is written; may still put out rows and change state.
+
+        Args:
+            epoch: The epoch's number.
+            ctx: The subtask, its state and its figures.
+            out: Where rows are put out.
+
+        >>> import pyarrow as pa
+        >>> class Counted(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return "epoch int, n int"
+        ...     def on_start(self, ctx):
+        ...         self.n = 0
+        ...     def process_batch(self, batch, ctx, out):
+        ...         self.n += len(batch)
+        ...     def handle_checkpoint(self, epoch, ctx, out):
+        ...         out.collect(pa.table({"epoch": [epoch], "n": [self.n]}))
+        >>> from dagster_operators.testing import OperatorHarness
+        >>> with OperatorHarness(Counted(), "v long") as harness:
+        ...     harness.run_epoch([{"v": 7}, {"v": 8}])
+        [{'epoch': 1, 'n': 2}]
+        """
 
     def handle_commit(self, epoch: int, commit_data: Mapping[str, Any], ctx: OperatorContext) -> None:
         """Called after the decision, in the committing process, with what the subtasks gave to ``ctx.commit`` (by subtask).
 
-        It may be called more than once for an epoch and must then do nothing.
+        It may be called more than once for an epoch and must then do nothing. The operator has ``is_committing = True``.
+
+        Args:
+            epoch: The epoch's number.
+            commit_data: What each subtask gave, by its number as text.
+            ctx: The operator, without state.
+
+        >>> class Announcing(ArrowOperator):
+        ...     is_committing = True
+        ...     def output_schema(self, rows):
+        ...         return rows
+        ...     def process_batch(self, batch, ctx, out):
+        ...         ctx.commit({"rows": len(batch)})
+        ...     def handle_commit(self, epoch, commit_data, ctx):
+        ...         print(epoch, commit_data)
+        >>> Announcing().handle_commit(3, {"0": [{"rows": 2}]}, ctx=None)
+        3 {'0': [{'rows': 2}]}
         """
 
     def on_close(self, reason: CloseReason, ctx: OperatorContext, out: Collector) -> None:
-        """Called at the end of the subtask: ``end_of_data`` when no row will ever come again, else ``stop``."""
+        """Called at the end of the subtask.
+
+        Args:
+            reason: ``end_of_data`` when no row will ever come again, else ``stop``.
+            ctx: The subtask, its state and its figures.
+            out: Where rows are put out.
+
+        >>> import pyarrow as pa
+        >>> class Ending(ArrowOperator):
+        ...     def output_schema(self, rows):
+        ...         return "reason string"
+        ...     def process_batch(self, batch, ctx, out): ...
+        ...     def on_close(self, reason, ctx, out):
+        ...         out.collect(pa.table({"reason": [reason]}))
+        >>> from dagster_operators.testing import OperatorHarness
+        >>> with OperatorHarness(Ending(), "v long") as harness:
+        ...     reports = harness.finish()
+        ...     harness.rows()
+        [{'reason': 'end_of_data'}]
+        """
 
     def display(self) -> Mapping[str, Any]:
-        """What explain shows of the operator: by default its attributes."""
+        """What explain shows of the operator: by default its attributes.
+
+        >>> class AtLeast(ArrowOperator):
+        ...     def __init__(self, least):
+        ...         self.least = least
+        >>> AtLeast(3).display()
+        {'least': 3}
+        """
         return {key: value for key, value in vars(self).items() if key != "state"}
 
 

@@ -13,7 +13,23 @@ Rows: TypeAlias = "pa.RecordBatch | pa.Table"
 
 
 class Collector(Protocol):
-    """Where an operator puts rows out."""
+    """Where an operator puts rows out.
+
+    >>> import pyarrow.compute as pc
+    >>> from dagster_operators import ArrowOperator
+    >>> from dagster_operators.testing import OperatorHarness
+    >>> class Split(ArrowOperator):
+    ...     def output_schema(self, rows):
+    ...         return {"main": rows, "negative": rows}
+    ...     def process_batch(self, batch, ctx, out):
+    ...         is_negative = pc.less(batch["v"], 0)
+    ...         out.collect(batch.filter(pc.invert(is_negative)))
+    ...         out.collect(batch.filter(is_negative), "negative")
+    >>> with OperatorHarness(Split(), "v long") as harness:
+    ...     harness.process([{"v": 1}, {"v": -1}])
+    ...     harness.rows(), harness.rows("negative")
+    ([{'v': 1}], [{'v': -1}])
+    """
 
     def collect(self, rows: Rows, port: str | int = ...) -> None:
         """Put rows out, to the main output or another port (by name, or by its place among the ports).
@@ -63,6 +79,22 @@ class OperatorContext(Protocol):
         sequences: The number that each row has in that stream, then: unique, the same at every retry, larger in later epochs.
         timers: Wakes the operator up.
         metrics: Reports figures.
+
+    >>> import pyarrow.compute as pc
+    >>> from dagster_operators import ArrowOperator
+    >>> from dagster_operators.testing import OperatorHarness
+    >>> class OnTime(ArrowOperator):
+    ...     def output_schema(self, rows):
+    ...         return rows
+    ...     def process_batch(self, batch, ctx, out):
+    ...         is_late = pc.less(batch["at"].cast("int64"), ctx.watermark)
+    ...         ctx.late(batch.filter(is_late))
+    ...         out.collect(batch.filter(pc.invert(is_late)))
+    >>> with OperatorHarness(OnTime(), "at timestamp") as harness:
+    ...     rows = harness.run_epoch([{"at": "2024-01-01T00:00:00"}], watermark="2024-01-02T00:00:00")
+    ...     again = harness.run_epoch([{"at": "2024-01-01T00:00:00"}])
+    ...     len(rows), again, harness.late_rows
+    (1, [], 1)
     """
 
     operator: str

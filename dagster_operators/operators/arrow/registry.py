@@ -51,6 +51,18 @@ class OperatorConstructor(ABC):
 
     Attributes:
         name: What the operator is called in configs.
+
+    >>> class Doubling(OperatorConstructor):
+    ...     name = "doubling"
+    ...     schema = {"times": Setting(int, 1)}
+    ...     def with_config(self, config, registry):
+    ...         operator = ArrowOperator()
+    ...         operator.name = f"{2 ** config.get('times', 1)} times"
+    ...         return operator
+    >>> registry = Registry()
+    >>> registry.register(Doubling())
+    >>> registry.create("doubling", {"times": 3}).name
+    '8 times'
     """
 
     name: str
@@ -117,8 +129,17 @@ class Registry:
     def register(self, operator: type[ArrowOperator] | OperatorConstructor, *, name: str | None = None) -> None:
         """Add an operator: a class, or what constructs one.
 
+        Args:
+            operator: What makes it.
+            name: What it is called in configs; by default its own name.
+
         Raises:
             PipelineError: Another operator has the name, or this is none.
+
+        >>> registry = Registry()
+        >>> registry.register(ArrowOperator, name="nothing")
+        >>> registry.names()
+        ['nothing']
         """
         made = ClassConstructor(operator, name) if isinstance(operator, type) else operator
         if not isinstance(made, OperatorConstructor):
@@ -129,11 +150,26 @@ class Registry:
         self._constructors[key] = made
 
     def names(self) -> list[str]:
-        """The names there are."""
+        """The names there are.
+
+        >>> Registry().names()
+        []
+        """
         return sorted(self._constructors)
 
     def schema(self, name: str) -> Mapping[str, Setting]:
-        """What a config of the operator may hold."""
+        """What a config of the operator may hold.
+
+        Raises:
+            PipelineError: There is no such operator.
+
+        >>> class AtLeast(ArrowOperator):
+        ...     def __init__(self, least: int = 0): ...
+        >>> registry = Registry()
+        >>> registry.register(AtLeast)
+        >>> registry.schema("AtLeast")["least"].default
+        0
+        """
         return self._constructor(name).schema
 
     def create(self, name: str, config: Mapping[str, Any] | None = None) -> ArrowOperator:
@@ -141,6 +177,10 @@ class Registry:
 
         Raises:
             PipelineError: There is no such operator, or the config does not fit it.
+
+        >>> Registry().create("at_least")
+        Traceback (most recent call last):
+        dagster_operators.errors.PipelineError: no operator is registered as 'at_least' ...
         """
         constructor, given = self._constructor(name), dict(config or {})
         schema = constructor.schema
@@ -166,6 +206,9 @@ class Registry:
 
         Raises:
             PipelineError: One cannot be loaded, or two have one name.
+
+        >>> registry = Registry()
+        >>> registry.load_entry_points()
         """
         for point in entry_points(group=ENTRY_POINTS):
             try:

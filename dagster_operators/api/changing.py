@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -39,11 +39,18 @@ class Changing:
         @property
         def _owner(self) -> Owner: ...
 
+        def _to_fill(self, epochs: Epochs) -> list[str]:
+            """The tables that are filled before the next epoch begins."""
+
+        def _check_filling(self, epochs: Epochs, new: Collection[str]) -> None:
+            """Refuse to fill tables where that cannot be done."""
+
     def changes(self) -> list[Verdict]:
         """What changed since the last completed epoch, and what follows from it; runs nothing.
 
         ``str()`` of each tells it in a line; those whose ``level`` is ``Level.DECISION`` are refused by the next epoch until
-        somebody has decided: see :meth:`decide`.
+        somebody has decided: see :meth:`decide`. Those without ``choices`` may have a ``remedy``. A pipeline that changed is
+        planned on its engine, which alone knows the types of columns.
 
         >>> from tempfile import TemporaryDirectory
         >>> from dagster_operators import MemorySource, Pipeline
@@ -59,7 +66,32 @@ class Changing:
         [('operator totals', ['restart'])]
         >>> folder.cleanup()
         """
-        return [self._as_filled(verdict) for verdict in self.epochs.comparison().verdicts]
+        from dagster_operators.plans.verdict import Level
+
+        found = self._with_filled(self.epochs.comparison().verdicts)
+        asked = {verdict.subject for verdict in found if verdict.level is Level.DECISION}
+        asked |= {f"table {table}" for verdict in found if verdict.level is Level.DECISION for table in verdict.empties}
+        refusals = [verdict for verdict in self.epochs.refusals() if verdict.subject not in asked]
+        said = {verdict.subject for verdict in refusals}
+        harmless = (Level.FROM_HERE_ON, Level.KEPT, Level.HARMLESS)
+        return [one for one in found if one.level not in harmless or one.subject not in said] + refusals
+
+    def _with_filled(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """The verdicts with what becomes of tables that are filled before the next epoch begins."""
+        from dagster_operators.plans.verdict import Level
+
+        found = [self._as_filled(verdict) for verdict in verdicts]
+        if found == [*verdicts] or not (new := self._to_fill(self.epochs)):
+            return found
+        try:
+            self._check_filling(self.epochs, new)
+        except PipelineError as error:
+            told = {f"table {table}" for table in new}
+            return [
+                replace(one, level=Level.DECISION, problem=error.problem, remedy=error.remedy) if one.subject in told else one
+                for one in found
+            ]
+        return found
 
     def _as_filled(self, verdict: Verdict) -> Verdict:
         """The verdict on a new table, or what is new before such ones, that is filled before the next epoch begins."""
@@ -115,6 +147,8 @@ class Changing:
             open_ones = [
                 verdict for verdict in epochs.comparison().verdicts if verdict.choices or verdict.level is Level.DECISION
             ]
+            if not any(verdict.subject == subject for verdict in open_ones):
+                open_ones += epochs.refusals()
             return [epochs.answer(verdict, choice) for verdict in self._verdicts(open_ones, subject, choice)]
 
     def withdraw(self, subject: str) -> list[Decide]:
@@ -173,9 +207,10 @@ class Changing:
         allowed = [verdict for verdict in found if choice in verdict.choices]
         if not allowed:
             choices = ", ".join(map(repr, found[0].choices))
+            otherwise = found[0].remedy or "compute the tables behind it anew: rebuild(...); or change it back"
             raise PipelineError(
                 f"{choice!r} is no way out here: {found[0].problem}", pipeline=self.name,
-                remedy=f"decide {choices}" if choices else "compute the tables behind it anew: rebuild(...); or change it back",
+                remedy=f"decide {choices}" if choices else otherwise,
             )  # fmt: skip
         return allowed
 

@@ -147,9 +147,21 @@ class Rebuildable:
         Raises:
             OperatorsError: As of :meth:`rebuild`; a table that shows the same state would not come out as it is.
         """
+        if new := self._to_fill(epochs):
+            self._check_filling(epochs, new)
+            self.rebuild_on(
+                epochs, beside, owner, tables=new, operators=(), since=0, epochs_at_once=AT_ONCE, wait_seconds=wait_seconds
+            )  # fmt: skip
+
+    def _check_filling(self, epochs: Epochs, new: Collection[str]) -> None:
+        """Refuse to fill tables where that cannot be done, or others would not stay as they are."""
         from dagster_operators.runtime.backfilling import check_neighbours
         from dagster_operators.runtime.rebuilding import part_of
 
+        check_neighbours(epochs, part_of(epochs, new, ()), new)
+
+    def _to_fill(self, epochs: Epochs) -> list[str]:
+        """The tables that are filled before the next epoch begins."""
         last = epochs.coordinator.last_complete() if self.dataflow.backfilled else None
         plan = epochs.coordinator.view().last_plan if last and not last.transition else None
         ran = plan.datasets.keys() if plan else frozenset[str]()
@@ -157,11 +169,7 @@ class Rebuildable:
         if new and last:
             known = last.versions.keys() - epochs.coordinator.past.left_behind()
             new = [name for name in new if f"tables/{name}" not in known]
-        if new:
-            check_neighbours(epochs, part_of(epochs, new, ()), new)
-            self.rebuild_on(
-                epochs, beside, owner, tables=new, operators=(), since=0, epochs_at_once=AT_ONCE, wait_seconds=wait_seconds
-            )  # fmt: skip
+        return new
 
     def _first(self, epochs: Epochs, since: int | str | datetime) -> int:
         from dagster_operators.runtime.resetting import moment_of

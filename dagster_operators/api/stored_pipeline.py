@@ -15,7 +15,7 @@ from dagster_operators.runtime.results import table_names
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dagster_operators.plans.verdict import Choice
+    from dagster_operators.plans.verdict import Choice, Verdict
     from dagster_operators.runtime.doctor import Finding
     from dagster_operators.runtime.resetting import Place, Tables
     from dagster_operators.runtime.status import Status
@@ -215,6 +215,16 @@ class StoredPipeline(Settling):
         from dagster_operators.runtime.stored_changes import StoredChanges
 
         return StoredChanges(self._coordinator).compared(from_bytes(plan, to_run=False).without_rows() if plan else None)
+
+    def changes_on_engine(self, plan: bytes) -> list[Verdict]:
+        """What follows from a program that has not run, planned on the engine as :meth:`Pipeline.changes` does it.
+
+        Args:
+            plan: The pipeline as it is now, from ``pipeline.to_plan()``.
+        """
+        from dagster_operators.api.pipeline import Pipeline
+
+        return Pipeline.from_plan(plan, root=self.root, storage_options=self._storage_options).changes()
 
     def decide(self, subject: str, choice: Choice) -> None:
         """Answer what the run that was refused last asked: see :meth:`Pipeline.decide`.

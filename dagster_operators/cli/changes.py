@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dagster_operators.cli.at_root import answer, at_root
+from dagster_operators.cli.remedies import as_commands
 
 if TYPE_CHECKING:
     from dagster_operators.api.stored_pipeline import StoredPipeline
@@ -17,17 +19,30 @@ _KIND = click.argument("kind", type=click.Choice(["source", "operator", "table",
 @click.command()
 @at_root
 @click.argument("file", type=click.File("rb"), required=False)
-def diff(stored: StoredPipeline, *, file: Any, as_json: bool) -> None:
+@click.option(
+    "--engine", is_flag=True, help="Plan FILE on the engine, too, which alone knows whether types of columns still fit."
+)
+def diff(stored: StoredPipeline, *, file: Any, engine: bool, as_json: bool) -> None:
     """What changed since the last completed epoch of ROOT, and what follows from it.
 
     FILE is the plan of the pipeline as it is now (pipeline.to_plan()); without it, the pipeline that was refused last.
     """
-    found = stored.changes(file.read() if file else None)
+    if engine and file is None:
+        raise click.UsageError("give FILE with --engine; the pipeline that was refused last was planned on it")
+    plan = file.read() if file else None
+    found = stored.changes(plan)
+    if engine and plan is not None:
+        found = replace(found, verdicts=tuple(stored.changes_on_engine(plan)))
     if as_json:
         answer(found.to_json())
-    else:
-        for line in found.lines():
-            click.echo(line)
+        return
+    for line in found.lines():
+        click.echo(as_commands(line, stored.root))
+    from dagster_operators.plans.verdict import Level
+
+    refused = found.verdicts and all(verdict.level is Level.DECISION for verdict in found.verdicts)
+    if plan is not None and not engine and found.changes and not refused:
+        click.echo("whether the types of columns still fit is known to an engine alone: diff --engine")
 
 
 @click.command()

@@ -15,7 +15,7 @@ from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.operators.relational.within_last import WithinLast
 from dagster_operators.plans.compared import ComparedPlans, listed
-from dagster_operators.plans.diff import diff
+from dagster_operators.plans.diff import Change, diff
 from dagster_operators.plans.from_here_on import UPDATING, FromHereOn
 from dagster_operators.plans.matching import Matching, named_as_before
 from dagster_operators.plans.pauses import Pause
@@ -221,7 +221,9 @@ class OperatorVerdicts:
             pairs = ((one, change.told(one, was), change.told(one, now)) for one, (was, now) in fields.items())
             told = "; ".join(f"{one} was {was}, and is {now}" for one, was, now in pairs)
             subject = f"operator {name}"
-            if set(fields) <= {"chain"}:
+            if self._goes_on(name, change.name) and all(map(_only_order, fields.values())):
+                yield Verdict(Level.KEPT, subject, f"{told}: it goes on with its state, as their order means nothing")
+            elif set(fields) <= {"chain"}:
                 yield Verdict(Level.HARMLESS, subject, told)
             elif self._goes_on(name, change.name) and self._compared.means_another(name, change.name):
                 text = f"what its state depends on changed: {told}"
@@ -245,6 +247,17 @@ class OperatorVerdicts:
     def _was_updating(self, name: str) -> bool:
         """Whether the rows that an operator puts out replace each other."""
         return self._new.nodes[name].operator.kind in UPDATING
+
+
+def _only_order(change: Change) -> bool:
+    """Whether pairs of names and what they mean are in another order, which is all that changed.
+
+    >>> one, other = ("a", "sum(v)"), ("b", "max(v)")
+    >>> _only_order(((one, other), (other, one))), _only_order((("a", "b"), ("b", "a")))
+    (True, False)
+    """
+    was, now = (value if isinstance(value, tuple) and all(isinstance(one, tuple) for one in value) else None for value in change)
+    return was is not None and now is not None and was != now and sorted(was) == sorted(now)
 
 
 def _takes_back(name: str, shape: PlanShape, streams: Streams) -> bool:

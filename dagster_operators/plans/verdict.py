@@ -39,6 +39,7 @@ class Verdict:
         decided: What was decided about it; empty if nothing was.
         tables: The tables that settle it when they are computed anew, of a source.
         fillable: Whether it is a new table, which could have the rows of before: ``to_table(..., backfill=True)``.
+        remedy: What to do about it where nothing can be decided, as an error's.
     """
 
     level: Level
@@ -51,6 +52,7 @@ class Verdict:
     decided: str = ""
     tables: tuple[str, ...] = ()
     fillable: bool = False
+    remedy: str = ""
 
     @property
     def question(self) -> str:
@@ -62,7 +64,8 @@ class Verdict:
         level = (Level.DECISION if self.decided else self.level).value
         choices = {str(choice): meaning for choice, meaning in self.choices.items()}
         about = {"level": level, "subject": self.subject, "problem": self.problem}
-        return {**about, "choices": choices, "renamed_from": self.renamed_from}
+        remedy = {"remedy": self.remedy} if self.remedy else {}
+        return {**about, "choices": choices, "renamed_from": self.renamed_from, **remedy}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Verdict:
@@ -72,7 +75,8 @@ class Verdict:
         {'drop': 'delete it'}
         """
         level = Level(told.get("level", Level.DECISION.value))
-        return cls(level, told["subject"], told["problem"], told["choices"], told.get("renamed_from", ""))
+        renamed, remedy = told.get("renamed_from", ""), told.get("remedy", "")
+        return cls(level, told["subject"], told["problem"], told["choices"], renamed, remedy=remedy)
 
     def __str__(self) -> str:
         told = f"decided: {self.decided}, takes effect with the next epoch" if self.decided else self.level.value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.connectors.operator_source import OperatorSource
-from dagster_operators.errors import PipelineError, PlanError, UndecidedChangeError
+from dagster_operators.errors import ChangedPipelineError, PipelineError, PlanError, UndecidedChangeError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.restricted import reach_of
 from dagster_operators.operators.relational.source import Source
@@ -25,7 +25,7 @@ from dagster_operators.runtime.undecided import undecided
 from dagster_operators.runtime.ways_out import WaysOut, ways_out, without_dead_ends
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.records import Complete, Decide
-from dagster_operators.transactions.renaming import rename_tables
+from dagster_operators.transactions.renaming import as_renamed, rename_tables
 from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
@@ -102,7 +102,6 @@ class Comparing:
                 "tables have other names, and are renamed before an epoch", pipeline=self._dataflow.name, table=next(iter(names)),
                 remedy="run an epoch first",
             )  # fmt: skip
-        ledgered = self._ledgered(view, last, found.before)
         anew = {one.subject.partition(" ")[2] for one in settled if one.subject.startswith("operator ")}
         anew |= found.elsewhere.keys() & self._leading_to(rebuilt)
         if rebuilt and (waiting := [one.subject for one in found.verdicts if one.decided in ("restart", "drop")]):
@@ -111,6 +110,44 @@ class Comparing:
                 f"what was decided about {waiting[0]} takes effect with an epoch of the pipeline", pipeline=self._dataflow.name,
                 remedy=f"{first}; or take it back: pipeline.withdraw({waiting[0]!r})",
             )  # fmt: skip
+        return self._bound(found, view, last, physical, anew)
+
+    def as_if_decided(self, view: LedgerView, physical: PhysicalPlan) -> Binding:
+        """What :meth:`bound` says, as far as it is decided; nothing is stored, and of what is not decided it means nothing."""
+        if view.last_complete is None:
+            return Binding()
+        found, now = self.compare(view), self.as_of_now(view)
+        return self._bound(found, now, now.last_complete or view.last_complete, physical, ())
+
+    def as_of_now(self, view: LedgerView) -> LedgerView:
+        """The ledger as it is once the tables are renamed that the program says were."""
+        return as_renamed(view, names) if (names := self.renamed_tables(view)) else view
+
+    def differs(self, view: LedgerView) -> bool:
+        """Whether the program is not the one of the last completed epoch."""
+        last = view.last_complete
+        return last is not None and (not last.logical_plan or last.logical_plan != self._kept.name_of(self._dataflow))
+
+    def refused(self, error: ChangedPipelineError) -> Verdict:
+        """What the program cannot go on with as it is, as a verdict."""
+        from dagster_operators.plans.verdict import Level, Verdict
+
+        operator, table = error.where.get("operator"), error.where.get("table")
+        subject = f"operator {operator}" if operator else f"table {table}"
+        return Verdict(Level.DECISION, subject, error.problem, remedy=error.remedy)
+
+    def keep_refused(self, refused: Sequence[Verdict], view: LedgerView, logical: str) -> None:
+        """Keep for those without the program what of it was refused, beside what changed, and which program it was."""
+        if view.last_complete is None:
+            return
+        found = self.compare(view)
+        rebuilt = {one.subject: sorted(tables_shown_by(one, found.before, found.after)) for one in refused} if found.after else {}
+        self._ask(replace(found, verdicts=(*found.verdicts, *refused)), logical, rebuilt)
+
+    def _bound(
+        self, found: Comparison, view: LedgerView, last: Complete, physical: PhysicalPlan, anew: Collection[str]
+    ) -> Binding:
+        ledgered = self._ledgered(view, last, found.before)
         began = found.restarted | (anew & self._dataflow.nodes.keys())
         emptied, deleted = self._decided(found, ledgered)
         emptied = sorted({*emptied, *self._as_new(found)})

@@ -14,7 +14,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from dagster_operators.errors import ChangedColumnsError, EndlessLoopError, FencedError, StageFailedError, located
+from dagster_operators.errors import (
+    ChangedColumnsError,
+    ChangedPipelineError,
+    EndlessLoopError,
+    FencedError,
+    StageFailedError,
+    UndecidedChangeError,
+    located,
+)
 from dagster_operators.functions.failures import explained
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.scope import loops_around
@@ -124,7 +132,12 @@ class Epochs:
                     self.planning.comparing.rename_tables()
                     with self.coordinator.steady():
                         record = self.planning.record()
-                    handle = self._begin(record, choose)
+                    try:
+                        handle = self._begin(record, choose)
+                    except UndecidedChangeError:
+                        raise
+                    except ChangedPipelineError as error:
+                        raise self._with_all_that_is_refused(error, record) from None
                 except FencedError:  # between two epochs anyone may take over: nothing of ours is lost, so we queue again
                     continue
                 self.begin_seconds = time.monotonic() - started
@@ -136,11 +149,43 @@ class Epochs:
             try:
                 return self.coordinator.begin(record, choose)
             except ChangedColumnsError as error:
-                told = str(error.where["table"])
-                dataset = told if told in record.datasets else f"tables/{told}"
-                if dataset in record.emptied or self.coordinator.files(dataset, self.coordinator.view().versions.get(dataset, 0)):
+                dataset = _dataset_of(error, record)
+                if dataset in record.emptied or self._has_rows(dataset, self.coordinator.view()):
                     raise
                 record = replace(record, emptied=(*record.emptied, dataset))
+
+    def _has_rows(self, dataset: str, view: LedgerView) -> bool:
+        return bool(self.coordinator.files(dataset, view.versions.get(dataset, 0)))
+
+    def _with_all_that_is_refused(self, error: ChangedPipelineError, record: PlanRecord) -> ChangedPipelineError:
+        """The error with what would be refused behind it, which is kept for those without the program."""
+        comparing, view = self.planning.comparing, self.coordinator.view()
+        first = comparing.refused(error)
+        more = [verdict for verdict in self.refusals() if (verdict.subject, verdict.problem) != (first.subject, first.problem)]
+        comparing.keep_refused([first, *more], view, record.logical)
+        error.remedy += "".join(f"; and for {verdict.subject} ({verdict.problem}): {verdict.remedy}" for verdict in more)
+        return error
+
+    def refusals(self) -> list[Verdict]:
+        """What of the program does not fit what is stored, beside what has to be decided; plans on the engine if it changed."""
+        view, comparing, run = self.coordinator.view(), self.planning.comparing, self.coordinator
+        if not comparing.differs(view):
+            return []
+        found: list[Verdict] = []
+        with located(pipeline=self._dataflow.name), in_use(self._engine):
+            record = self.planning.previewed()
+        names = comparing.renamed_tables(view)
+        then = comparing.as_of_now(view)
+        while error := run.misfit(then, record, names):
+            dataset = _dataset_of(error, record) if "table" in error.where else ""
+            name = dataset.removeprefix("tables/")
+            former = f"tables/{names[name]}" if name in names else dataset
+            if not isinstance(error, ChangedColumnsError) or self._has_rows(former, view):
+                found.append(comparing.refused(error))
+            if not dataset or dataset in record.emptied:
+                break
+            record = replace(record, emptied=(*record.emptied, dataset))
+        return found
 
     @property
     def concurrent_stages(self) -> int:
@@ -278,3 +323,8 @@ class Epochs:
         """The rows of one of an operator's state tables as of a completed epoch."""
         with in_use(self._engine):
             return self._reading.read_state(operator, table, complete)
+
+
+def _dataset_of(error: ChangedPipelineError, record: PlanRecord) -> str:
+    told = str(error.where["table"])
+    return told if told in record.datasets else f"tables/{told}"

@@ -13,6 +13,7 @@ from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.outputs import Table
 from dagster_operators.graph.user_functions import contents_of
+from dagster_operators.operators.aggregates.aggregation import Aggregation
 from dagster_operators.operators.batch_operator import BatchOperator, keys_of
 from dagster_operators.planner.plan import Plan, without_marks
 from dagster_operators.planner.stages import Output, Stage
@@ -198,7 +199,9 @@ def _states(made: Plan, dataflow: Dataflow, name: str, identity: str) -> Iterato
             meaning = {"operator": operator.label, "state": declared.kind, "key": list(declared.key), "stream_key": keys}
         schema = without_marks(made.states[f"{name}.{state.name}"])
         fingerprint = json.dumps(meaning, sort_keys=True)
-        yield f"state/{identity}.{state.name}", DatasetRecord(schema, "state", f"State of {name}", fingerprint, evolves)
+        by_name = isinstance(operator, Aggregation)
+        record = DatasetRecord(schema, "state", f"State of {name}", fingerprint, evolves, by_name=by_name)
+        yield f"state/{identity}.{state.name}", record
 
 
 def _meaning(dataflow: Dataflow, name: str) -> dict[str, Any]:

@@ -173,6 +173,12 @@ class Planning:
         binding = self.comparing.bound(self._coordinator.view(), kept, made.physical, part.tables)
         return replace(plan_record(made, self.input_schemas(), binding, None), logical=kept)
 
+    def previewed(self) -> PlanRecord:
+        """What :meth:`record` would be, as far as it is decided what becomes of what is stored; nothing is stored."""
+        view = self._coordinator.view()
+        made = self.plan()
+        return plan_record(made, self.input_schemas(), self.comparing.as_if_decided(view, made.physical), None)
+
     def record(self) -> PlanRecord:
         """What the ledger keeps of the plan; the logical plan is in the storage root from then on.
 

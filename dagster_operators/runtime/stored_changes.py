@@ -60,6 +60,9 @@ class StoredDiff:
             yield str(verdict)
             if verdict.level is not Level.DECISION:
                 continue
+            if verdict.remedy:
+                yield f"    {verdict.remedy}"
+                continue
             if verdict.renamed_from:
                 yield f"    in the program: renamed_from={verdict.renamed_from!r}"
             yield from (f"    {choice}: {meaning}" for choice, meaning in verdict.choices.items())

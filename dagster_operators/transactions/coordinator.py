@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from dagster_operators.errors import DamagedTableError, LedgerError, OperatorsError, PipelineBusyError
+from dagster_operators.errors import ChangedPipelineError, DamagedTableError, LedgerError, OperatorsError, PipelineBusyError
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.cleaning import clean_up
@@ -29,6 +29,7 @@ from dagster_operators.transactions.participants import Participant
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices
 from dagster_operators.transactions.protocol import begin_epoch, open_generation, prepare_stage, resume_epoch, valid_manifest
 from dagster_operators.transactions.records import Complete, Decide, Record, Repair
+from dagster_operators.transactions.recovery import check_plan
 from dagster_operators.transactions.repair import Keep, is_wrong, repair_table
 from dagster_operators.transactions.steps import RunContext, Steps
 from dagster_operators.transactions.tables import Tables
@@ -217,6 +218,23 @@ class Coordinator:
         """The datasets that are not as the ledger says: somebody else wrote, damaged, restored or deleted them."""
         view = self.view()
         return [dataset for dataset in sorted(view.versions) if self._is_wrong(view, dataset)]
+
+    def misfit(self, view: LedgerView, plan: PlanRecord, names: Mapping[str, str]) -> ChangedPipelineError | None:
+        """Why a plan does not fit what is stored; None if it does.
+
+        Args:
+            view: The ledger, with its tables renamed.
+            plan: The plan.
+            names: What tables are called that are to be renamed, by their new names.
+        """
+        was = {f"tables/{name}": f"tables/{old}" for name, old in names.items()}
+        wanted = view.versions.keys() | plan.datasets.keys()
+        tables = {dataset: self._tables.status(was.get(dataset, dataset), view.pipeline) for dataset in wanted}
+        try:
+            check_plan(view, tables, plan)
+        except ChangedPipelineError as error:
+            return error
+        return None
 
     def history(self) -> list[Complete]:
         """All completed epochs, oldest first."""

@@ -48,6 +48,7 @@ class DatasetRecord:
         partition_by: The columns of which each file has one value.
         cluster_by: The columns by which a compaction orders its rows.
         target_file_size: About so many bytes a file has that a compaction writes; 0 for the default.
+        by_name: Of state, whether the order of its columns means nothing; that of others says who is first of rows that tie.
     """
 
     schema_json: str
@@ -59,6 +60,7 @@ class DatasetRecord:
     partition_by: tuple[str, ...] = added(2, ())
     cluster_by: tuple[str, ...] = added(2, ())
     target_file_size: int = added(2, 0)
+    by_name: bool = added(2, False)  # noqa: FBT003 - a field, as the others
 
 
 @dataclass(frozen=True)

@@ -175,15 +175,17 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
     """The plan fits the stored tables and state, but for those that are replaced as a whole."""
     replaced = {*replaced, *plan.emptied, *plan.deleted}
     stored = {dataset: text for dataset, text in view.fingerprints.items() if dataset not in replaced}
-    _check_homes(view.name, stored, {dataset: record.fingerprint for dataset, record in plan.datasets.items()})
+    _check_homes(view.name, stored, plan)
     _check_forgotten(view, tables, plan, replaced)
     for dataset, record in plan.datasets.items():
         place = {"pipeline": view.name, "table": dataset.removeprefix("tables/")}
+        operator = _present(plan, _operator(dataset))
         if stored.get(dataset) and record.fingerprint and stored[dataset] != record.fingerprint:
             raise ChangedPipelineError(
                 f"what the stored data depends on has changed: {_changes(stored[dataset], record.fingerprint)}",
-                operator=_operator(dataset),
-                remedy=f"change it back, give the operator and its table other names to start afresh, or {_anew(dataset)}",
+                operator=operator,
+                remedy="change it back, give the operator and its table other names to start afresh, or "
+                f"{_anew(dataset, operator)}",
                 **place,
             )
         status, wanted = tables[dataset], columns_of(record.schema_json)
@@ -196,32 +198,32 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
             )
         anew = dataset in replaced or status.version == 0
         if status.exists and status.partition_by != record.partition_by and not (status.alterable and anew):
-            instead = _anew(dataset) if status.alterable else "write to a table of another name"
+            instead = _anew(dataset, operator) if status.alterable else "write to a table of another name"
             raise ChangedPipelineError(
                 f"the table is {partitioned(status.partition_by)}, and would be {partitioned(record.partition_by)}",
                 remedy=f"change partition_by back, or {instead}",
                 **place,
             )
-        fits = dataset in replaced or (record.kind != "state" and _only_adds(status.columns, wanted))
+        fits = dataset in replaced or _fits(status.columns, wanted, record)
         if status.exists and not record.evolves and status.columns != wanted and not (status.alterable and fits):
             raise ChangedColumnsError(
                 f"the columns changed: {difference(status.columns, wanted)}",
-                operator=_operator(dataset),
+                operator=operator,
                 remedy="change them back, write to a table of another name, or "
-                f"{_wider(dataset, status, record)}{_anew(dataset)}",
+                f"{_wider(dataset, status, record)}{_anew(dataset, operator)}",
                 **place,
             )
 
 
-def _check_homes(pipeline: str, stored: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+def _check_homes(pipeline: str, stored: Mapping[str, str], plan: PlanRecord) -> None:
     """An operator whose state is a table keeps it there, and one that has state tables does not come to have it in a table."""
-    before, now = _homes(stored), _homes(wanted)
+    before, now = _homes(stored), _homes({dataset: record.fingerprint for dataset, record in plan.datasets.items()})
     for operator in before.keys() & now.keys():
         if before[operator] != now[operator] and any(home.startswith("tables/") for home in (before[operator], now[operator])):
             raise ChangedPipelineError(
                 f"the operator's state is in {before[operator]}, and would be in {now[operator]}",
                 pipeline=pipeline,
-                operator=operator,
+                operator=_present(plan, operator),
                 remedy=(
                     "let its rows go where they went (behind a select(...) its state is apart from the table); "
                     "to start afresh, give the operator and the table other names"
@@ -242,7 +244,7 @@ def _check_forgotten(view: LedgerView, tables: Mapping[str, TableStatus], plan: 
             raise ChangedPipelineError(
                 f"the operator would keep {kept}, and has some in {dataset}",
                 pipeline=view.name,
-                operator=operator,
+                operator=_present(plan, operator),
                 remedy="change what comes before it back, or give the operator another name to start without that state",
             )
 
@@ -280,13 +282,23 @@ def _flat(value: Any, path: str = "") -> dict[str, str]:
     return {name: text for key, inner in value.items() for name, text in _flat(inner, f"{path}.{key}" if path else key).items()}
 
 
-def _anew(dataset: str) -> str:
+def _present(plan: PlanRecord, identity: str | None) -> str | None:
+    """What the program calls the operator whose state is addressed so, or that of a part of it.
+
+    >>> plan = PlanRecord("", (), identities={"totals": "per_key", "totals.left": "kept"}, parts={"kept": "per_key"})
+    >>> _present(plan, "kept"), _present(plan, "other"), _present(plan, None)
+    ('totals', 'other', None)
+    """
+    whole = plan.parts.get(identity, identity) if identity else None
+    return next((name for name, one in plan.identities.items() if one == whole and one is not None), whole)
+
+
+def _anew(dataset: str, operator: str | None) -> str:
     """How a table, or an operator's state, is computed anew.
 
-    >>> _anew("tables/totals"), _anew("state/per_key.partials")
+    >>> _anew("tables/totals", None), _anew("state/kept.partials", "per_key")
     ("compute it anew: pipeline.rebuild('totals')", "compute it anew: pipeline.rebuild(operators='per_key')")
     """
-    operator = _operator(dataset)
     what = f"operators={operator!r}" if operator else repr(dataset.partition("/")[2])
     return f"compute it anew: pipeline.rebuild({what})"
 
@@ -295,6 +307,14 @@ def _wider(dataset: str, status: TableStatus, record: DatasetRecord) -> str:
     """How a table whose columns only become wider keeps its rows."""
     fits = status.alterable and not why_not_widened(record, status.columns, columns_of(record.schema_json))
     return f"let its rows have the wider types: pipeline.widen({dataset.partition('/')[2]!r}), or " if fits else ""
+
+
+def _fits(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...], record: DatasetRecord) -> bool:
+    """Whether rows that are there may stay where columns are others."""
+    if record.kind == "state":
+        return record.by_name and sorted(stored) == sorted(wanted)
+    is_state = STATE_OF in json.loads(record.fingerprint or "{}")  # rows that tie go by the order of their columns
+    return _only_adds(stored, wanted) and not (is_state and [one for one in wanted if one in stored] != [*stored])
 
 
 def _only_adds(stored: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> bool:

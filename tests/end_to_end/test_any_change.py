@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import dagster_operators as do
 from dagster_operators.errors import ChangedPipelineError
 from dagster_operators.graph.changes import ADDS, CHANGE
+from dagster_operators.plans.verdict import Level
 from tests.end_to_end.landing import put
 from tests.engines import SAIL
 
@@ -302,7 +303,7 @@ def check(program: Program, name: str, after: list[Program], seed: int, place: P
             arrive(folder, number, chance)
             made = now.pipeline(root, folder, finished=False)
             told_alike(made)
-            made.run_epoch()
+            as_it_said(made)
         last = after[-1].pipeline(root, folder, finished=True)
         last.run_until_caught_up()
     except ChangedPipelineError:
@@ -313,6 +314,17 @@ def check(program: Program, name: str, after: list[Program], seed: int, place: P
     names = kept if name in FROM_HERE_ON else {part.table for part in after[-1].parts}
     assert tables_of(last, names) == tables_of(whole, names)
     return "right"
+
+
+def as_it_said(pipeline: do.Pipeline) -> None:
+    """The epoch is refused if, and only if, it was said that something has to be decided."""
+    asked = [verdict for verdict in pipeline.changes() if verdict.level is Level.DECISION]
+    try:
+        pipeline.run_epoch()
+    except ChangedPipelineError:
+        assert asked
+        raise
+    assert not asked
 
 
 def told_alike(pipeline: do.Pipeline) -> None:

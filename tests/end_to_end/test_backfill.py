@@ -82,8 +82,9 @@ def test_it_may_be_left_out(tmp_path: Path) -> None:
     with pytest.raises(UndecidedChangeError, match=r"to_table\(\.\.\., backfill=True\)"):
         made.run_epoch()
     (told,) = program(tmp_path, more=True).changes()
-    assert str(told) == f"table more: {told.problem} (harmless)"
-    assert "computed over what the epochs have read" in told.problem
+    assert str(told) == f"table more: {told.problem} (needs a decision)"
+    assert "epoch 4 computed it anew from epoch 3 on" in told.problem
+    assert "pipeline.rebuild(['more'], since=3)" in told.remedy
     made.decide("table more", "keep")
     made.run_until_caught_up()
     assert content(made, "totals") == content(made, "more") == Counter([("a", 2, 2)])

@@ -66,7 +66,7 @@ class EventRun:
         own, saved = self._own, self._saved
         state = checked(json.loads(saved[LOOP][1])) if LOOP in saved else {}
         began = state.get("restart", {})
-        anew = {one.path for one in own.operators if one.restart != began.get(one.path, "")}
+        anew = {one.path for one in own.operators if one.begins_behind(began.get(one.path, ""))}
         for one in own.operators:
             self._running[one.path].open(None if one.path in anew else self._saved_of(one))
         later = load(saved[LATER][1])["later"] if LATER in saved else ()

@@ -21,7 +21,11 @@ def swapped(before: EventOperators, after: EventOperators) -> tuple[str, str] | 
     """
     old, new = _runs(before), _runs(after)
     began = {one.path: one.restart for one in before.operators}
-    kept = [one.path for one in after.operators if one.state != "none" and began.get(one.path) == one.restart]
+    kept = [
+        one.path
+        for one in after.operators
+        if one.state != "none" and one.path in began and not one.begins_behind(began[one.path])
+    ]
     for path in kept:
         for other in old:
             if other != path and _took(new[path], old[path], old[other], new.get(other)):

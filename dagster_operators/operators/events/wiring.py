@@ -85,7 +85,7 @@ class EventOperator(_Settings):
         state: How its state is kept: ``plain`` or ``pickle`` in Python, ``replay`` or ``none`` of a library or script.
         language: ``python``, ``library`` for a shared library, or ``script`` for that of a node.
         time_limit: How many microseconds it has for an event.
-        restart: When this changes it begins anew, without the state that was saved.
+        restart: When this comes to be another one it begins anew, without the state that was saved; taken out it changes nothing.
     """
 
     kind: ClassVar[str] = "event_operator"
@@ -115,6 +115,15 @@ class EventOperator(_Settings):
     def address(self, output: str) -> str:
         """The address of one of its outputs."""
         return f"{self.path}/{output}"
+
+    def begins_behind(self, restart: str) -> bool:
+        """Whether it begins anew behind an epoch in which it had another ``restart``.
+
+        >>> again = EventOperator("plot", "op", True, "plot.py", restart="2")
+        >>> again.begins_behind("1"), again.begins_behind("2"), EventOperator("plot", "op", True, "plot.py").begins_behind("1")
+        (True, False, False)
+        """
+        return bool(self.restart) and self.restart != restart
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,9 @@ def test_it_alone_begins_anew_once():
     assert again.epoch(rows(4)).log() == ["2 INPUT n [4]"]
     assert gone_on(again, two("1")).epoch(rows(5)).log() == ["3 INPUT n [5]"]
     assert gone_on(again, two("2")).epoch(rows(5)).log() == ["1 INPUT n [5]"]
+    taken_out = gone_on(again, two()).epoch(rows(5))
+    assert taken_out.log() == ["3 INPUT n [5]"]
+    assert gone_on(taken_out, two("1")).epoch(rows(6)).log() == ["1 INPUT n [6]"], "which is another one than before"
 
 
 def test_one_that_had_stopped_is_told_of_events_again():
@@ -98,10 +101,10 @@ def test_a_file_that_says_so_is_asked_nothing(tmp_path, name, request):
     engine = {"sail": SAIL, "spark": EMBEDDED}[name]
     (tmp_path / "count.py").write_text(COUNT)
     (tmp_path / "in").mkdir()
-    for epoch, restart in enumerate(["", "", ", restart: 1", ", restart: 1"]):
+    for epoch, restart in enumerate(["", "", ", restart: 1", ", restart: 1", ""]):
         (tmp_path / f"in/{epoch}.json").write_text(f'{{"v": 1, "t": "2026-01-01T00:00:0{epoch}Z"}}\n')
         (tmp_path / "dataflow.yml").write_text(FLOW.replace("FOLDER", str(tmp_path)).replace("RESTART", restart))
         pipeline = do.Pipeline.from_yaml(tmp_path / "dataflow.yml", root=str(tmp_path / "root"), engine=engine)
         pipeline.run_epoch()
     found = {node: [row.value[0] for row in pipeline.read(f"{node}/n").collect()] for node in ("one", "two")}
-    assert found == {"one": [1, 2, 1, 2], "two": [1, 2, 3, 4]}
+    assert found == {"one": [1, 2, 1, 2, 3], "two": [1, 2, 3, 4, 5]}

@@ -1,0 +1,180 @@
+"""What is said of a change before the next epoch, in Python and on the command line, is what that epoch does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import dagster_operators as do
+from dagster_operators.cli.main import main
+from dagster_operators.errors import ChangedColumnsError, PipelineError
+from dagster_operators.plans.verdict import Level
+from tests.engines import ENGINES, SAIL
+
+pytestmark = pytest.mark.usefixtures("sail")
+
+BATCHES = [[("a", 1, "2026-01-01 00:00:00"), ("b", 7, "2026-01-01 01:00:00")], [("a", 2, "2026-01-01 05:00:00")]]
+
+Build = Callable[[Any], Any]
+
+
+def program(root: Path, build: Build, batches: int, engine: Any = SAIL) -> do.Pipeline:
+    made = do.Pipeline("said", root=str(root), engine=engine, parallelism=1)
+    build(made.source("rows", do.MemorySource(BATCHES[:batches], schema="k string, v int, at timestamp"), event_time="at"))
+    return made
+
+
+def content(made: do.Pipeline, table: str) -> list[Any]:
+    return sorted(map(str, made.read(table).toArrow().to_pylist()))
+
+
+def totals(stream: Any, **aggregates: str) -> Any:
+    return stream.key_by("k").aggregate(**aggregates)
+
+
+def hourly(stream: Any, **aggregates: str) -> Any:
+    return stream.key_by("k").window(do.Tumbling("1 hour")).aggregate(**aggregates)
+
+
+def in_sessions(stream: Any, **aggregates: str) -> Any:
+    return stream.key_by("k").window(do.Session("1 hour")).aggregate(**aggregates)
+
+
+def of_changes(stream: Any, **aggregates: str) -> Any:
+    return stream.to_changes("k", order_by="at").key_by("k").aggregate(**aggregates)
+
+
+@pytest.mark.parametrize("kind", [totals, hourly, in_sessions, of_changes])
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])])
+def test_aggregates_that_change_places_go_on(tmp_path: Path, kind: Any, engine: str, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(engine)
+    program(tmp_path / "root", lambda s: kind(s, a="sum(v)", b="max(v)").to_table("t"), 1, ENGINES[engine]).run_epoch()
+    turned: Build = lambda s: kind(s, b="max(v)", a="sum(v)").to_table("t")  # noqa: E731
+    now = program(tmp_path / "root", turned, 2, ENGINES[engine])
+    (said,) = now.changes()
+    assert said.level is Level.KEPT
+    now.run_epoch()
+    whole = program(tmp_path / "whole", turned, 2, ENGINES[engine])
+    whole.run_until_caught_up()
+    assert content(now, "t") == content(whole, "t")
+
+
+@pytest.mark.spark
+def test_aggregates_that_change_places_on_spark(tmp_path: Path, spark: Any) -> None:
+    program(tmp_path / "root", lambda s: totals(s, a="sum(v)", b="max(v)").to_table("t"), 1, ENGINES["spark"]).run_epoch()
+    now = program(tmp_path / "root", lambda s: totals(s, b="max(v)", a="sum(v)").to_table("t"), 2, ENGINES["spark"])
+    now.run_epoch()
+    assert sorted(map(tuple, now.read("t").select("k", "a", "b").collect())) == [("a", 3, 2), ("b", 7, 7)]
+
+
+EDITS: dict[str, tuple[Build, Build, str]] = {
+    "a wider column": (
+        lambda s: s.select("k", "v").to_table("t"), lambda s: s.select("k", "v::bigint AS v").to_table("t"), "table t"
+    ),
+    "a wider column of state": (
+        lambda s: s.key_by("k").deduplicate(name="first").to_table("t"),
+        lambda s: s.with_columns(v="v::bigint").key_by("k").deduplicate(name="first").to_table("t"), "operator first",
+    ),
+    "columns in another order, by which rows that tie go": (
+        lambda s: s.key_by("k").top(1, by="v", name="best").to_table("t"),
+        lambda s: s.select("at", "v", "k").key_by("k").top(1, by="v", name="best").to_table("t"), "table t",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_columns_that_do_not_fit_are_said(tmp_path: Path, edit: str) -> None:
+    before, after, subject = EDITS[edit]
+    program(tmp_path / "root", before, 1).run_epoch()
+    now = program(tmp_path / "root", after, 2)
+    asked = [one for one in now.changes() if one.level is Level.DECISION]
+    assert asked[0].subject == subject
+    assert {one.subject for one in asked} <= {subject, "table t"}
+    with pytest.raises(PipelineError, match="is no way out here") as no_choice:
+        now.decide(subject, "keep")
+    with pytest.raises(ChangedColumnsError) as refused:
+        now.run_epoch()
+    assert asked[0].problem == refused.value.problem
+    assert asked[0].remedy == no_choice.value.remedy
+    assert all(one.remedy in refused.value.remedy for one in asked), "all that is refused is told at once"
+    told = CliRunner().invoke(main, ["diff", str(tmp_path / "root")])
+    assert asked[0].problem in told.output
+    assert f"dagster-operators rebuild {tmp_path / 'root'}" in told.output
+    now.rebuild("t")
+    assert not now.changes()
+    now.run_epoch()
+    whole = program(tmp_path / "whole", after, 2)
+    whole.run_until_caught_up()
+    assert content(now, "t") == content(whole, "t")
+
+
+def test_the_command_takes_the_program_that_was_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, root = tmp_path / "in", str(tmp_path / "root")
+    folder.mkdir()
+
+    def made(kind: str) -> do.Pipeline:
+        pipeline = do.Pipeline("p", root=root, engine=SAIL)
+        pipeline.source("rows", do.FileSource(f"{folder}/*.csv", schema="v int")).select(f"v::{kind} AS v").to_table("t")
+        return pipeline
+
+    monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
+    (folder / "1.csv").write_text("v\n1\n")
+    made("int").run_epoch()
+    (folder / "2.csv").write_text("v\n2\n")
+    plan = tmp_path / "now.plan"
+    plan.write_bytes(made("bigint").to_plan())
+    ahead = CliRunner().invoke(main, ["diff", root, str(plan)])
+    assert "diff --engine" in ahead.output
+    seen = CliRunner().invoke(main, ["diff", root, str(plan), "--engine", "--json"])
+    (asked,) = (one for one in json.loads(seen.output)["verdicts"] if one["level"] == "needs a decision")
+    assert asked["subject"] == "table t"
+    with pytest.raises(ChangedColumnsError):
+        made("bigint").run_epoch()
+    done = CliRunner().invoke(main, ["rebuild", root, "t"])
+    assert done.exit_code == 0, done.output
+    now = made("bigint")
+    now.run_epoch()
+    assert [(row.v, now.read("t").schema["v"].dataType.simpleString()) for row in now.read("t").orderBy("v").collect()] == [
+        (1, "bigint"), (2, "bigint")
+    ]  # fmt: skip
+
+
+def test_a_backfill_that_is_refused_is_said(tmp_path: Path) -> None:
+    def build(stream: Any, *, more: bool) -> None:
+        per_key = stream.key_by("k").aggregate(n="count(*)", name="per_key")
+        per_key.to_changes().to_table("log")
+        if more:
+            per_key.to_table("totals", backfill=True)
+
+    program(tmp_path, lambda s: build(s, more=False), 2).run_until_caught_up()
+    now = program(tmp_path, lambda s: build(s, more=True), 2)
+    (said,) = (one for one in now.changes() if one.subject == "table totals")
+    assert said.level is Level.DECISION
+    with pytest.raises(PipelineError, match="to fill it, log, of the same state") as refused:
+        now.run_epoch()
+    assert (said.problem, said.remedy) == (refused.value.problem, refused.value.remedy)
+    assert "pipeline.rebuild(['totals', 'log']" in said.remedy
+    now.rebuild(["totals", "log"], epochs_at_once=1)
+    now.run_epoch()
+    assert content(now, "totals") == ["{'k': 'a', 'n': 2}", "{'k': 'b', 'n': 1}"]
+
+
+def test_a_remedy_names_the_operator_as_it_is_called_now(tmp_path: Path) -> None:
+    def build(stream: Any, kind: str, **name: Any) -> None:
+        stream.select("k", f"v::{kind} AS v", "at").key_by("k").deduplicate(**name).to_table("t")
+
+    program(tmp_path / "root", lambda s: build(s, "int", name="was"), 1).run_epoch()
+    after: Build = lambda s: build(s, "bigint", name="now", renamed_from="was")  # noqa: E731
+    now = program(tmp_path / "root", after, 2)
+    with pytest.raises(ChangedColumnsError, match=r"operator 'now'.*pipeline.rebuild\(operators='now'\)"):
+        now.run_epoch()
+    now.rebuild(operators="now")
+    now.run_epoch()
+    whole = program(tmp_path / "whole", after, 2)
+    whole.run_until_caught_up()
+    assert content(now, "t") == content(whole, "t")

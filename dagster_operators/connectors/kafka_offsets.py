@@ -45,19 +45,23 @@ def check_there(position: JSON, found: TopicState) -> None:
 
 
 def with_others(position: JSON, before: JSON | None) -> JSON:
-    """A position that somebody wrote, with where the partitions are that it does not name; one that names none stays so.
+    """A position that somebody wrote, with what it does not say: where the other partitions are, and which are not idle.
 
-    >>> with_others({"offsets": {"0": 8}}, {"offsets": {"0": 10, "1": 3}, "identity": "x", "spool": []})
-    {'offsets': {'0': 8}, 'others': {'1': 3}, 'others_of': 'x'}
+    One that names no partition stays so.
+
+    >>> with_others({"offsets": {"0": 8}}, {"offsets": {"0": 10, "1": 3}, "identity": "x", "spool": [], "heard": {"1": 17}})
+    {'offsets': {'0': 8}, 'heard': {'1': 17}, 'others': {'1': 3}, 'others_of': 'x'}
     >>> with_others({"offsets": {}}, {"offsets": {"0": 10}})
     {'offsets': {}}
     """
     named = _offsets(position, "offsets")
     known = {**_offsets(before, "others"), **_offsets(before, "offsets")}
     others: dict[str, JSON] = {str(number): offset for number, offset in known.items() if number not in named}
-    if not (isinstance(position, dict) and isinstance(before, dict) and named and others):
+    if not (isinstance(position, dict) and isinstance(before, dict) and named):
         return position
-    return {**position, "others": others, "others_of": before.get("identity", before.get("others_of"))}
+    heard: dict[str, JSON] = {"heard": before["heard"]} if "heard" in before else {}
+    others_of = {"others": others, "others_of": before.get("identity", before.get("others_of"))} if others else {}
+    return {**heard, **position, **others_of}
 
 
 def first_offsets(

@@ -467,6 +467,23 @@ def test_a_reset_leaves_the_partitions_that_it_does_not_name_where_they_are(sail
     assert made.run_epoch().rows["rows"] == 3
 
 
+@pytest.mark.parametrize("others", [True, False], ids=["one-named", "all-named"])
+@pytest.mark.usefixtures("sail")
+def test_a_reset_does_not_make_a_partition_idle(tmp_path, brokers, monkeypatch, others):
+    topic, now = f"heard-{others}", timed(monkeypatch)
+    brokers.put(topic, minutes(1, 40))
+    brokers.put(topic, minutes(3, 5), partition=1)
+    made, epoch = windows(tmp_path, brokers, topic)
+    assert epoch() == ("10:04", 0)
+    made.reset("events", {"offsets": {"0": 2} if others else {"0": 2, "1": 2}}, tables="keep")
+    now[0] += 30
+    brokers.put(topic, minutes(50))
+    assert epoch() == ("10:04", 0), "the slow one holds the watermark back as before"
+    now[0] += 31
+    brokers.put(topic, minutes(52))
+    assert epoch() == ("10:51", 0), "until it is idle"
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"), [({"0": 5}, "partition 0 ends at offset 2"), ({"99": 1}, "no partition 99")], ids=["end", "partition"]
 )

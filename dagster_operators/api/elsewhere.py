@@ -39,7 +39,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "write": "to_table(...)",
     "writeStream": "to_table(...)",
 }
-_KEYED: Final = frozenset({"aggregate", "deduplicate", "interval_join", "over", "top"})
+_KEYED: Final = frozenset({"aggregate", "deduplicate", "interval_join", "over", "pivot", "top"})
 _SPARKS: Final = {"where": "filter", "withColumn": "with_columns", "withColumns": "with_columns", "withColumnRenamed": "rename"}
 _ON_STREAMS: Final = frozenset(
     {"drop", "filter", "lookup", "rename", "select", "to_sink", "to_table", "transform", "union", "unnest", "with_columns"}
@@ -60,6 +60,8 @@ def elsewhere(receiver: str, name: str) -> str:
         return f"write {what} before window(...), or behind what computes the windows, such as aggregate(...)"
     if receiver == "keyed_stream" and here in _ON_STREAMS:
         return f"write {what} before key_by(...), or behind what groups by the keys, such as aggregate(...)"
+    if receiver == "windowed_stream" and name == "over":
+        return "write key_by(...).over(...), with frame='range 10 minutes preceding' for the rows of a while"
     if name == "join":
         return "write join(other, on=...) before key_by(...), or key_by(...).window(...).join(...), or lookup(...) for a table"
     if name in _KEYED:

@@ -196,11 +196,17 @@ class WindowedStream(PluggedIn):
         """
         stream = self._keyed._stream  # noqa: SLF001
         if isinstance(self.window, Session):
+            changes = stream._type.retracting  # noqa: SLF001
+            behind = (
+                "behind it: aggregate(...).key_by(...).top(...)"
+                if changes
+                else "over the sessions themselves: .window().top(...)"
+            )
             raise PipelineError(
                 "a session has no top rows, since where it begins and ends is only known when it closes",
                 pipeline=stream._dataflow.name,  # noqa: SLF001
                 operator=name or stream.name,
-                remedy="use max_by(...) in aggregate; or top over the sessions themselves: .window().top(...)",
+                remedy=f"use max_by(...) in aggregate; or top {behind}",
             )
         settings: dict[str, Any] = {"keys": self._keyed.keys, "window": self.window, "event_time": self._event_time}
         settings["renamed_from"] = renamed_from

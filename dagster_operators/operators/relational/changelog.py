@@ -97,7 +97,7 @@ class ReadChanges(Stateless):
         change = self.logical.change
         gone = told_by(StreamType(tuple(frame.columns)), change)
         known = ", ".join(f"'{kind}'" for kind in (*ADDS, *REMOVES))
-        told = f"concat('a change is called ', coalesce(CAST(({change}) AS STRING), 'null'))"
+        told = f"concat('as_changes: a change is called ', coalesce(CAST(({change}) AS STRING), 'null'), ', which is none')"
         of_delta = " ".join(f"WHEN '{theirs}' THEN '{ours}'" for theirs, ours in _OF_DELTA.items())
         other = f"CASE CAST(({change}) AS STRING) {of_delta} ELSE raise_error({told}) END"
         checked = f"CASE WHEN ({change}) IN ({known}) THEN CAST(({change}) AS STRING) ELSE {other} END"

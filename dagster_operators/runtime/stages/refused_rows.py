@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import BadInputError
-from dagster_operators.operators.relational.changelog import Latest
+from dagster_operators.graph.changes import ADDS, REMOVES
+from dagster_operators.operators.relational.changelog import AsChanges, Latest
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.to_changes import ToChanges
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _UNKNOWN: Final = re.compile(r"to_changes: (a row of the operation \w+ has the key .*?, which is (?:not )?there)")
 _LACKS: Final = re.compile(r"to_changes: (an extract lacks \d+ of the \d+ rows there are, more than max_deleted=\S+ allows)")
 _NO_KEY: Final = re.compile(r"latest: (a key has several rows at the end of the epoch, so it is no key)")
+_NO_CHANGE: Final = re.compile(r"as_changes: (a change is called .*?, which is none)", re.DOTALL)
 
 
 def refused_rows(work: StageWork, text: str) -> BadInputError | None:
@@ -36,6 +38,14 @@ def refused_rows(work: StageWork, text: str) -> BadInputError | None:
             found[1], **_refused_by(work, lambda one: one.max_deleted is not None), **work.where(),
             remedy="if it is not complete, put a complete one in its place; if it is, let it through: "
             "SnapshotSource(..., max_deleted=1.0)",
+        )  # fmt: skip
+    if found := _NO_CHANGE.search(text):
+        readers = [one for one in _operators(work) if isinstance(one, AsChanges)]
+        where = {"operator": readers[0].name, "expression": readers[0].change} if len(readers) == 1 else {}
+        return BadInputError(
+            found[1], **where, **work.where(),
+            remedy=f"changes are {', '.join((*ADDS, *REMOVES))}; say what other words mean: "
+            "with_columns(op=\"CASE op WHEN 'I' THEN 'insert' WHEN 'D' THEN 'delete' END\").as_changes('op')",
         )  # fmt: skip
     if found := _NO_KEY.search(text):
         kinds = [one for one in _operators(work) if isinstance(one, Latest)]

@@ -94,7 +94,7 @@ def test_any_history_gives_the_rows_that_are_left(
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([change("upsert", 1, 1)], "a change is called upsert"),
+        ([change("upsert", 1, 1)], "a change is called upsert, which is none"),
         ([{"id": 1, "v": 1, "_change": None}], "a change is called null"),
         ([change("insert", 1, 1), change("insert", 1, 2)], "it is no key"),
     ],
@@ -106,6 +106,21 @@ def test_changes_that_are_none_fail_the_epoch(tmp_path: Path, rows: Rows, messag
     if "no key" in message:
         assert (failed.value.where["operator"], failed.value.where["column"]) == ("latest", "id")
         assert failed.value.remedy.startswith("name columns that together tell the rows apart")
+    else:
+        assert (failed.value.where["operator"], failed.value.where["expression"]) == ("as_changes", "_change")
+        assert failed.value.remedy.startswith(
+            "changes are insert, update_after, update_before, delete; say what other words mean"
+        )
+
+
+@pytest.mark.sail
+def test_other_words_for_changes_are_read_as_the_remedy_says(tmp_path: Path) -> None:
+    pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = pipeline.source("rows", do.MemorySource([[(1, "I"), (2, "I"), (1, "D")]], schema="id long, op string"))
+    named = rows.with_columns(op="CASE op WHEN 'I' THEN 'insert' WHEN 'D' THEN 'delete' END")
+    named.as_changes("op").latest("id").to_table("t")
+    pipeline.run_epoch()
+    assert [row.id for row in pipeline.read("t").collect()] == [2]
 
 
 def stream() -> do.Stream:

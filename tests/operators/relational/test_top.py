@@ -162,8 +162,17 @@ def test_what_does_not_fit_is_refused() -> None:
         stream("k string, rank long, ts timestamp").key_by("k").top(1, by="rank")
     with pytest.raises(SchemaError, match="'window_start', which"):
         stream("window_start string, v long, ts timestamp").window(do.Tumbling("1 s")).top(1, by="v")
-    with pytest.raises(PipelineError, match="a session has no top rows"):
+    with pytest.raises(PipelineError, match=r"a session has no top rows.*\.window\(\)\.top"):
         stream().window(do.Session("1 s")).top(1, by="v")
+    changes = stream("v long, ts timestamp, op string").as_changes("op")
+    with pytest.raises(PipelineError, match=r"or top behind it: aggregate\(...\)\.key_by\(...\)\.top"):
+        changes.window(do.Session("1 s")).top(1, by="v")
+    changes.window(do.Session("1 s")).aggregate(most="max(v)", best="max_by(v, ts)").key_by().top(1, by="most")
+    with pytest.raises(AttributeError, match=r"no attribute 'pivot'; write key_by\(...\)\.pivot"):
+        stream().pivot("v", [1], n="count(*)")  # type: ignore[operator]
+    with pytest.raises(AttributeError, match=r"no attribute 'over'; .*frame='range 10 minutes preceding'"):
+        stream().key_by("k").window(do.Tumbling("10 minutes")).over("ts", n="count(*)")  # type: ignore[operator]
+    stream().key_by("k").over("ts", n="count(*)", frame="range 10 minutes preceding")
 
 
 @pytest.mark.usefixtures("sail")

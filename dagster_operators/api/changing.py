@@ -288,11 +288,18 @@ class Changing:
         int64
         >>> folder.cleanup()
         """
+        return self.widen_on(self.epochs, table, self._owner)
+
+    def widen_on(self, epochs: Epochs, table: str, owner: Owner) -> EpochResult:
+        """The same with the steps of epochs that somebody else made, as those of a Dagster run."""
         from dagster_operators.runtime.results import result_of
         from dagster_operators.runtime.widening import widen
 
-        with self._taken() as epochs:
+        epochs.coordinator.open(owner)
+        try:
             return result_of(widen(epochs, table), tuple(self.dataflow.tables))
+        finally:
+            epochs.coordinator.close()
 
     @contextmanager
     def _taken(self) -> Iterator[Epochs]:

@@ -1,16 +1,29 @@
-"""``dagster-operators rebuild``: tables computed anew by the program that the storage root knows, or another one."""
+"""``dagster-operators rebuild`` and ``widen``: tables computed or written anew by a program."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dagster_operators.cli.at_root import answer, fail
 from dagster_operators.cli.plans import secrets_of
 from dagster_operators.errors import OperatorsError
+
+if TYPE_CHECKING:
+    from dagster_operators.api.pipeline import Pipeline
+
+_PLAN = click.option(
+    "--plan", "file", type=click.File("rb"), help="The program: pipeline.to_plan(); by default as ROOT knows it."
+)
+_SECRETS = click.option(
+    "--secrets",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='A JSON file with what plans leave out: {"storage_options": {...}, "secrets": {NAME: {SETTING: VALUE}}}.',
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="The answer, or the error, as JSON.")
 
 
 @click.command()
@@ -20,34 +33,54 @@ from dagster_operators.errors import OperatorsError
 @click.option("--since", help="The first epoch whose rows are read, or a time; all by default.")
 @click.option("--epochs-at-once", type=click.IntRange(1), default=500, help="Of how many epochs one step reads at most.")
 @click.option("--empty", is_flag=True, help="--since may leave out all that was read, so that the tables are empty.")
-@click.option("--plan", "file", type=click.File("rb"), help="The program: pipeline.to_plan(); by default as ROOT knows it.")
-@click.option(
-    "--secrets",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help='A JSON file with what plans leave out: {"storage_options": {...}, "secrets": {NAME: {SETTING: VALUE}}}.',
-)
-@click.option("--json", "as_json", is_flag=True, help="The answer, or the error, as JSON.")
+@_PLAN
+@_SECRETS
+@_JSON
 def rebuild(root: str, tables: tuple[str, ...], *, as_json: bool, **options: Any) -> None:
     """Compute TABLES of the pipeline in ROOT anew, with the state behind them; all by default.
 
     The program is that of the run that was refused since the last epoch, else that of the last epoch. The user's modules are
     looked for in the current folder, too. It runs where DAGSTER_OPERATORS_ENGINE says, by default on embedded Spark.
     """
-    from dagster_operators.api.pipeline import Pipeline
-
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     since = options["since"] or 0
     try:
-        given = secrets_of(options["secrets"])
-        program = options["file"].read() if options["file"] else _known(root, given.get("storage_options"))
-        made = Pipeline.from_plan(program, root=root, **given).rebuild(
+        made = _pipeline(root, options["file"], options["secrets"]).rebuild(
             tables or None, options["operators"], since=int(since) if str(since).isdigit() else since,
             epochs_at_once=options["epochs_at_once"], empty=options["empty"],
         )  # fmt: skip
     except OperatorsError as error:
         fail(error, root, as_json=as_json)
     answer({"epoch": made.epoch, "rows": dict(made.rows)}) if as_json else click.echo(str(made))
+
+
+@click.command()
+@click.argument("root")
+@click.argument("tables", nargs=-1, required=True)
+@_PLAN
+@_SECRETS
+@_JSON
+def widen(root: str, tables: tuple[str, ...], *, as_json: bool, file: Any, secrets: Path | None) -> None:
+    """Let columns of TABLES of the pipeline in ROOT have the wider types that the program gives them, with the rows there are.
+
+    The program is that of the run that was refused since the last epoch, else that of the last epoch; it runs as with rebuild.
+    """
+    try:
+        pipeline = _pipeline(root, file, secrets)
+        made = [pipeline.widen(table) for table in tables]
+    except OperatorsError as error:
+        fail(error, root, as_json=as_json)
+    answer([{"epoch": one.epoch} for one in made]) if as_json else click.echo("\n".join(map(str, made)))
+
+
+def _pipeline(root: str, file: Any, secrets: Path | None) -> Pipeline:
+    """The program of a root; the user's modules are looked for in the current folder, too."""
+    from dagster_operators.api.pipeline import Pipeline
+
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    given = secrets_of(secrets)
+    program = file.read() if file else _known(root, given.get("storage_options"))
+    return Pipeline.from_plan(program, root=root, **given)
 
 
 def _known(root: str, access: Any) -> bytes:

@@ -22,6 +22,9 @@ class RebuildConfig(dg.Config):
     operators: list[str] = Field(default=[], description="Operators: all tables that they lead to")
     since: str = Field(default="0", description="The first epoch whose rows are read, or a time")
     epochs_at_once: int = Field(default=500, ge=1, description="Of how many epochs one step reads at most")
+    widen: list[str] = Field(
+        default=[], description="Tables whose columns have wider types now, and that keep their rows; alone, nothing else is done"
+    )
     empty: bool = Field(default=False, description="Whether since may leave out all that was read: the tables are empty then")
 
 
@@ -40,11 +43,14 @@ def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:
     )
     def rebuild(context: dg.OpExecutionContext, config: RebuildConfig) -> Iterator[Any]:
         with steps.epochs(context) as epochs:
-            made = steps.pipeline.rebuild_on(
-                epochs, steps.beside(epochs), owner_of(context), tables=config.tables or None, operators=config.operators,
-                since=int(config.since) if config.since.isdigit() else config.since, epochs_at_once=config.epochs_at_once,
-                empty=config.empty, wait_seconds=steps.options.wait_seconds,
-            )  # fmt: skip
+            for table in config.widen:
+                made = steps.pipeline.widen_on(epochs, table, owner_of(context))
+            if config.tables or config.operators or not config.widen:
+                made = steps.pipeline.rebuild_on(
+                    epochs, steps.beside(epochs), owner_of(context), tables=config.tables or None, operators=config.operators,
+                    since=int(config.since) if config.since.isdigit() else config.since, epochs_at_once=config.epochs_at_once,
+                    empty=config.empty, wait_seconds=steps.options.wait_seconds,
+                )  # fmt: skip
             told = events(steps, epochs, epochs.coordinator.versions(made.epoch))
         context.log.info("%s", made)
         yield from told

@@ -39,9 +39,12 @@ def widen(epochs: Epochs, table: str) -> Complete:
 
     Raises:
         PipelineError: There is no such table, its columns do not only become wider, or it is the state of an operator.
+        UndecidedChangeError: The program says that tables were renamed, which are so before, and something else is to be decided.
         LostFileError: A file is gone, or has not the rows that it was written with.
     """
     run, dataset = epochs.coordinator, f"tables/{table}"
+    run.settle()
+    epochs.planning.comparing.rename_tables()
     view = run.settle()
     last, plan = view.last_complete, view.last_plan
     where = {"pipeline": run.pipeline, "table": table}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -11,9 +13,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable, QueryBuilder
 
 import dagster_operators as do
+from dagster_operators.cli.main import main
+from dagster_operators.cli.remedies import as_commands
 from dagster_operators.errors import ChangedColumnsError, PipelineError, SourceError, UndecidedChangeError
 from dagster_operators.transactions.failpoints import watch
 from tests.engines import ENGINES, SAIL
@@ -230,3 +235,66 @@ def test_a_table_that_is_state_is_rebuilt(tmp_path: Path) -> None:
         changed.widen("t")
     changed.rebuild("t")
     assert values(changed) == [1]
+
+
+def test_the_command_that_the_refusal_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, root = tmp_path / "in", str(tmp_path / "root")
+    folder.mkdir()
+    monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
+
+    def made(kind: str, table: str, **more: Any) -> Any:
+        pipeline: Any = do.Pipeline("p", root=root, engine=SAIL)
+        rows = pipeline.source("in", do.FileSource(f"{folder}/*.csv", schema="i int"))
+        rows.select(f"i::{kind} AS i").to_table(table, **more)
+        return pipeline
+
+    (folder / "1.csv").write_text("i\n1\n")
+    made("int", "t").run_epoch()
+    (folder / "2.csv").write_text("i\n2\n")
+    renamed = made("bigint", "wider", renamed_from="t")
+    (said,) = (one for one in renamed.changes() if "columns" in one.problem)
+    with pytest.raises(ChangedColumnsError) as refused:
+        renamed.run_epoch()
+    assert said.remedy in refused.value.remedy
+    told = as_commands(refused.value.remedy, root)
+    (command,) = re.findall(r"dagster-operators (widen [^,]*),", told)
+    done = CliRunner().invoke(main, shlex.split(command))
+    assert done.exit_code == 0, done.output
+    renamed.run_epoch()
+    assert sorted(row.i for row in renamed.read("wider").collect()) == [1, 2]
+
+
+def test_one_that_is_renamed_in_the_same_edit(tmp_path: Path) -> None:
+    program(tmp_path, "i int", [1]).run_epoch()
+    made: Any = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = [[{"k": "a", "i": 1}], [{"k": "a", "i": 2**40}]]
+    made.source("in", do.MemorySource(rows, schema="k string, i bigint")).to_table("other", renamed_from="t")
+    made.widen("other")
+    made.run_epoch()
+    assert sorted(row.i for row in made.read("other").collect()) == [1, 2**40]
+
+
+def test_state_that_does_not_fit_beside_it_is_told_with_it_and_each_way_leads_on(tmp_path: Path) -> None:
+    def made(kind: str, *batches: list[Any]) -> Any:
+        pipeline: Any = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        rows = pipeline.source("in", do.MemorySource([*batches], schema=f"k string, i {kind}"))
+        rows.to_table("t")
+        rows.key_by("i").deduplicate(name="once").to_table("firsts")
+        return pipeline
+
+    first = [{"k": "a", "i": 1}]
+    made("int", first).run_epoch()
+    now = made("bigint", first, [{"k": "b", "i": 2**40}])
+    with pytest.raises(ChangedColumnsError) as refused:
+        now.run_epoch()
+    assert "pipeline.widen('t')" in refused.value.remedy
+    assert "pipeline.rebuild(operators='once')" in refused.value.remedy
+    now.widen("t")
+    with pytest.raises(ChangedColumnsError, match=r"pipeline.rebuild\(operators='once'\)"):
+        now.run_epoch()
+    with pytest.raises(ChangedColumnsError, match=r"i was long and is integer.*pipeline.rebuild\('t'\)"):
+        made("int", first, [{"k": "b", "i": 3}]).run_epoch()
+    now.rebuild(operators="once")
+    now.run_epoch()
+    assert values(now) == [1, 2**40]
+    assert sorted(row.i for row in now.read("firsts").collect()) == [1, 2**40]

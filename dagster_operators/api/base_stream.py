@@ -8,6 +8,7 @@ from typing import Any, Self
 from dagster_operators.api.feed_as_rows import warn_of_feed_as_rows
 from dagster_operators.api.implied import with_changes
 from dagster_operators.api.plugged_in import PluggedIn
+from dagster_operators.arguments import refusal
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import LogicalOperator, StreamType
@@ -94,6 +95,7 @@ class BaseStream(PluggedIn):
         self, operator: type[LogicalOperator], streams: Sequence[BaseStream], name: str | None, *, chain: bool,
         renamed_from: str | None = None, **settings: Any,
     ) -> Self:  # fmt: skip
+        self._require_operator(operator)
         for stream in streams:
             if not isinstance(stream, BaseStream):
                 raise PipelineError(f"{stream!r} is no stream", pipeline=self._dataflow.name)
@@ -111,6 +113,13 @@ class BaseStream(PluggedIn):
         if renamed_from is not None:
             renamed(self._dataflow, node.name, renamed_from)
         return type(self)(self._dataflow, StreamRef(node.name))
+
+    def _require_operator(self, given: object) -> None:
+        if not (isinstance(given, type) and issubclass(given, LogicalOperator)):
+            raise PipelineError(
+                f"{given!r} is no logical operator", pipeline=self._dataflow.name,
+                remedy="give the class of one; an operator of your own goes into apply(...)",
+            )  # fmt: skip
 
     def through(
         self, operator: type[LogicalOperator], *others: Self, name: str | None = None, chain: bool = True, **settings: Any
@@ -130,4 +139,8 @@ class BaseStream(PluggedIn):
         >>> flights.through(Drop, columns=("delay",)).columns
         ('origin',)
         """
+        self._require_operator(operator)
+        wrong = refusal(operator.__init__, operator.__name__, settings)
+        if wrong is not None:
+            raise wrong.at(pipeline=self._dataflow.name, operator=name)
         return self._join(operator, (self, *others), name, chain=chain, **settings)

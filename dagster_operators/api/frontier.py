@@ -44,6 +44,7 @@ from dagster_operators.api.frontier_waiting import (
     reclock,
     state_machine,
 )
+from dagster_operators.arguments import checked
 from dagster_operators.operators.frontier.capability import Capability, InputCapability, Outlet
 from dagster_operators.operators.frontier.capability_set import CapabilitySet
 from dagster_operators.operators.frontier.declared import CapabilityState, NotifyState, StashState, ValueState
@@ -128,6 +129,7 @@ __all__ = [
 ]
 
 
+@checked
 def define(
     shape: str,
     *pacts: Pact,

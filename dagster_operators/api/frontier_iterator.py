@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from dagster_operators.api.frontier_source import FrontierSource
+from dagster_operators.arguments import checked
 from dagster_operators.time.watermark import MIN_WATERMARK
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class IteratorSourceInput:
     lower_bound: int = MIN_WATERMARK
 
 
+@checked
 def iterator_source(
     pipeline: PipelineGraph,
     name: str,

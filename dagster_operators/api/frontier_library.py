@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.arguments import checked
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.frontier.definition import NEVER, Columns, Definition
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 
+@checked
 def branch(stream: Stream, condition: Callable[[int, Any], Any], *, name: str | None = None) -> tuple[Stream, Stream]:
     """Two streams: the rows for which a condition is false, and those for which it is true (as in timely, true is the second).
 
@@ -40,6 +42,7 @@ def branch(stream: Stream, condition: Callable[[int, Any], Any], *, name: str | 
     return false, true
 
 
+@checked
 def branch_when(stream: Stream, condition: Callable[[int], bool], *, name: str | None = None) -> tuple[Stream, Stream]:
     """Two streams: the rows of times for which a condition is false, and those of times for which it is true.
 
@@ -61,6 +64,7 @@ def branch_when(stream: Stream, condition: Callable[[int], bool], *, name: str |
     return false, true
 
 
+@checked
 def partition(stream: Stream, parts: int, route: Callable[[int, Any], Any], *, name: str | None = None) -> tuple[Stream, ...]:
     """As many streams as there are parts.
 
@@ -81,6 +85,7 @@ def partition(stream: Stream, parts: int, route: Callable[[int, Any], Any], *, n
     return _several(stream, Route(parts, route), fresh_or_given(stream, name, "partition"), [None] * parts)
 
 
+@checked
 def ok_err(
     stream: Stream, logic: Callable[[Any], tuple[Any, Any]], *, ok: Columns = None, err: Columns = None, name: str | None = None
 ) -> tuple[Stream, Stream]:
@@ -106,6 +111,7 @@ def ok_err(
     return good, bad
 
 
+@checked
 def map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = None, name: str | None = None) -> Stream:  # noqa: A001
     """What a function makes of each batch: any number of rows, or None.
 
@@ -126,6 +132,7 @@ def map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = None, 
     return stream.unary(Pipeline(), fresh_or_given(stream, name, "map"), Change(logic), schema=schema)
 
 
+@checked
 def flat_map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = None, name: str | None = None) -> Stream:
     """The same as :func:`map`, which may give any number of rows.
 
@@ -144,6 +151,7 @@ def flat_map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = N
     return map(stream, logic, schema=schema, name=fresh_or_given(stream, name, "flat_map"))
 
 
+@checked
 def map_in_place(stream: Stream, logic: Callable[[Any], Any], *, name: str | None = None) -> Stream:
     """The rows with other values in the same columns.
 
@@ -164,6 +172,7 @@ def map_in_place(stream: Stream, logic: Callable[[Any], Any], *, name: str | Non
     return stream.unary(Pipeline(), fresh_or_given(stream, name, "map_in_place"), made)
 
 
+@checked
 def filter(stream: Stream, predicate: Callable[[Any], Any], *, name: str | None = None) -> Stream:  # noqa: A001
     """The rows for which a function says so.
 
@@ -183,6 +192,7 @@ def filter(stream: Stream, predicate: Callable[[Any], Any], *, name: str | None 
     return stream.unary(Pipeline(), fresh_or_given(stream, name, "filter"), Keep(predicate))
 
 
+@checked
 def inspect(stream: Stream, look: Callable[[int, Any], object], *, name: str | None = None) -> Stream:
     """The rows as they are; a function gets to see each time and batch, in the worker.
 
@@ -205,6 +215,7 @@ def inspect(stream: Stream, look: Callable[[int, Any], object], *, name: str | N
 inspect_time = inspect_batch = inspect
 
 
+@checked
 def inspect_core(
     stream: Stream, look: Callable[[int, Any], object], told: Callable[[Any], object], *, name: str | None = None
 ) -> Stream:
@@ -227,6 +238,7 @@ def inspect_core(
     return stream.unary_frontier(Pipeline(), fresh_or_given(stream, name, "inspect_core"), Watch(look, told))
 
 
+@checked
 def exchange(stream: Stream, by: Exchange, *, name: str | None = None) -> Stream:
     """The rows as they are, those that are equal in some columns in one subtask.
 
@@ -246,6 +258,7 @@ def exchange(stream: Stream, by: Exchange, *, name: str | None = None) -> Stream
     return stream.unary(by, fresh_or_given(stream, name, "exchange"), Change(None, hands_on=True))
 
 
+@checked
 def concatenate(first: Stream, *others: Stream, name: str | None = None) -> Stream:
     """The rows of several streams with the same columns.
 
@@ -266,6 +279,7 @@ def concatenate(first: Stream, *others: Stream, name: str | None = None) -> Stre
 concat = concatenate
 
 
+@checked
 def retime(stream: Stream, function: Callable[[Any], Any], *, times: Any, name: str | None = None) -> Stream:
     """The rows with other times than when something happened: a version number, a round, or both a moment and a round.
 
@@ -311,6 +325,7 @@ def retime(stream: Stream, function: Callable[[Any], Any], *, times: Any, name: 
     return stream.through(FrontierOperator, name=named, definition=definition)
 
 
+@checked
 def definition_of(stream: Stream) -> Definition:
     """The frontier operator behind which a stream is, for the test harness.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from dagster_operators.arguments import checked
 from dagster_operators.errors import PipelineError
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
 from dagster_operators.time.frontier import Frontier
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 
+@checked
 def probe(pipeline: Pipeline, stream: Stream) -> ProbeHandle:
     """A handle that tells which times a stream may still bring, as of the last completed epoch.
 
@@ -39,6 +41,7 @@ def probe(pipeline: Pipeline, stream: Stream) -> ProbeHandle:
     return ProbeHandle(pipeline, stream)
 
 
+@checked
 def probe_with(stream: Stream, handle: ProbeHandle) -> Stream:
     """The stream, which a handle that was made before tells of from now on: for a source that is to wait for what comes of it.
 

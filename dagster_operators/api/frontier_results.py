@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.frontier_library import concatenate, map, ok_err  # noqa: A004 - timely's name
+from dagster_operators.arguments import checked
 from dagster_operators.operators.frontier.definition import Columns
 
 if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 
+@checked
 def results(
     stream: Stream, logic: Callable[[Any], tuple[Any, Any]], *, ok: Columns = None, err: Columns = None, name: str | None = None
 ) -> ResultStream:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.api.closure_source import ClosureSource, check_calls, due_in, is_called
 from dagster_operators.api.frontier_probe import ProbeHandle
+from dagster_operators.arguments import checked
 from dagster_operators.connectors.memory_source import MemorySource
 from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd
 from dagster_operators.errors import CapabilityError
@@ -24,6 +25,7 @@ CALLS: Final = 1000
 """How often the logic of a source is called in an epoch at most, unless it is told otherwise."""
 
 
+@checked
 def source(
     pipeline: PipelineGraph,
     name: str,
@@ -79,6 +81,7 @@ def source(
     return pipeline.source(name, made, event_time=time)
 
 
+@checked
 def to_stream(
     pipeline: PipelineGraph, name: str, rows: Iterable[Mapping[str, Any]], *, schema: str, time: str = "t", at: int = 0
 ) -> Stream:
@@ -102,6 +105,7 @@ def to_stream(
     return pipeline.source(name, MemorySource([batch], schema=f"{schema}, `{time}` timestamp"), event_time=time, finished=True)
 
 
+@checked
 def empty(pipeline: PipelineGraph, name: str, *, schema: str, time: str = "t") -> Stream:
     """A stream without rows that is finished from the beginning.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.closure_source import ClosureSource, check_calls, due_in, is_called
+from dagster_operators.arguments import checked
 from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd
 from dagster_operators.operators.frontier.capability import Capability
 from dagster_operators.operators.frontier.pacts import Pipeline
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 
+@checked
 def unordered_input(
     pipeline: PipelineGraph,
     name: str,

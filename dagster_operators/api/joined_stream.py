@@ -142,6 +142,9 @@ def _micros(keep: str | timedelta | int | None, where: Mapping[str, str]) -> int
         return None
     try:
         require_unit(keep)
-        return parse_duration(keep)
+        found = parse_duration(keep)
     except ValueError as error:
         raise PipelineError(f"keep: {error}", **where) from None
+    if found < 0:
+        raise PipelineError(f"keep is not less than nothing, as {keep!r} is", **where, remedy="write keep='1 day', say")
+    return found

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.api.apply_to import apply_to
+from dagster_operators.api.checked_streams import checked_stream
 from dagster_operators.api.interval import interval_joined
 from dagster_operators.api.pivoting import Values, pivoted
 from dagster_operators.api.plugged_in import PluggedIn
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 
+@checked_stream
 class KeyedStream(PluggedIn):
     """A stream grouped by key columns, waiting for a window or an aggregate.
 

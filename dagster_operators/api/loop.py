@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dagster_operators.api.checked_streams import checked_stream
 from dagster_operators.api.stream import Stream
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.dataflow import Dataflow
@@ -9,6 +10,7 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.loops.edges import Enter, Leave, LoopVariable
 
 
+@checked_stream
 class Loop:
     """A part of a pipeline in which rows go round until none is left, all within one epoch.
 

@@ -8,6 +8,7 @@ from typing import Any
 from dagster_operators.catalog.loading import registry
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
+from dagster_operators.time.watermark import parse_duration
 
 
 def operator_given(operator: Any, config: Any, *, pipeline: str, stream: str) -> ArrowOperator:
@@ -42,4 +43,12 @@ def operator_given(operator: Any, config: Any, *, pipeline: str, stream: str) ->
             f"{made!r} is no operator", pipeline=pipeline, operator=stream,
             remedy="derive a class from ArrowOperator, and give an instance of it",
         )  # fmt: skip
+    for setting in ("tick_interval", "time_limit"):
+        duration = getattr(made, setting)
+        try:
+            if duration is not None and parse_duration(duration) <= 0:
+                raise ValueError(f"it is more than nothing, not {duration!r}")  # noqa: TRY301 - told as what is no duration
+        except ValueError as error:
+            told = f"{setting}: {error}"
+            raise PipelineError(told, pipeline=pipeline, operator=made.name, remedy="write '10 minutes', say") from None
     return made

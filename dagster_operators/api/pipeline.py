@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from dagster_operators.api.changing import Changing
+from dagster_operators.api.checked_pipelines import checked_pipeline
 from dagster_operators.api.going_back import GoingBack
 from dagster_operators.api.history import History
 from dagster_operators.api.pipeline_from_data import FromData
@@ -17,6 +18,7 @@ from dagster_operators.api.pipeline_settings import check_settings
 from dagster_operators.api.rebuilding import Rebuildable
 from dagster_operators.api.settling import Settling
 from dagster_operators.api.snapshot import Snapshot
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.errors import StorageError
 from dagster_operators.runtime.engine import Engine, default_engine, engine_given
 from dagster_operators.runtime.epochs import Epochs
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@checked_pipeline
+@checked_constructor
 class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
     """A named dataflow with one storage root. Building one reads nothing and starts nothing.
 

@@ -171,9 +171,14 @@ class Settling(ABC):
         >>> folder.cleanup()
         """
         try:
-            oldest = time.time() - parse_duration(keep) / 1e6
+            kept = parse_duration(keep)
         except ValueError as error:
             raise PipelineError(f"keep: {error}", pipeline=self.name) from None
+        if kept < 0:
+            raise PipelineError(
+                f"keep is not less than nothing, as {keep!r} is", pipeline=self.name, remedy="write '7 days', say"
+            )
+        oldest = time.time() - kept / 1e6
         done = self.history()[: -max(keep_epochs, 1)]
         horizon = next((complete.epoch + 1 for complete in reversed(done) if complete.committed_at < oldest), None)
         if horizon is None:

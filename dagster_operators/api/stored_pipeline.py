@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dagster_operators.api.checked_pipelines import checked_pipeline
 from dagster_operators.api.history import History
 from dagster_operators.api.settling import Settling
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.results import table_names
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from dagster_operators.transactions.records import Complete
 
 
+@checked_pipeline
+@checked_constructor
 class StoredPipeline(Settling):
     """What lies in a storage root: its epochs, tables and whoever is at work. Starts no engine and imports nothing of the user's.
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_operators.api.change_column import change_column
+from dagster_operators.api.checked_streams import checked_stream
 from dagster_operators.api.frontier_stream import FrontierStream
 from dagster_operators.api.joined_stream import JoinedStream
 from dagster_operators.api.keyed_stream import KeyedStream
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 
+@checked_stream
 class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
     """The output of an operator, before it is a table.
 
@@ -302,18 +304,18 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
                 raise SchemaError(f"the key {key!r} has no name", pipeline=self._dataflow.name, remedy=f"write {key!r} AS name")
         pairs = {name: expression for expression, name in parsed if name is not None}
         computed = {name: expression for name, expression in pairs.items() if expression not in (name, quoted(name))}
-        if computed:
-            stream = self._add(WithColumns, None, chain=True, expressions=as_pairs(computed), only_new=True)
-        kind = stream._type  # noqa: SLF001
         for name in pairs:
-            if kind.resolve(name) is None:
+            if name not in computed and self._type.resolve(name) is None:
                 raise SchemaError(
                     f"key_by uses column {name!r}, which its input does not have",
                     pipeline=self._dataflow.name,
                     operator=stream.name,
                     column=name,
-                    remedy=f"use one of: {', '.join(kind.columns or ())}",
+                    remedy=f"use one of: {', '.join(self.columns or ())}",
                 )
+        if computed:
+            stream = self._add(WithColumns, None, chain=True, expressions=as_pairs(computed), only_new=True)
+        kind = stream._type  # noqa: SLF001
         return KeyedStream(stream, tuple(kind.resolve(name) or name for name in pairs))
 
     def window(self, window: Window | Session | None = None) -> WindowedStream:

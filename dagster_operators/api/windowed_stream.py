@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.checked_streams import checked_stream
 from dagster_operators.api.pivoting import Values, pivoted
 from dagster_operators.api.plugged_in import PluggedIn
 from dagster_operators.errors import PipelineError, located
@@ -39,6 +40,7 @@ _OF_CHANGES: Mapping[type[LogicalOperator], type[LogicalOperator]] = {
 }
 
 
+@checked_stream
 class WindowedStream(PluggedIn):
     """A stream grouped by key columns and windows, waiting for its aggregates or for a stream to be joined with.
 

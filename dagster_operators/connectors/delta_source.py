@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors.change_feed import CHANGE_FIELDS, check_change_feed, read_change_feed
 from dagster_operators.connectors.connector import Connector, SliceChoice
 from dagster_operators.connectors.delta_reader import DeltaReader, versions_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
 
 
+@checked_constructor
 @dataclass(frozen=True, eq=False)
 class DeltaSource(DeltaReader):
     """A Delta table: first all its rows, then what each new version adds.

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors.debezium_events import check_types, events_of
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, keys_of
 from dagster_operators.connectors.sink import Sink, SinkAttempt, SinkRows, check_columns
@@ -30,6 +31,7 @@ _PATIENCE: Final = 60.0
 """Seconds to wait for another process that is at the folder; it renames a file and writes a line."""
 
 
+@checked_constructor
 class FileSink(Sink):
     """Writes what changes in a stream to a folder as Debezium's change events, exactly once, one file of JSON lines an epoch.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors import parquet_format
 from dagster_operators.connectors.connector import UNKNOWN, Connector, Extent, OnCorrupt, SliceChoice, Unknown, parse_schema
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, ENTRY_COLUMNS, OnUnknown, check_events, keys_of, read_events
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _READERS = 8
 
 
+@checked_constructor
 @dataclass(frozen=True, eq=False)
 class FileSource(Connector):
     """CSV, JSON-lines or Parquet files, or change events of a table.

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors.debezium_events import check_types
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, keys_of
 from dagster_operators.connectors.kafka_book import KafkaBook, Noted, Writer, book_of
@@ -33,6 +34,7 @@ SinkFormat: TypeAlias = Literal["json", "debezium-json"]
 _SETTINGS: Final = ("servers", "topic", "format", "key", "book", "timeout", "transaction_timeout")
 
 
+@checked_constructor
 class KafkaSink(Sink):
     """Writes a stream to a topic of Kafka, exactly once for readers of what is committed (``isolation.level=read_committed``).
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors.connector import PART, Connector, OnCorrupt, Parts, SliceChoice, Unknown
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, OnUnknown, check_events
 from dagster_operators.connectors.file_source import FileSource
@@ -56,6 +57,7 @@ _SET_ASIDE: Final = (
 _FORMATS: Final = ("raw", "json", DEBEZIUM)
 
 
+@checked_constructor
 @dataclass(frozen=True, eq=False)
 class KafkaSource(Connector):
     """The records of a topic of Kafka, each once, in the order of its partition; of transactions what was committed.

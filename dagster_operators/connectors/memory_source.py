@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
 from dagster_operators.connectors.row_batch import batch_to_arrow, batch_values, infer_arrow
 from dagster_operators.connectors.written_position import check_keys
@@ -30,6 +31,7 @@ Batch: TypeAlias = "Sequence[Mapping[str, Any] | Sequence[Any]] | Table | Pandas
 _BATCHES = "give a list of batches, each a list of rows: MemorySource([[('a', 1), ('b', 2)]], schema='k string, v long')"
 
 
+@checked_constructor
 @dataclass(frozen=True, eq=False)
 class MemorySource(Connector):
     """A list of row batches, of which each epoch reads the next one.

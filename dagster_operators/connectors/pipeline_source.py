@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors.connector import Connector, SliceChoice
 from dagster_operators.connectors.delta_files import read_files, require_files
 from dagster_operators.connectors.delta_reader import DeltaReader, versions_of
@@ -51,6 +52,7 @@ class HasRoot(Protocol):
         """Its name."""
 
 
+@checked_constructor
 @dataclass(frozen=True, eq=False)
 class PipelineSource(DeltaReader):
     """A table of another pipeline, or several to choose from: first all rows, then what each of its epochs added.

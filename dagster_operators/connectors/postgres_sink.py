@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors.postgres_book import Book, epoch_of, gid_of, session_name
 from dagster_operators.connectors.postgres_load import TableName, load, quoted
 from dagster_operators.connectors.postgres_session import DSN, connect
@@ -43,6 +44,7 @@ class _Target:
     book: Book
 
 
+@checked_constructor
 class PostgresSink(Sink):
     """Writes a stream to a table of a PostgreSQL database, exactly once, in the same commit as the pipeline's own tables.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors.connector import Connector, OnCorrupt, SliceChoice, Unknown
 from dagster_operators.connectors.debezium_reader import DEBEZIUM, keys_of
 from dagster_operators.connectors.delta_source import DeltaSource
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _REPEATED: Final = re.compile(r"extract: (the key .*? is there more than once)")
 
 
+@checked_constructor
 @dataclass(frozen=True, eq=False)
 class SnapshotSource(Connector):
     """Extracts of a table, each with all rows that there are then: a stream of what changes from one to the next.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked
 from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.functions.groups import Groups, plain
 from dagster_operators.functions.install import Installable
@@ -189,6 +190,7 @@ class GroupCall:
         return as_array(values, self.kind, len(states), self.name)
 
 
+@checked
 def udaf(
     returns: str, *, state: str | None = None, name: str | None = None, vectorised: bool = False
 ) -> Callable[[Definition], UserAggregate]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked
 from dagster_operators.errors import EngineError, MissingInputError, PipelineError, UserFunctionError
 from dagster_operators.functions.install import Installable
 from dagster_operators.functions.shipping import EngineFunction
@@ -209,6 +210,7 @@ def _kept(digest: str, library: bytes) -> Path:
     return path
 
 
+@checked
 def load_udf(
     library: str | os.PathLike[str], symbol: str, *, args: Sequence[str], returns: str, name: str | None = None
 ) -> LibraryFunction:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked
 from dagster_operators.errors import OperatorsError, PipelineError
 from dagster_operators.functions.install import Installable
 from dagster_operators.functions.shipping import EngineFunction
@@ -107,6 +108,7 @@ class ArrowCall:
         return as_array(result, self.kind, rows, self.name)
 
 
+@checked
 def udf(
     returns: str,
     *,

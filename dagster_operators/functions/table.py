@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from dagster_operators.arguments import checked
 from dagster_operators.errors import UserFunctionError
 from dagster_operators.functions.scalar import ArrowCall, ScalarFunction
 from dagster_operators.functions.shipping import EngineFunction
@@ -69,6 +70,7 @@ class TableCall(ArrowCall):
         return row if isinstance(row, tuple | dict) or self.kind.value_type.num_fields > 1 else (row,)
 
 
+@checked
 def udtf(returns: str, *, name: str | None = None) -> Callable[[Callable[..., Any]], TableFunction]:
     """Make a table function known by its name: it returns any number of rows for each row.
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import StreamRef
 
 
+@checked_constructor
 @dataclass(frozen=True)
 class Check:
     """A condition that every row of a table must meet, tried on the staged rows before the commit.

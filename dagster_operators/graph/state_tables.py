@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.errors import SchemaError
 from dagster_operators.time.watermark import format_duration, parse_duration
 from dagster_operators.types.arrow_schema import arrow_type
@@ -184,6 +185,7 @@ class StateTable:
         return hash((self.kind, self.fields, self.key, self.version))
 
 
+@checked_constructor
 class KeyedState(StateTable):
     """One row per key: put replaces it, delete removes it.
 
@@ -209,6 +211,7 @@ class KeyedState(StateTable):
     kind = "keyed"
 
 
+@checked_constructor
 class TimeState(StateTable):
     """Rows by event time: appended, read by ranges of time, and gone once the watermark has passed them by the retention.
 
@@ -240,6 +243,7 @@ class TimeState(StateTable):
         super().__init__(schema, key, retention=retention, time=time, version=version, migrate=migrate)
 
 
+@checked_constructor
 class GlobalState(StateTable):
     """A small table that every subtask sees whole: as it was after the previous epoch, with the subtask's own writes over it.
 
@@ -257,6 +261,7 @@ class GlobalState(StateTable):
     kind = "global"
 
 
+@checked_constructor
 class ListState(StateTable):
     """A list of rows per key, in the order of appending.
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import dagster as dg
 
 from dagster_operators.api.pipeline import Pipeline
+from dagster_operators.arguments import checked
 from dagster_operators.errors import PipelineError
 from dagster_operators.orchestration.assets import pipeline_assets, source_specs
 from dagster_operators.orchestration.catch_up import catch_up_job
@@ -32,6 +33,7 @@ from dagster_operators.runtime.engine import Engine, engine_given
 from dagster_operators.runtime.own_engine import prepared
 
 
+@checked
 def build_definitions(
     *pipelines: Pipeline,
     schedule: str | None = None,

@@ -36,6 +36,10 @@ class Schema:
         Raises:
             SchemaError: The text is no schema, Spark has no such type, or two columns have one name.
         """
+        import pyarrow as pa
+
+        if not isinstance(given, str | pa.Schema):
+            raise SchemaError(f"{given!r} is no schema", remedy="write it as Spark does: 'k string, v long'")
         found = cls.from_ddl(given) if isinstance(given, str) else cls.from_arrow(given)
         return Schema(tuple(replace(field, type=_declared(field.type)) for field in found.fields))
 

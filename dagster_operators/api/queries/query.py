@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any
 
 from dagster_operators.api.queries.methods import Method, method_of, methods_of
+from dagster_operators.arguments import bound_to, checked
 from dagster_operators.catalog.catalog import near
 from dagster_operators.graph.values import leaves
 
@@ -90,13 +91,11 @@ def recorded(
     Raises:
         TypeError: The method does not take these arguments.
     """
-    try:
-        method.signature.bind(query, *arguments, **keywords)
-    except TypeError as error:
-        raise TypeError(f"{method.name}(): {error}") from None
+    bound_to(method.signature, method.name, (query, *arguments), keywords)
     return Query(Call(method.name, method.function, (query, *arguments), dict(keywords), place), method.gives)
 
 
+@checked
 def query(name: str) -> Query:
     """A query over a stream by its name: a source, an operator or a table of the pipeline that it will be added to.
 

@@ -109,6 +109,8 @@ class Definition:
             self.times = _checked(times, name)
         if self.kind.notifies:
             self.state.setdefault(NOTIFICATIONS, NotifyState())
+        if not self.schemas:
+            raise PipelineError("an operator has at least one output", operator=name, remedy="give its schema")
         self._check()
 
     @property

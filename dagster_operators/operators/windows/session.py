@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dagster_operators.arguments import checked_constructor
 from dagster_operators.graph.values import Fields, check_fields
 from dagster_operators.operators.windows.windows import positive
 from dagster_operators.time.watermark import behind, format_duration
@@ -28,6 +29,7 @@ ISLAND = "__island"
 """The column that numbers the sessions of a key."""
 
 
+@checked_constructor
 @dataclass(frozen=True, init=False)
 class Session:
     """Windows that last as long as rows keep coming, and end a gap after the last one.

@@ -12,6 +12,7 @@ from datetime import timedelta
 from math import gcd
 from typing import Any, ClassVar
 
+from dagster_operators.arguments import checked
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.values import Fields, check_fields
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK, format_duration, parse_duration, require_unit
@@ -116,6 +117,7 @@ def _micros(what: str, duration: str | timedelta | int) -> int:
         raise PipelineError(f"the {what} of a window: {error}") from None
 
 
+@checked
 def Tumbling(size: str | timedelta | int, *, offset: str | timedelta | int = 0) -> Window:  # noqa: N802
     """Windows of a fixed size, one after the other without gaps.
 
@@ -133,6 +135,7 @@ def Tumbling(size: str | timedelta | int, *, offset: str | timedelta | int = 0) 
     return Window(micros, micros, _micros("offset", offset))
 
 
+@checked
 def Sliding(size: str | timedelta | int, slide: str | timedelta | int, *, offset: str | timedelta | int = 0) -> Window:  # noqa: N802
     """Windows of a fixed size, one beginning every ``slide``; a row is in each window that covers it.
 

@@ -101,9 +101,9 @@ def checked_constructor(made: C) -> C:
     >>> @checked_constructor
     ... class Window:
     ...     def __init__(self, size: str) -> None: ...
-    >>> Window(sise="1 hour")
+    >>> Window(sizes="1 hour")
     Traceback (most recent call last):
-    TypeError: Window(): got an unexpected keyword argument 'sise'; did you mean 'size'?
+    TypeError: Window(): got an unexpected keyword argument 'sizes'; did you mean 'size'?
     """
     constructor = getattr(made, "__init__")  # noqa: B009 - of this class, as all that is made has it
     setattr(made, "__init__", checked(constructor, made.__name__))  # noqa: B010

@@ -18,9 +18,9 @@ def checked_stream(made: C) -> C:
 
     >>> from dagster_operators import FileSource, Pipeline
     >>> rows = Pipeline("p", root="data/p").source("rows", FileSource("in", schema="k string, v long"))
-    >>> rows.filter("v > 1", nmae="big")
+    >>> rows.filter("v > 1", named="big")
     Traceback (most recent call last):
-    TypeError: Stream.filter(): got an unexpected keyword argument 'nmae'; did you mean 'name'?
+    TypeError: Stream.filter(): got an unexpected keyword argument 'named'; did you mean 'name'?
     >>> rows.filter("v > 1", chain="no")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     dagster_operators.errors.PipelineError: the argument chain of Stream.filter is 'no' [pipeline 'p']. To do: give...

@@ -99,6 +99,8 @@ def results_in(summary: Any, time: Any) -> Any:
     >>> results_in(3, 4), results_in((0, 1), (5, 2)), results_in(1, 2**63 - 1)
     (7, (5, 3), None)
     """
+    if summary is IDENTITY:
+        return time
     if type(summary) is int and type(time) is int:
         total = summary + time
         return total if MIN_WATERMARK <= total <= MAX_WATERMARK else None

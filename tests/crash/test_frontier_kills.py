@@ -77,7 +77,50 @@ def down_by_three_elsewhere(rows):
     return down_by_three(frontier.exchange(rows, frontier.Exchange("v")))
 
 
-def build(root, parallelism, *, rounds=False):
+def takes_three_off(capabilities, info):
+    """The same as an operator of two outputs: the rows of a time and round wait until it is complete, one time in each call."""
+    capabilities.clear()
+    stash, done = info.state["stash"], info.state["done"]
+
+    def logic(inputs, outputs):
+        for each in inputs:
+            for time, batch in each:
+                stash.add(time.retain(0), batch)
+                done.insert(time.retain(1))
+        ready = [held for held in stash.capabilities() if not any(each.frontier.less_equal(held.time) for each in inputs)]
+        for capability in [held.clone() for held in ready[:1]]:
+            rows = once_less(stash.pop(capability.time))
+            again = pc.greater_equal(rows["v"], 3)
+            outputs[0].session(capability).give_batch(rows.filter(again))
+            outputs[1].session(done.delayed(capability.time)).give_batch(rows.filter(pc.invert(again)))
+        done.downgrade([held.time for held in stash.capabilities()])
+        if len(ready) > 1:
+            info.activator.activate()
+
+    return logic
+
+
+def down_by_three_built(rows, by=BY_K):
+    builder = frontier.OperatorBuilder("takes", rows.scope)
+    builder.new_input(rows, by)
+    for _ in range(2):
+        builder.new_output()
+    return builder.build(takes_three_off, state={"stash": frontier.StashState(), "done": frontier.CapabilityState(1)})
+
+
+def down_by_three_built_elsewhere(rows):
+    return down_by_three_built(rows, frontier.Exchange("v"))
+
+
+LOOPS = {
+    "within_subtask": down_by_three,
+    "in_rounds": down_by_three_elsewhere,
+    "built": down_by_three_built,
+    "built_in_rounds": down_by_three_built_elsewhere,
+}
+
+
+def build(root, parallelism, loop):
     pipeline = do.Pipeline("p", root=str(root), engine=SAIL, parallelism=parallelism)
     source = do.MemorySource([rows_of(epoch) for epoch in range(EPOCHS)], schema=f"{SCHEMA}, t timestamp")
     rows = pipeline.source("rows", source, event_time="t", lateness="1 second")
@@ -85,8 +128,7 @@ def build(root, parallelism, *, rounds=False):
     kept = rows.unary_frontier(BY_K, "kept_back", kept_back, state=state)
     totals = frontier.state_machine(kept, BY_K, running, schema=SCHEMA, name="totals")
     totals.to_table("totals")
-    logic = down_by_three_elsewhere if rounds else down_by_three
-    frontier.iterate(totals, logic, name="down", pact=BY_K, within_subtask=not rounds).to_table("left")
+    frontier.iterate(totals, LOOPS[loop], name="down", pact=BY_K, within_subtask=not loop.endswith("rounds")).to_table("left")
     return pipeline
 
 
@@ -129,27 +171,27 @@ def stop_at(name):
     return reached
 
 
-def places_of(root, *, rounds):
+def places_of(root, loop):
     """All failpoints of the first two epochs, in the order in which they are first reached."""
     reached = []
     with watch(reached.append):
-        pipeline = build(root, 2, rounds=rounds)
+        pipeline = build(root, 2, loop)
         for _ in range(2):
             pipeline.run_epoch()
     return list(dict.fromkeys(reached))
 
 
-@pytest.mark.parametrize("rounds", [False, True], ids=["within_subtask", "in_rounds"])
-def test_stopped_anywhere_and_rescaled_it_goes_on(rounds, sail, tmp_path, monkeypatch):
-    gone = set()
+@pytest.mark.parametrize("loop", LOOPS)
+def test_stopped_anywhere_and_rescaled_it_goes_on(loop, sail, tmp_path, monkeypatch):
+    gone, rounds = set(), loop.endswith("rounds")
     monkeypatch.setattr(Owner, "is_gone", lambda owner: owner.run_id in gone)
-    places = places_of(tmp_path / "reference", rounds=rounds)
+    places = places_of(tmp_path / "reference", loop)
     assert {"before:append_decision", "after:append_decision", "stage:half_files"} <= {*places}
     stopped, prepared = [], set()
     if rounds:  # behind every piece of work is a stop, each run does one more, and so all rounds are met; tables are as ever
         places = [*(place for place in places if "create_table" not in place), *["after:append_prepared"] * 10]
     for number, place in enumerate(places):
-        pipeline = build(tmp_path / "root", number % 3 + 1, rounds=rounds)
+        pipeline = build(tmp_path / "root", number % 3 + 1, loop)
         try:
             with watch(stop_at(place)):
                 pipeline.run_epoch()
@@ -159,7 +201,7 @@ def test_stopped_anywhere_and_rescaled_it_goes_on(rounds, sail, tmp_path, monkey
         pipeline.epochs.coordinator._lease.pause()
         prepared |= {*pipeline.epochs.coordinator.view().prepared}
     assert {f"down_rounds@{number}" for number in range(3)} <= prepared or not rounds
-    again = build(tmp_path / "root", 2, rounds=rounds)
+    again = build(tmp_path / "root", 2, loop)
     for _ in range(2):
         again.run_epoch()
     # Tables are created side by side, before a run ends: which of those places it comes to, differs.
@@ -177,7 +219,7 @@ KILLS = (
 def work(root, cache, place, parallelism):
     os.environ[VARIABLE] = place
     os.environ["DAGSTER_OPERATORS_CACHE"] = cache
-    pipeline = build(root, parallelism, rounds=True)
+    pipeline = build(root, parallelism, "in_rounds")
     for _ in range(12):
         pipeline.run_epoch()
 
@@ -189,7 +231,7 @@ def test_processes_are_killed_in_rounds_and_rescaled(sail, tmp_path):
         child.start()
         child.join(200)
         assert child.exitcode == -signal.SIGKILL, place
-    again = build(tmp_path / "root", 2, rounds=True)
+    again = build(tmp_path / "root", 2, "in_rounds")
     for _ in range(3):
         again.run_epoch()
     check(again)

@@ -163,6 +163,10 @@ class OutputHandle:
         """Put out rows."""
         self._close_rows()
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        if isinstance(table, pa.Table) and self._schema is not None and self._names and table.schema.equals(self._schema):
+            self._tables.append(table)  # its time is taken out of many tables at once
+            self._times.append(time)
+            return
         if isinstance(table, pa.Table) and self._names:
             names = table.column_names
             there = [name for name in self._names if name in names]
@@ -176,12 +180,21 @@ class OutputHandle:
         if not parts or self._schema is None or self._time is None:
             return
         lengths = [table.num_rows for _, table in parts]
-        rows = pa.concat_tables([table for _, table in parts])
+        rows = self._together([table for _, table in parts], self._time.names, len(self._schema))
         if rows.num_rows < _LITTLE * len(parts):
             rows = rows.combine_chunks()
         for name, moments in self._time.filled([time for time, _ in parts], lengths, self._schema, self.outlet.name):
             rows = rows.append_column(name, moments)
         out.collect(rows.select(self._schema.names), self.outlet.name)
+
+    @staticmethod
+    def _together(tables: Sequence[pa.Table], names: Sequence[str], count: int) -> pa.Table:
+        """Tables as one, without the columns of the time, which those of so many columns still have."""
+        timed = [table.num_columns == count for table in tables]
+        if all(timed):
+            return pa.concat_tables(tables).drop_columns(list(names))
+        pairs = zip(tables, timed, strict=True)
+        return pa.concat_tables([table.drop_columns(list(names)) if has_time else table for table, has_time in pairs])
 
     def take(self) -> list[tuple[Any, pa.Table]]:
         """What was put out since this was last asked, with its times."""

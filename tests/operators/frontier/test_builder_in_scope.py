@@ -368,9 +368,16 @@ def summed(key, part, before):
     return pc.sum(part["k"]).as_py()
 
 
+def emitted_half(key, total):
+    return {"half": key, "k": total}
+
+
+HALVES = "half long, k long"
+
+
 def by_half(scope, rows):
     """For each half of v the sum of k; and the rows with their halves, around once."""
-    scope.leave(frontier.aggregate(rows, BY_HALF, summed, lambda half, k: {"half": half, "k": k}, schema="half long, k long"))
+    scope.leave(frontier.aggregate(rows, BY_HALF, summed, emitted_half, schema=HALVES))
     handle, cycle = scope.feedback(1)
     halved = frontier.exchange(rows, BY_HALF)
     back = frontier.map(halved, lambda batch: batch.select(["k", "half"]).rename_columns(["k", "v"]), schema=SCHEMA)
@@ -400,7 +407,7 @@ def test_a_function_decides_within_a_scope_which_rows_meet(parallelism, size):
 
 def test_it_does_in_rounds_too():
     def build(scope, rows):
-        scope.leave(frontier.aggregate(rows, BY_HALF, summed, lambda half, k: {"half": half, "k": k}, schema="half long, k long"))
+        scope.leave(frontier.aggregate(rows, BY_HALF, summed, emitted_half, schema=HALVES))
 
     found, driver = run_in_rounds(rounds_of(build), ROWS, iter([3, 2, 1] * 20), 3)
     assert {time: Counter((row["half"], row["k"]) for row in rows) for time, rows in found.items()} == sums_by_half(ROWS)
@@ -411,9 +418,7 @@ def test_entering_a_scope_within_a_scope_by_a_function():
     def build(scope, rows):
         inner = frontier.Scope("inner", scope, iterative=True)
         inside = inner.enter(rows, BY_HALF)
-        counts = frontier.aggregate(
-            inside, frontier.Exchange("half"), summed, lambda half, k: {"half": half, "k": k}, schema="half long, k long"
-        )
+        counts = frontier.aggregate(inside, frontier.Exchange("half"), summed, emitted_half, schema=HALVES)
         inner.leave(counts)
         scope.leave(inner.build())
 
@@ -463,7 +468,7 @@ def on_engine(root, engine, parallelism, *, within_subtask):
     scope = frontier.Scope("scope", pipeline, iterative=True, within_subtask=within_subtask)
     rows = scope.enter(pipeline.source("rows", source, event_time="t", finished=True), BY_K)
     by_builder(PACT)(scope, rows)
-    scope.leave(frontier.aggregate(rows, BY_HALF, summed, lambda half, k: {"half": half, "k": k}, schema="half long, k long"))
+    scope.leave(frontier.aggregate(rows, BY_HALF, summed, emitted_half, schema=HALVES))
     done, halves = scope.build()
     done.select("k", "rounds").to_table("done")
     halves.select("half", "k", "unix_seconds(t) AS time").to_table("halves")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
+from dagster_operators.errors import TimestampError
 from dagster_operators.time.codec import decode_time, encode_time
 from dagster_operators.time.timestamp import Time, check_time, less_equal, less_than
 
@@ -74,6 +75,22 @@ class MinimalTimes:
         (True, True, False)
         """
         return all(map(self.less_equal, other))
+
+    def as_option(self) -> Any:
+        """The only time, or None without any: what there is of times that all can be compared, as event times.
+
+        Raises:
+            TimestampError: There are several.
+
+        >>> Antichain([5, 3]).as_option(), Antichain().as_option()
+        (3, None)
+        >>> Antichain([(1, 5), (2, 3)]).as_option()
+        Traceback (most recent call last):
+        dagster_operators.errors.TimestampError: Antichain([(1, 5), (2, 3)]) is no single time. To do: ask for its elements
+        """
+        if len(self._times) > 1:
+            raise TimestampError(f"{self!r} is no single time", remedy="ask for its elements")
+        return next(iter(self._times), None)
 
     def to_json(self) -> list[Any]:
         """The times in order, as plain JSON values.
@@ -147,6 +164,16 @@ class Antichain(MinimalTimes):
         """
         added = [self.insert(element) for element in elements]
         return any(added)
+
+    def sort(self) -> None:
+        """Put the times in order, which no other method does.
+
+        >>> antichain = Antichain([(2, 3), (1, 5)])
+        >>> antichain.sort()
+        >>> antichain.elements
+        ((1, 5), (2, 3))
+        """
+        self._times.sort()
 
     def clear(self) -> None:
         """Drop all times.

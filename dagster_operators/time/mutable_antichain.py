@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, Self
 
 from dagster_operators.time.change_batch import ChangeBatch
@@ -97,6 +97,14 @@ class MutableAntichain:
         (2, 0)
         """
         return self._counts.get(time, 0)
+
+    def updates(self) -> Iterator[tuple[Time, int]]:
+        """All times with their counts, in order; negative ones, too.
+
+        >>> list(MutableAntichain([5, 3, 5]).updates())
+        [(3, 1), (5, 2)]
+        """
+        return iter(sorted(self._counts.items()))
 
     def is_empty(self) -> bool:
         """Whether no time has a positive count.

@@ -162,9 +162,11 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
         """Makes the steps of epochs of a part of the pipeline in another storage root, on the same engine."""
         from dagster_operators.catalog.loading import catalog
         from dagster_operators.graph.restricted import restricted_to
+        from dagster_operators.runtime.reading_ranges import reading
 
         def beside(part: Part, root: str) -> Epochs:
             made = restricted_to(epochs.plan().dataflow, part.tables, tuple(catalog().rules()))
+            made = made if part.between is None else reading(made, part.between)
             return self._epochs_of(made, root, epochs.planning.engine, is_run_alive)
 
         return beside

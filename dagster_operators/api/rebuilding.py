@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dagster_operators.graph.dataflow import Dataflow
     from dagster_operators.graph.outputs import Table
     from dagster_operators.graph.restricted import Part
+    from dagster_operators.graph.time_range import TimeRange
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.records import Complete
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 500
 """Of so many epochs one epoch of a rebuild reads at most, unless it is said otherwise."""
+
+_ENDS: Final = 2
 
 
 class Rebuildable:
@@ -59,6 +62,7 @@ class Rebuildable:
         operators: str | Collection[str] = (),
         *,
         since: int | str | datetime = 0,
+        between: tuple[str | datetime, str | datetime] | None = None,
         epochs_at_once: int = AT_ONCE,
         empty: bool = False,
         wait_seconds: float = 0,
@@ -74,6 +78,9 @@ class Rebuildable:
                 table of changes that is among them and was not named, a warning is logged, as it may come to have fewer changes.
             operators: Operators: all tables that they lead to.
             since: The first epoch whose rows are read, or a time: those of epochs that were complete from then on.
+            between: A range of event time, from the first moment up to the second, without it; without a time zone UTC. Then only
+                the rows of the tables are replaced whose event time (of windows their start) is in it; all other rows, and all
+                state, stay as they are. It does not decide about changes.
             epochs_at_once: Of how many epochs one epoch of the rebuild reads at most.
             empty: Whether ``since`` may leave out all that was read, so that the tables are empty.
             wait_seconds: How long to wait for another rebuild to end, and, when all is computed, for another run of the pipeline.
@@ -83,7 +90,7 @@ class Rebuildable:
 
         Raises:
             PipelineError: There is no such table or operator; a source does not keep what it gave; a sink has rows of the state;
-                ``since`` leaves out all that was read.
+                ``since`` leaves out all that was read; rows of a time range of a table depend on rows of other times.
             UnknownEpochError: There is no such epoch.
             SourceError: What an epoch has read is gone.
             UndecidedChangeError: Something else changed about which somebody has to decide first.
@@ -108,7 +115,8 @@ class Rebuildable:
         """
         return self.rebuild_on(
             self.epochs, self.epochs_beside(self.epochs), self._owner, tables=_names(tables), operators=_names(operators) or (),
-            since=since, epochs_at_once=epochs_at_once, empty=empty, wait_seconds=wait_seconds,
+            since=since, between=self.range_of(between or ()), epochs_at_once=epochs_at_once, empty=empty,
+            wait_seconds=wait_seconds,
         )  # fmt: skip
 
     def rebuild_on(
@@ -120,20 +128,43 @@ class Rebuildable:
         tables: Collection[str] | None,
         operators: Collection[str],
         since: int | str | datetime,
+        between: TimeRange | None = None,
         epochs_at_once: int,
         empty: bool = False,
         wait_seconds: float,
     ) -> EpochResult:
         """The same with the steps of epochs that somebody else made, as those of a Dagster run."""
         from dagster_operators.runtime.logs_beside import warn_of_logs
+        from dagster_operators.runtime.range_rebuilding import RangeRebuilding
         from dagster_operators.runtime.rebuilding import Rebuilding, Request, part_of
 
         if epochs_at_once < 1:
             raise PipelineError(f"epochs_at_once is {epochs_at_once}", pipeline=self.name, remedy="choose 1 or more")
-        request = Request(part_of(epochs, tables, operators), self._first(epochs, since), epochs_at_once, empty)
-        warn_of_logs(epochs, request.part, epochs_at_once)
-        made = Rebuilding(epochs, beside, request).run(owner, wait_seconds=wait_seconds)
-        return result_of(made, tuple(self.tables))
+        part = part_of(epochs, tables, operators, between)
+        request = Request(part, self._first(epochs, since), epochs_at_once, empty)
+        if between is None:
+            warn_of_logs(epochs, part, epochs_at_once)
+            rebuilding = Rebuilding(epochs, beside, request)
+        else:
+            rebuilding = RangeRebuilding(epochs, beside, request, between)
+        return result_of(rebuilding.run(owner, wait_seconds=wait_seconds), tuple(self.tables))
+
+    def range_of(self, between: Sequence[str | datetime]) -> TimeRange | None:
+        """The range of event time from one moment up to another; None without any.
+
+        Raises:
+            PipelineError: It is no range.
+        """
+        from dagster_operators.graph.time_range import TimeRange
+        from dagster_operators.runtime.resetting import moment_of
+
+        moments = [to_micros(moment_of(moment)) for moment in between]
+        if not moments:
+            return None
+        if len(moments) != _ENDS or moments[0] >= moments[1]:
+            told = ", ".join(map(str, between))
+            raise PipelineError(f"between {told} is no time", pipeline=self.name, remedy="name a moment, and a later one")
+        return TimeRange(*moments)
 
     def fill(self, epochs: Epochs, beside: Callable[[Part, str], Epochs], owner: Owner, wait_seconds: float = 0) -> None:
         """Compute the tables that were added with ``backfill=True`` since the last epoch, if there was one.

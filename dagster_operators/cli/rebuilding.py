@@ -31,6 +31,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="The answer, or the
 @click.argument("tables", nargs=-1)
 @click.option("--operator", "operators", multiple=True, help="An operator: all tables that it leads to. May be repeated.")
 @click.option("--since", help="The first epoch whose rows are read, or a time; all by default.")
+@click.option("--between", nargs=2, help="Only the rows of a range of event time: its beginning, and its end, without it.")
 @click.option("--epochs-at-once", type=click.IntRange(1), default=500, help="Of how many epochs one step reads at most.")
 @click.option("--empty", is_flag=True, help="--since may leave out all that was read, so that the tables are empty.")
 @_PLAN
@@ -39,6 +40,9 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="The answer, or the
 def rebuild(root: str, tables: tuple[str, ...], *, as_json: bool, **options: Any) -> None:
     """Compute TABLES of the pipeline in ROOT anew, with the state behind them; all by default.
 
+    With --between only their rows of that range of event time are replaced, where these follow from rows of such a range alone;
+    all other rows and all state stay as they are.
+
     The program is that of the run that was refused since the last epoch, else that of the last epoch. The user's modules are
     looked for in the current folder, too. It runs where DAGSTER_OPERATORS_ENGINE says, by default on embedded Spark.
     """
@@ -46,7 +50,7 @@ def rebuild(root: str, tables: tuple[str, ...], *, as_json: bool, **options: Any
     try:
         made = _pipeline(root, options["file"], options["secrets"]).rebuild(
             tables or None, options["operators"], since=int(since) if str(since).isdigit() else since,
-            epochs_at_once=options["epochs_at_once"], empty=options["empty"],
+            between=options["between"], epochs_at_once=options["epochs_at_once"], empty=options["empty"],
         )  # fmt: skip
     except OperatorsError as error:
         fail(error, root, as_json=as_json)

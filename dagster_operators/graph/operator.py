@@ -137,6 +137,14 @@ class LogicalOperator(ABC):
             cls.label = cls.kind
 
     @property
+    def reads_ahead(self) -> int | None:
+        """Up to how much later than a row's event time those of the rows are that it is made of, microseconds; none is earlier.
+
+        None if a row may be made of others, too. Rows of a time range can then not be computed from those of a range.
+        """
+        return 0 if self.row_wise else None
+
+    @property
     def linear(self) -> bool:
         """Whether what it gives for several changes is what it gives for each of them, in whatever order they come."""
         return self.row_wise

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.reach import Reach
+from dagster_operators.graph.time_range import TimeRange
 
 
 def reach_of(dataflow: Dataflow) -> Reach:
@@ -44,11 +45,13 @@ class Part:
         tables: The tables.
         operators: All operators that lead to them.
         beside: Those of the tables that were not asked for.
+        between: The range of event time of which alone rows are computed; None for all.
     """
 
     tables: tuple[str, ...]
     operators: frozenset[str]
     beside: tuple[str, ...] = ()
+    between: TimeRange | None = None
 
 
 def part_with(dataflow: Dataflow, tables: Collection[str], stateful: Collection[str]) -> Part:

@@ -21,6 +21,9 @@ class RebuildConfig(dg.Config):
     tables: list[str] = Field(default=[], description="Tables; all when neither these nor operators are named")
     operators: list[str] = Field(default=[], description="Operators: all tables that they lead to")
     since: str = Field(default="0", description="The first epoch whose rows are read, or a time")
+    between: list[str] = Field(
+        default=[], description="Two times: only the rows of that range of event time, without its end; all state stays"
+    )
     epochs_at_once: int = Field(default=500, ge=1, description="Of how many epochs one step reads at most")
     widen: list[str] = Field(
         default=[], description="Tables whose columns have wider types now, and that keep their rows; alone, nothing else is done"
@@ -49,7 +52,8 @@ def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:
                 made = steps.pipeline.rebuild_on(
                     epochs, steps.beside(epochs), owner_of(context), tables=config.tables or None, operators=config.operators,
                     since=int(config.since) if config.since.isdigit() else config.since, epochs_at_once=config.epochs_at_once,
-                    empty=config.empty, wait_seconds=steps.options.wait_seconds,
+                    empty=config.empty, between=steps.pipeline.range_of(config.between),
+                    wait_seconds=steps.options.wait_seconds,
                 )  # fmt: skip
             told = events(steps, epochs, epochs.coordinator.versions(made.epoch))
         context.log.info("%s", made)

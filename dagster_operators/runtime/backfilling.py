@@ -76,6 +76,8 @@ class _Past:
         first, name = 1, table
         for complete, to in leading_to_now(self._run):
             if to is not None and to.kind == "rebuild" and (not to.tables or name in to.tables):
+                if to.between:
+                    return _Why(f"epoch {complete.epoch} computed a time range of it anew")
                 if to.since > 1 or not to.tables:
                     since = f", since={to.since}" if to.since > 1 else ""
                     return _Why(f"epoch {complete.epoch} computed it anew from epoch {to.since} on", since)

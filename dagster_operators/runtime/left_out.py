@@ -48,7 +48,7 @@ def left_out(
                 again.remove((source, table))
                 if (source, table) in remade:
                     found[source] = (*found.get(source, ()), table)
-            elif to is not None and to.kind == "rebuild" and (not to.tables or then_called in to.tables):
+            elif to is not None and to.kind == "rebuild" and not to.between and (not to.tables or then_called in to.tables):
                 remade.add((source, table))
         if to is not None:
             names = {table: to.renamed.get(name, name) for table, name in names.items()}

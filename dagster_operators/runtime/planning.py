@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import located
 from dagster_operators.graph.dataflow import Dataflow
-from dagster_operators.graph.restricted import Part
 from dagster_operators.planner.plan import Plan, plan
 from dagster_operators.planner.stages import cut_stages
 from dagster_operators.runtime.comparing import Comparing
@@ -163,14 +162,14 @@ class Planning:
             self._connectors[operator] = found.below(self._coordinator.root)
         return self._connectors.get(operator)
 
-    def rebuilt(self, part: Part) -> PlanRecord:
-        """The same for an epoch that takes a part of the pipeline over that was computed anew, which decides about changes of it.
+    def rebuilt(self, tables: Collection[str]) -> PlanRecord:
+        """The same for an epoch that takes over tables that were computed anew, which decides about changes of them.
 
         Raises:
             UndecidedChangeError: Something else of the pipeline changed.
         """
         made, kept = self.plan(), self.comparing.keep()
-        binding = self.comparing.bound(self._coordinator.view(), kept, made.physical, part.tables)
+        binding = self.comparing.bound(self._coordinator.view(), kept, made.physical, tables)
         return replace(plan_record(made, self.input_schemas(), binding, None), logical=kept)
 
     def previewed(self) -> PlanRecord:

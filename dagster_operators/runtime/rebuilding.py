@@ -26,7 +26,9 @@ from dagster_operators.transactions.transition import Transition, unfinished_in
 from dagster_operators.transactions.unlocking import unlock
 
 if TYPE_CHECKING:
+    from dagster_operators.graph.time_range import TimeRange
     from dagster_operators.runtime.epochs import Epochs
+    from dagster_operators.transactions.coordinator import Coordinator
     from dagster_operators.transactions.effects import StageAttempt
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.plan import PlanRecord
@@ -128,10 +130,14 @@ class Rebuilding:
             raise LedgerError(
                 "no epoch was completed yet", pipeline=self._run.pipeline, remedy="run one: there is nothing to compute anew"
             )
-        self._record = self._epochs.planning.rebuilt(self._part)
+        self._record = self._planned()
         timed = self._epochs.planning.comparing.same_time(self._choosing.sources, view)
         origins = self._record.origins
         self._choosing.history = History.of(self._run, self._choosing.sources, origins, self._request.since, timed)
+
+    def _planned(self) -> PlanRecord:
+        """What the pipeline is behind it."""
+        return self._epochs.planning.rebuilt(self._part.tables)
 
     def _begin(self) -> None:
         """Go on with what a run before this one has computed, if it is the same."""
@@ -183,9 +189,12 @@ class Rebuilding:
         left = tuple(dataset for dataset in before if dataset not in self._record.datasets)
         plan = replace(self._record, deleted=(*self._record.deleted, *left))
         self._folder.check()
-        return self._run.transit(
-            plan, to, lambda attempt: self._changes(attempt, view, made, taken, before), {*taken.values(), *before}
-        )
+        gone = self._replaced(taken, before)
+        return self._run.transit(plan, to, lambda attempt: self._changes(attempt, view, made, taken, before), gone)
+
+    def _replaced(self, taken: Mapping[str, str], before: Collection[str]) -> set[str]:
+        """The tables and states of which nothing stays."""
+        return {*taken.values(), *before}
 
     def _states(self) -> list[str]:
         """The state tables there are of what is computed anew."""
@@ -243,21 +252,11 @@ class Rebuilding:
         self, attempt: StageAttempt, view: LedgerView, made: Complete, taken: Mapping[str, str], before: Collection[str]
     ) -> Iterator[Change]:
         """All files of what was computed, in the attempt's own folder, instead of all that there were."""
-        shadow, root = self._shadow.coordinator, self._run.root
-        known = {
-            (change.dataset, entry.path): entry
-            for record in shadow.records(Decision)
-            if isinstance(record, Decision)
-            for manifest in record.manifests
-            for change in manifest.changes
-            for entry in change.adds
-        }
-        for dataset, name in taken.items():
+        for dataset, name, files in self._computed(made, taken):
             adds: list[FileEntry] = []
-            for found in shadow.files(dataset, made.versions[dataset]):
-                entry = known.get((dataset, found.path), found)
+            for entry in files:
                 path = f"{attempt.directory(name)}/{entry.path}"
-                root.link(f"{FOLDER}/{dataset}/{entry.path}", f"{name}/{path}")
+                self._run.root.link(f"{FOLDER}/{dataset}/{entry.path}", f"{name}/{path}")
                 adds.append(replace(entry, path=path))
                 reach("rebuild:half_taken", stage=attempt.stage)
             version = view.versions.get(name, 0)
@@ -266,6 +265,26 @@ class Rebuilding:
         for name in set(before) & self._record.datasets.keys() - set(taken.values()):
             yield Change(name, (), tuple(entry.path for entry in self._run.files(name, view.versions[name])))
         reach("rebuild:taken", stage=attempt.stage)
+
+    def _computed(self, made: Complete, taken: Mapping[str, str]) -> Iterator[tuple[str, str, list[FileEntry]]]:
+        """The files of what was computed, with what the pipeline calls it."""
+        shadow = self._shadow.coordinator
+        known = decided_files(shadow)
+        for dataset, name in taken.items():
+            files = shadow.files(dataset, made.versions[dataset])
+            yield dataset, name, [known.get((dataset, found.path), found) for found in files]
+
+
+def decided_files(run: Coordinator) -> dict[tuple[str, str], FileEntry]:
+    """All files that epochs have added, by dataset and path, with all that is known of their rows; reads the whole ledger."""
+    return {
+        (change.dataset, entry.path): entry
+        for record in run.records(Decision)
+        if isinstance(record, Decision)
+        for manifest in record.manifests
+        for change in manifest.changes
+        for entry in change.adds
+    }
 
 
 def id_of(fingerprint: str, tables: Collection[str], since: int, record: PlanRecord) -> str:
@@ -282,8 +301,10 @@ def id_of(fingerprint: str, tables: Collection[str], since: int, record: PlanRec
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
-def part_of(epochs: Epochs, tables: Collection[str] | None, operators: Collection[str]) -> Part:
+def part_of(epochs: Epochs, tables: Collection[str] | None, operators: Collection[str], between: TimeRange | None = None) -> Part:
     """What is to be computed anew so that some tables, and what operators lead to, are as the pipeline is now.
+
+    Of a time range no state is computed anew, so that no other table goes with those.
 
     Raises:
         PipelineError: There is no such table or operator, or a sink has rows of what would be computed anew.
@@ -305,6 +326,8 @@ def part_of(epochs: Epochs, tables: Collection[str] | None, operators: Collectio
                 "there is no such operator that leads to a table", **where, operator=name, remedy="name it as explain() shows it"
             )
         wanted |= shown
+    if between is not None:
+        return replace(part_with(dataflow, wanted, ()), between=between)
     stateful = {node.logical for node in physical if node.operator.states or physical.own_table(node.name)}
     part = part_with(dataflow, wanted, stateful)
     shared = reach_of(dataflow).behind(part.operators & stateful)

@@ -40,6 +40,8 @@ class Transition:
         times: How far time has come in each table behind it; None in those that earlier versions of the package began.
         emptied: The operators that begin anew behind a reset, with their tables: nothing of what they were goes on.
         renamed: What tables were called before it that have another name behind it, by that.
+        between: The time range of which alone a rebuild put rows into its tables, from the first moment up to the second,
+            microseconds; empty for all.
         unfinished: The figures of operators that have work left behind it, see :func:`unfinished_in`.
     """
 
@@ -59,6 +61,7 @@ class Transition:
     times: Mapping[str, TableTime] | None = added(2, None)
     emptied: tuple[str, ...] = added(2, ())
     renamed: Mapping[str, str] = added(2, {})
+    between: tuple[int, ...] = added(2, ())
 
 
 def unfinished_in(figures: Mapping[str, float]) -> dict[str, float]:

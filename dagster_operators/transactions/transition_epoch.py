@@ -133,5 +133,5 @@ def manifest_of(pipeline: str, attempt: StageAttempt, changes: Iterable[Change])
     """The manifest of a transition's one stage."""
     made = tuple(change for change in changes if change.adds or change.removes)
     tables = [change for change in made if change.dataset.startswith("tables/") and attempt.stage == "rebuild"]
-    rows = {change.dataset.removeprefix("tables/"): sum(entry.rows for entry in change.adds) for change in tables}
+    rows = {change.dataset.removeprefix("tables/"): sum(entry.rows for entry in change.rows_of_epoch) for change in tables}
     return Manifest(pipeline, attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads, made, rows)

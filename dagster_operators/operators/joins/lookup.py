@@ -40,6 +40,11 @@ class Lookup(ConnectorOperator):
     columns: tuple[str, ...] | None = None
     how: Literal["left", "inner"] = "left"
 
+    @property
+    @override
+    def reads_ahead(self) -> int | None:
+        return 0
+
     @override
     def sql(self) -> tuple[str, ...]:
         return tuple(named(text)[0] for text in self.columns or ())

@@ -56,6 +56,11 @@ class FlatMap(LogicalOperator):
 
     @property
     @override
+    def reads_ahead(self) -> int | None:
+        return 0
+
+    @property
+    @override
     def linear(self) -> bool:
         return True
 

@@ -29,6 +29,11 @@ class Union(LogicalOperator):
 
     @property
     @override
+    def reads_ahead(self) -> int | None:
+        return 0
+
+    @property
+    @override
     def linear(self) -> bool:
         return True
 

@@ -52,6 +52,11 @@ class InputWindowAggregate(AggregateOverWindows):
     def output_time(self) -> str:
         return self.event_time
 
+    @property
+    @override
+    def reads_ahead(self) -> int | None:
+        return 0
+
     @override
     def reads(self, inputs: Sequence[StreamType], wanted: frozenset[str]) -> Sequence[frozenset[str] | None]:
         (columns,) = super().reads(inputs, wanted)

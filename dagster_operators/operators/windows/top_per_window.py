@@ -70,6 +70,11 @@ class TopPerWindow(LogicalOperator):
         """The order, taken apart."""
         return parse_order(self.by)
 
+    @property
+    @override
+    def reads_ahead(self) -> int | None:
+        return self.window.size if isinstance(self.window, Window) else 0
+
     @override
     def sql(self) -> tuple[str, ...]:
         return tuple(item.expression for item in self.order)

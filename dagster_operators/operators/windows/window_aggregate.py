@@ -42,6 +42,11 @@ class WindowAggregate(AggregateOverWindows):
     kind: ClassVar[str] = "window_aggregate"
     window: Window
 
+    @property
+    @override
+    def reads_ahead(self) -> int | None:
+        return self.window.size
+
     @override
     def watermark(self, inputs: int) -> int:
         return self.window.output_watermark(inputs)

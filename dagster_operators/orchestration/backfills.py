@@ -1,11 +1,16 @@
-"""Backfills of a time range: no range of a pipeline's tables can be computed anew alone."""
+"""Backfills of a time range: the rows of it are computed anew, where they do not depend on those of other times."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
+import dagster as dg
+
 from dagster_operators.errors import PipelineError
+from dagster_operators.graph.time_range import TimeRange
+from dagster_operators.time.watermark import to_micros
 
 _BACKFILL: Final = "dagster/backfill"
 _PARTITION: Final = "dagster/partition"
@@ -35,18 +40,46 @@ def backfilled(tags: Mapping[str, str]) -> str:
     return partition or " to ".join(tags[name] for name in _RANGE if name in tags)
 
 
-def refuse_backfill(pipeline: str, tables: Collection[str], tags: Mapping[str, str]) -> None:
-    """Refuse a run that is to compute a partition of the pipeline's tables anew: an epoch would leave it as it is.
+@dataclass(frozen=True)
+class Backfill:
+    """What a run is to compute anew.
 
-    Raises:
-        PipelineError: With the job that computes whole tables anew.
+    Attributes:
+        told: The partition, or the first and last.
+        keys: All of them, in order.
+        between: The time range that they are together; None if partitions are no time ranges.
     """
-    if partition := backfilled(tags):
+
+    told: str
+    keys: tuple[str, ...] = ()
+    between: TimeRange | None = None
+
+    def refused(self, pipeline: str, tables: Collection[str], error: PipelineError | None) -> PipelineError:
+        """Why it cannot be done, with the job that computes whole tables anew."""
         named = ", ".join(f'"{table}"' for table in sorted(tables))
-        raise PipelineError(
-            f"a backfill of {partition} would leave the tables as they are: an epoch reads what is new, whatever its event time, "
-            "and rows of one time depend on state that rows of other times have made",
+        where = "" if error is None or "table" not in error.where else f" of {error.where['table']}"
+        why = "its partitions are no time ranges" if error is None else error.problem
+        return PipelineError(
+            f"a backfill of {self.told}{where} would leave the tables as they are: {why}",
             pipeline=pipeline,
             remedy=f"run the job {pipeline}_rebuild, which computes whole tables anew: in its configuration, tables: [{named}], "
-            "and since: the first epoch, or time of an epoch, that it is to read; what is new is read without a partition",
+            "and since: the first epoch, or time of an epoch, that it is to read, or between: two times, for those tables of "
+            "which a time range can be; what is new is read without a partition",
         )
+
+
+def backfill_of(context: dg.OpExecutionContext, tables: Collection[dg.AssetKey]) -> Backfill | None:
+    """What a run is to compute anew of a pipeline's tables; None for an epoch."""
+    told = backfilled(context.run.tags)
+    if not told:
+        return None
+    ends = told.split(" to ")
+    found: set[tuple[tuple[str, ...], TimeRange]] = set()
+    for key in tables:
+        partitions = context.job_def.asset_layer.get(key).partitions_def
+        if not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+            return Backfill(told)
+        windows = [partitions.time_window_for_partition_key(end) for end in ends]
+        keys = partitions.get_partition_keys_in_range(dg.PartitionKeyRange(ends[0], ends[-1]))
+        found.add((tuple(keys), TimeRange(to_micros(windows[0].start), to_micros(windows[-1].end))))
+    return Backfill(told, *found.pop()) if len(found) == 1 else Backfill(told)

@@ -48,10 +48,10 @@ class Materialisation:
             check_results=checks,
         )
 
-    def as_event(self) -> dg.AssetMaterialization:
-        """For any other op."""
+    def as_event(self, partition: str | None = None) -> dg.AssetMaterialization:
+        """For any other op; of a partition of the asset."""
         tags = {EPOCH: str(self.epoch), _DATA_VERSION: f"epoch-{self.epoch}", _CODE_VERSION: self.code_version}
-        return dg.AssetMaterialization(self.key, metadata=self.metadata, tags=tags)
+        return dg.AssetMaterialization(self.key, metadata=self.metadata, tags=tags, partition=partition)
 
 
 def materialisations(steps: PipelineSteps, coordinator: Coordinator, complete: Complete) -> Iterator[Materialisation]:

@@ -12,7 +12,7 @@ from dagster_operators.orchestration.checks import check_results, staged_outcome
 from dagster_operators.orchestration.failures import as_failure
 from dagster_operators.orchestration.keys import op_name
 from dagster_operators.orchestration.options import COMMIT_RETRIES, STAGE_RETRIES
-from dagster_operators.orchestration.reporting import results, unreported
+from dagster_operators.orchestration.reporting import of_partitions, results, unreported
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.planner.stages import Stage
 from dagster_operators.runtime.results import result_of
@@ -51,6 +51,15 @@ def begin_op(steps: PipelineSteps, sources: Sequence[str]) -> dg.OpDefinition:
         retry_policy=steps.options.retry_policy or COMMIT_RETRIES,
     )
     def begin(context: dg.OpExecutionContext) -> Iterator[Any]:
+        with steps.epochs(context) as epochs:
+            backfill = steps.backfill(context, epochs)
+            if backfill is not None:
+                wanted, made = backfill
+                told = list(of_partitions(steps, epochs, epochs.coordinator.versions(made.epoch), wanted.keys))
+        if backfill is not None:  # the rest of an epoch is skipped
+            context.log.info("%s", made)
+            yield from told
+            return
         with steps.epochs(context) as epochs:
             handle = steps.begin(context, epochs)
             missed = list(unreported(context, steps, epochs, handle.epoch if handle else 1 << 62))

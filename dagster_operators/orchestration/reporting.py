@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -35,6 +35,14 @@ def events(steps: PipelineSteps, epochs: Epochs, complete: Complete) -> list[Eve
         *(materialisation.as_event() for materialisation in made),
         *check_events(steps.tables, complete.checks, complete.epoch),
     ]
+
+
+def of_partitions(steps: PipelineSteps, epochs: Epochs, complete: Complete, partitions: Sequence[str]) -> Iterator[Event]:
+    """The tables as events, each for some partitions, of an epoch that computed these anew."""
+    tables = {table.key for table in steps.tables.values()}
+    for made in materialisations(steps, epochs.coordinator, complete):
+        if made.key in tables:
+            yield from (made.as_event(partition) for partition in partitions)
 
 
 def unreported(context: dg.OpExecutionContext, steps: PipelineSteps, epochs: Epochs, before: int) -> Iterator[Event]:

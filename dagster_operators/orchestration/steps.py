@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 import dagster as dg
 
 from dagster_operators.api.pipeline import Pipeline
-from dagster_operators.errors import LedgerError, OperatorsError
-from dagster_operators.orchestration.backfills import refuse_backfill
+from dagster_operators.api.rebuilding import AT_ONCE
+from dagster_operators.errors import LedgerError, OperatorsError, PipelineError
+from dagster_operators.orchestration.backfills import Backfill, backfill_of
 from dagster_operators.orchestration.epoch_of_run import begin_id_of, remember
 from dagster_operators.orchestration.failures import as_failures, is_last_try, terminated
 from dagster_operators.orchestration.keys import PIPELINE_TAG, AssetKeys, op_name
@@ -19,12 +20,14 @@ from dagster_operators.orchestration.progress import told_meanwhile
 from dagster_operators.orchestration.sinks import sink_assets
 from dagster_operators.orchestration.tables import table_assets
 from dagster_operators.runtime.engine import Engine, default_engine
+from dagster_operators.runtime.reading_ranges import time_columns
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.unlocking import let_go
 
 if TYPE_CHECKING:
     from dagster_operators.graph.restricted import Part
     from dagster_operators.runtime.epochs import Epochs
+    from dagster_operators.runtime.results import EpochResult
     from dagster_operators.runtime.side_by_side import SideBySide
     from dagster_operators.transactions.manifest import Manifest
     from dagster_operators.transactions.plan import EpochHandle
@@ -127,12 +130,32 @@ class PipelineSteps:
             self._beside = (handle, epochs.side_by_side(handle, stages, go_on=True))
         return self._beside[1]
 
-    def begin(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle | None:
-        """Begin the run's next epoch; None, and a line in the run's log, when there is nothing new."""
+    def backfill(self, context: dg.OpExecutionContext, epochs: Epochs) -> tuple[Backfill, EpochResult] | None:
+        """Compute the time range anew that a run is a backfill of; None for other runs.
+
+        Raises:
+            PipelineError: Rows of the range depend on rows of other times.
+        """
         if PIPELINE_TAG not in context.run.tags:  # launched from the asset graph
             context.instance.add_run_tags(context.run_id, {PIPELINE_TAG: self.name})
-        if not self.others_go_on(context):  # beside partitioned assets of others, an epoch is what is wanted
-            refuse_backfill(self.name, self.tables, context.run.tags)
+        # beside partitioned assets of others, an epoch is what is wanted
+        wanted = None if self.others_go_on(context) else backfill_of(context, [table.key for table in self.tables.values()])
+        if wanted is None:
+            return None
+        if wanted.between is None:
+            raise wanted.refused(self.name, self.tables, None)
+        try:
+            time_columns(epochs.planning.plan().dataflow, list(self.tables))
+        except PipelineError as error:
+            raise wanted.refused(self.name, self.tables, error) from None
+        made = self.pipeline.rebuild_on(
+            epochs, self.beside(epochs), owner_of(context), tables=list(self.tables), operators=(), since=0,
+            between=wanted.between, epochs_at_once=AT_ONCE, wait_seconds=self.options.wait_seconds,
+        )  # fmt: skip
+        return wanted, made
+
+    def begin(self, context: dg.OpExecutionContext, epochs: Epochs) -> EpochHandle | None:
+        """Begin the run's next epoch; None, and a line in the run's log, when there is nothing new."""
         owner, other = owner_of(context), epochs.coordinator.owner_at_work()
         if other is not None and not owner.is_same(other):
             context.log.info("%s is at work on %s: waiting for it, up to %.0f s.", other, self.name, self.options.wait_seconds)

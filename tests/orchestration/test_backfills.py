@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
+import dagster_operators as do
 from tests.orchestration import demo
 from tests.orchestration.test_catch_up import catch_up
 
@@ -34,12 +37,54 @@ def test_a_backfill_of_a_day_is_refused_and_the_rebuild_job_is_named(folder: Pat
         assert not result.get_asset_materialization_events()
         (failure, *_) = [event.step_failure_data for event in result.all_events if event.is_step_failure]
         told = str(failure.user_failure_data.description if failure.user_failure_data else failure.error)
-        assert f"a backfill of {named} would leave the tables as they are" in told
+        assert f"a backfill of {named} of totals would leave the tables as they are: no time range of it can be computed" in told
         assert "run the job demo_rebuild" in told
     assert len(demo.pipeline(folder).history()) == epochs
     config = {"ops": {"rebuild": {"config": {"tables": ["totals"]}}}}
     assert dg.execute_job(demo.reconstructable(folder, "demo_rebuild"), instance, run_config=config).success
+    config = {"ops": {"rebuild": {"config": {"tables": ["hourly"], "between": ["2024-01-01", "2024-01-02"]}}}}
+    assert dg.execute_job(demo.reconstructable(folder, "demo_rebuild"), instance, run_config=config).success
+    assert demo.pipeline(folder).history()[-1].transition.startswith("rebuild hourly of 2024-01-01T00:00:00Z to ")
     assert by_day.execute_in_process(instance=instance).success  # what is new, as it says
-    assert len(demo.pipeline(folder).history()) == epochs + 2
+    assert len(demo.pipeline(folder).history()) == epochs + 3
     scheduled = {"dagster/schedule_name": "daily"}  # of which the partition is only the time
     assert by_day.execute_in_process(instance=instance, partition_key="2024-01-02", tags=scheduled).success
+
+
+def daily(folder: Path, least: int = 0) -> do.Pipeline:
+    made = do.Pipeline("daily", root=str(folder / "daily"))
+    source = do.FileSource(str(folder / "in"), format="json", schema=demo.SCHEMA)
+    some = made.source("rows", source, event_time="t", lateness="1 hour").filter(f"v > {least}", name="some")
+    some.to_table("clean")
+    some.key_by("k").window(do.Tumbling("1 hour")).aggregate(n="count(*)", name="counts").to_table("hourly")
+    return made
+
+
+@pytest.mark.parametrize("tags", [
+    {"dagster/backfill": "kqpz"},
+    {"dagster/asset_partition_range_start": "2024-01-01-02:00", "dagster/asset_partition_range_end": "2024-01-01-03:00"},
+], ids=["a partition", "a range"])  # fmt: skip
+def test_a_backfill_of_partitions_computes_them_anew(folder: Path, instance: dg.DagsterInstance, tags: dict[str, str]) -> None:
+    for hour in range(6):
+        demo.drop(folder, hour, [("a", 1), ("b", 5)])
+    daily(folder).run_until_caught_up()
+    hours = dg.HourlyPartitionsDefinition("2024-01-01-00:00", end_date="2024-01-02-00:00")
+    defs = do.build_definitions(daily(folder, least=4)).map_asset_specs(
+        func=lambda spec: spec.replace_attributes(partitions_def=hours)
+    )
+    keys = [dg.AssetKey(["daily", name]) for name in ("clean", "hourly")]
+    job = dg.define_asset_job("by_hour", selection=dg.AssetSelection.assets(*keys))
+    by_hour = dg.Definitions.merge(defs, dg.Definitions(jobs=[job])).resolve_job_def("by_hour")
+    whole = "dagster/backfill" not in tags
+    result = by_hour.execute_in_process(instance=instance, partition_key=None if whole else "2024-01-01-02:00", tags=tags)
+    done = ["2024-01-01-02:00", "2024-01-01-03:00"] if whole else ["2024-01-01-02:00"]
+    told = [event.materialization for event in result.get_asset_materialization_events()]
+    assert [(one.asset_key, one.partition) for one in told] == [(key, hour) for key in keys for hour in done]
+    for key in keys:
+        assert instance.get_materialized_partitions(key) == set(done)
+    made = daily(folder, least=4)
+    rows: Counter[Any] = Counter(row.t.hour for row in made.read("clean").collect())
+    assert rows == {hour: 1 if f"2024-01-01-{hour:02}:00" in done else 2 for hour in range(6)}
+    assert len(made.history()) == 2
+    assert by_hour.execute_in_process(instance=instance, tags={"dagster/schedule_name": "x"}).success  # nothing is new
+    assert len(made.history()) == 2

@@ -12,6 +12,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
 
@@ -329,6 +330,23 @@ class Connector(ABC):
     def read_parts(self, session: SparkSession, items: JSON, schema_json: str, *, corrupt: OnCorrupt = "fail") -> DataFrame:
         """As :meth:`read`, with the column :data:`PART`; asked only of a source that has :meth:`parts`."""
         return self.read(session, items, schema_json, corrupt=corrupt)
+
+    @property
+    def knows_places(self) -> bool:
+        """Whether the source knows where each of its rows is."""
+        return False
+
+    @property
+    def gives_places(self) -> bool:
+        """Whether the columns of ``graph.places`` come behind the rows."""
+        found: bool = self.__dict__.get("_gives_places", False)
+        return found
+
+    def with_places(self) -> Self:
+        """The connector, giving the rows' places if it knows them."""
+        made = copy(self)
+        object.__setattr__(made, "_gives_places", self.knows_places)
+        return made
 
     def extent(self, items: JSON) -> Extent | None:  # noqa: ARG002  # most cannot tell
         """How much ``items`` are, after ``verify``; None if that is not known for certain without reading rows."""

@@ -13,8 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.connectors.dialect import reader_paths
+from dagster_operators.connectors.places import PLACES_OF_PARQUET, in_order_of_files, read_parquet_with_places
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.errors import MissingInputError
+from dagster_operators.graph.places import PLACES
+from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import empty, struct
 from dagster_operators.storage.delta_log import DataFile
 from dagster_operators.storage.location import FileLocation
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 
-def read_files(session: SparkSession, location: FileLocation, files: Sequence[DataFile], fields: Sequence[Field]) -> DataFrame:
+def read_files(
+    session: SparkSession, location: FileLocation, files: Sequence[DataFile], fields: Sequence[Field], *, places: bool = False
+) -> DataFrame:
     """The rows of files.
 
     Args:
@@ -36,18 +41,23 @@ def read_files(session: SparkSession, location: FileLocation, files: Sequence[Da
         location: The table's folder.
         files: Files of the table without deletion vectors.
         fields: The columns to read, as the table's own schema has them.
+        places: Whether the rows' places are to follow.
 
     Raises:
         MissingInputError: A file has been vacuumed.
     """
     require_files(location, files)
-    groups: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = defaultdict(list)
-    for file in files:
-        groups[file.partition].append(file)
+    groups: dict[tuple[tuple[str, str | None], ...], list[tuple[int, DataFile]]] = defaultdict(list)
+    for number, file in enumerate(files):
+        groups[file.partition].append((number, file))
     if not groups:
         return empty(session, Schema(tuple(replace(field, metadata={}) for field in fields)).to_json())
-    parts = [_read_partition(session, location, group, fields, dict(partition)) for partition, group in groups.items()]
-    return functools.reduce(lambda left, right: left.union(right), parts)
+    read = functools.partial(_read_partition, session, location, places=places)
+    parts = [read(group, fields, dict(partition)) for partition, group in groups.items()]
+    rows = functools.reduce(lambda left, right: left.union(right), parts)
+    if places and reads_like_spark(session):
+        return in_order_of_files(rows, location.file_uris([each.file for each in files]))
+    return rows
 
 
 def physical_name(field: Field) -> str:
@@ -72,15 +82,21 @@ def require_files(location: FileLocation, files: Sequence[DataFile]) -> None:
 def _read_partition(
     session: SparkSession,
     location: FileLocation,
-    files: Sequence[DataFile],
+    numbered: Sequence[tuple[int, DataFile]],
     fields: Sequence[Field],
     partition: Mapping[str, str | None],
+    *,
+    places: bool,
 ) -> DataFrame:
     stored = Schema(tuple(_physical(field) for field in fields if partition_name(field, partition) is None))
+    columns = [_column(field, partition) for field in fields]
+    if places and not reads_like_spark(session):
+        read = ((number, file.file) for number, file in numbered)
+        return read_parquet_with_places(session, location, read, stored.to_json()).selectExpr(*columns, *PLACES)
     reader = session.read.schema(struct(stored.to_json()))
-    paths = reader_paths(session, location.file_uris([file.file for file in files]))
+    paths = reader_paths(session, location.file_uris([file.file for _, file in numbered]))
     frame = reader.options(ignoreCorruptFiles="false", ignoreMissingFiles="false").parquet(*paths)
-    return frame.selectExpr(*(_column(field, partition) for field in fields))
+    return frame.selectExpr(*columns, *(PLACES_OF_PARQUET if places else ()))
 
 
 def _column(field: Field, partition: Mapping[str, str | None]) -> str:

@@ -106,7 +106,15 @@ class DeltaReader(Connector):
             return as_inserts(rows, next(self._log.commits(last, last))).select(*names) if self.changes else rows
         if self.changes:
             return self._read_changes(session, first, last, schema_json)
-        return delta_files.read_files(session, self._log.location, self._files(items), self._columns(last, names))
+        return self._read_files(session, self._files(items), self._columns(last, names))
+
+    @property
+    @override
+    def knows_places(self) -> bool:
+        return not self.changes
+
+    def _read_files(self, session: SparkSession, files: Sequence[DataFile], fields: Sequence[Field]) -> DataFrame:
+        return delta_files.read_files(session, self._log.location, files, fields, places=self.gives_places)
 
     @property
     def skips_files(self) -> bool:
@@ -162,7 +170,8 @@ class DeltaReader(Connector):
         """All rows: by the list of files, or through the engine's own Delta reader where rows may be marked as deleted."""
         columns = self._columns(version, names)
         if not self._log.may_have_deletion_vectors(version):
-            return delta_files.read_files(session, self._log.location, self._log.files(version), columns)
+            files = sorted(self._log.files(version), key=lambda each: each.file)
+            return self._read_files(session, files, columns)
         frame = session.read.format("delta").option("versionAsOf", version).load(self._log.location.folder_uri())
         return frame.select(*(column.name for column in columns))
 

@@ -183,6 +183,11 @@ class FileSource(Connector):
         options = root.options_for(self.uri) if self.storage_options is None else None
         return replace(self, storage_options=options) if options else self
 
+    @property
+    @override
+    def knows_places(self) -> bool:
+        return self.format != DEBEZIUM
+
     def infer_schema(self, session: SparkSession) -> str:
         """The declared schema; else that of the first Parquet file, or of all CSV or JSON files there are."""
         check_options(session, self._text("json" if self.format == "json" else "csv"))
@@ -387,12 +392,12 @@ class FileSource(Connector):
         return self.read(session, pin, schema_json)
 
     def _frame(self, session: SparkSession, files: Sequence[SourceFile], schema_json: str, corrupt: OnCorrupt) -> DataFrame:
-        kind = self._format(files)
+        kind, places = self._format(files), self.gives_places
         if kind == "parquet":
-            return parquet_format.read(session, self._location, files, schema_json)
+            return parquet_format.read(session, self._location, files, schema_json, places=places)
         if kind == DEBEZIUM:
             return read_events(session, self._location, files, schema_json, keys_of(self.key), corrupt)
-        return TextReader(self._location, self._text(kind)).read(session, files, schema_json, corrupt)
+        return TextReader(self._location, self._text(kind)).read(session, files, schema_json, corrupt, places=places)
 
     def _text(self, kind: Format) -> TextFormat:
         shown = {

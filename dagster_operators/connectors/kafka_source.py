@@ -334,7 +334,13 @@ class KafkaSource(Connector):
 
     @property
     def _spooled(self) -> FileSource:
-        return self._files(self._placed_root.join(self._folder)).below(self._placed_root)
+        found = self._files(self._placed_root.join(self._folder)).below(self._placed_root)
+        return found.with_places() if self.gives_places else found
+
+    @property
+    @override
+    def knows_places(self) -> bool:
+        return self.format != DEBEZIUM
 
     def _files(self, folder: str) -> FileSource:
         """What reads the spool."""

@@ -11,9 +11,11 @@ from typing_extensions import override
 
 from dagster_operators.arguments import checked_constructor
 from dagster_operators.connectors.connector import UNKNOWN, Connector, OnCorrupt, SliceChoice, Unknown, parse_schema
+from dagster_operators.connectors.places import places_of
 from dagster_operators.connectors.row_batch import batch_to_arrow, batch_values, infer_arrow
 from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
+from dagster_operators.graph.places import PLACES
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.engine_schema import struct
 from dagster_operators.time.watermark import to_micros
@@ -136,7 +138,18 @@ class MemorySource(Connector):
 
         tables = [batch_to_arrow(batch, schema_json, number) for number, batch in self._batches(items)]
         schema = struct(schema_json)
-        return session.createDataFrame(pa.concat_tables(tables), schema=schema) if tables else session.createDataFrame([], schema)
+        if not tables:
+            return session.createDataFrame([], schema)
+        rows = pa.concat_tables(tables)
+        if self.gives_places:
+            for name, places in zip(PLACES, places_of(0, 0, len(rows)), strict=True):
+                rows, schema = rows.append_column(name, places), schema.add(name, "long")
+        return session.createDataFrame(rows, schema=schema)
+
+    @property
+    @override
+    def knows_places(self) -> bool:
+        return True
 
     def explain_failure(self, *_: object) -> SourceError | None:
         """Nothing: values are looked at before the engine sees them."""

@@ -108,7 +108,13 @@ class OperatorSource(Connector):
     @property
     def _files(self) -> FileSource:
         folder = self._root().join(self._spool)
-        return FileSource(folder, format="parquet", schema=self.declared_schema, storage_options=self.storage_options)
+        found = FileSource(folder, format="parquet", schema=self.declared_schema, storage_options=self.storage_options)
+        return found.with_places() if self.gives_places else found
+
+    @property
+    @override
+    def knows_places(self) -> bool:
+        return True
 
     def _root(self) -> Root:
         return Root(self.root, self.storage_options)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import UNKNOWN, Unknown
 from dagster_operators.connectors.dialect import reader_paths
+from dagster_operators.connectors.places import PLACES_OF_PARQUET, in_order_of_files, read_parquet_with_places
 from dagster_operators.errors import BadInputError
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import struct
@@ -121,8 +122,15 @@ def verify(location: FileLocation, file: SourceFile, columns: Mapping[str, Spark
             )
 
 
-def read(session: SparkSession, location: FileLocation, files: Sequence[SourceFile], schema_json: str) -> DataFrame:
-    """The rows of files in the columns of the schema."""
+def read(
+    session: SparkSession, location: FileLocation, files: Sequence[SourceFile], schema_json: str, *, places: bool = False
+) -> DataFrame:
+    """The rows of files in the columns of the schema; with their places behind if these are wanted."""
+    if places and reads_like_spark(session):
+        rows = _read(session, location, files, schema_json).selectExpr("*", *PLACES_OF_PARQUET)
+        return in_order_of_files(rows, location.file_uris(files))
+    if places:
+        return read_parquet_with_places(session, location, enumerate(files), schema_json)
     if reads_like_spark(session):
         return _read(session, location, files, schema_json)
     frames = [_read_alike(session, location, group, schema_json, types) for group, types in _alike(location, files)]

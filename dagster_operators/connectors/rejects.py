@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from dagster_operators.connectors.connector import PART
 from dagster_operators.connectors.sql_text import literal
+from dagster_operators.graph.places import PLACES
 from dagster_operators.types.names import quoted
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def split_rejects(rows: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 def as_rejects(rows: DataFrame, reason: str) -> DataFrame:
     """Rows that can be parsed and are rejected all the same, in the columns of ``REJECTS_SCHEMA``."""
-    columns = ", ".join(quoted(name) for name in rows.columns if name != PART)
+    columns = ", ".join(quoted(name) for name in rows.columns if name not in (PART, *PLACES))
     return rows.selectExpr(
         "CAST(NULL AS STRING) AS file", f"to_json(struct({columns})) AS record", f"{literal(reason)} AS reason"
     )

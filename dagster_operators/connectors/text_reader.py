@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.connectors.connector import OnCorrupt
 from dagster_operators.connectors.dialect import reader_paths
+from dagster_operators.connectors.places import PLACES_OF_TEXT, in_order_of_files
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat
@@ -42,19 +43,30 @@ class TextReader:
     location: FileLocation
     text: TextFormat
 
-    def read(self, session: SparkSession, files: Sequence[SourceFile], schema_json: str, corrupt: OnCorrupt) -> DataFrame:
+    def read(
+        self,
+        session: SparkSession,
+        files: Sequence[SourceFile],
+        schema_json: str,
+        corrupt: OnCorrupt,
+        *,
+        places: bool = False,
+    ) -> DataFrame:
         """The rows of files in the columns of the schema; with ``corrupt="reject"`` the three columns of rejects follow.
+
+        If they are wanted, places are the last columns.
 
         CSV columns are matched by the header's names, so files may order them differently and have more of them.
         """
         if not reads_like_spark(session):
             read = read_salvaging if corrupt == "reject" else read_strictly
-            return read(session, self.location, self.text, files, schema_json)
+            return read(session, self.location, self.text, files, schema_json, places=places)
         parts = [
-            self._read_alike(session, alike, columns, schema_json, corrupt)
+            self._read_alike(session, alike, columns, schema_json, corrupt, places=PLACES_OF_TEXT if places else ())
             for columns, alike in self._layouts(files, schema_json)
         ]
-        return functools.reduce(lambda left, right: left.union(right), parts)
+        rows = functools.reduce(lambda left, right: left.union(right), parts)
+        return in_order_of_files(rows, self.location.file_uris(files)) if places else rows
 
     def _layouts(self, files: Sequence[SourceFile], schema_json: str) -> Iterable[tuple[tuple[str, ...], list[SourceFile]]]:
         """Files grouped by the order of their columns, and by compression, because some engines do not read a mixture at once."""
@@ -66,7 +78,14 @@ class TextReader:
         return [(columns, alike) for (columns, _), alike in groups.items()]
 
     def _read_alike(
-        self, session: SparkSession, files: Sequence[SourceFile], columns: Sequence[str], schema_json: str, corrupt: OnCorrupt
+        self,
+        session: SparkSession,
+        files: Sequence[SourceFile],
+        columns: Sequence[str],
+        schema_json: str,
+        corrupt: OnCorrupt,
+        *,
+        places: Sequence[str],
     ) -> DataFrame:
         fields = _file_fields(columns, schema_json)
         if corrupt == "reject":
@@ -86,12 +105,12 @@ class TextReader:
         )
         declared = [quoted(name) for name in Schema.from_json(schema_json).names]
         if corrupt == "fail":
-            return frame.selectExpr(*declared)
+            return frame.selectExpr(*declared, *places)
         reason = self._reason([field.name for field in fields[:-1]], schema_json)
         # The path is a URI: decoded, it is the name people know the file by.
         file = "regexp_replace(try_url_decode(replace(_metadata.file_path, '+', '%2B')), '^file:/+', '/')"
         located = f"CASE WHEN {CORRUPT_RECORD} IS NOT NULL THEN {file} END AS {CORRUPT_FILE}"
-        return frame.selectExpr(*declared, CORRUPT_RECORD, located, f"{reason} AS {CORRUPT_REASON}")
+        return frame.selectExpr(*declared, CORRUPT_RECORD, located, f"{reason} AS {CORRUPT_REASON}", *places)
 
     def _reason(self, columns: Sequence[str], schema_json: str) -> str:
         """SQL for what is wrong with a corrupt record: the columns whose text is there and whose value is not."""

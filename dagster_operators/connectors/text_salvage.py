@@ -17,10 +17,12 @@ from decimal import Decimal
 from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed does not have it
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.connectors.places import PLACES_DDL, places_of
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
 from dagster_operators.connectors.sql_text import digits, literal
 from dagster_operators.connectors.text_format import TextFormat, decoded_lines
 from dagster_operators.errors import PipelineError
+from dagster_operators.graph.places import PLACES
 from dagster_operators.storage.location import FileLocation, SourceFile
 from dagster_operators.types.data_type import Array, DataType, Map, Plain, Struct
 from dagster_operators.types.data_type import Decimal as DecimalType
@@ -70,24 +72,39 @@ def refuse_unknown(text: TextFormat) -> None:
 
 
 def read_strictly(
-    session: SparkSession, location: FileLocation, text: TextFormat, files: Sequence[SourceFile], schema_json: str
+    session: SparkSession,
+    location: FileLocation,
+    text: TextFormat,
+    files: Sequence[SourceFile],
+    schema_json: str,
+    *,
+    places: bool = False,
 ) -> DataFrame:
-    """The rows of files in the columns of the schema; a query of any of them fails if a record is corrupt."""
+    """The rows of files in the columns of the schema, and places if wanted; a query of any fails if a record is corrupt."""
+    more = PLACES if places else ()
     types = Schema.from_json(schema_json).types
     values = [f"{cast} AS v{place}" for place, cast in enumerate(_casts(text, types))]
     lost = _any([f"(c{place} IS NOT NULL AND v{place} IS NULL)" for place in range(len(types))])
     told = f"CAST(raise_error(concat('MALFORMED_RECORD in ', {_FILE})) AS BOOLEAN)"  # which one and why is found out then
     sound = f"CASE WHEN NOT {_WHOLE} OR {lost} THEN {told} ELSE true END AS {_SOUND}"
-    records = _records(session, location, text, files, types).selectExpr("*", *values)
-    checked = records.selectExpr(*(f"v{place}" for place in range(len(types))), sound).where(_SOUND)
+    records = _records(session, location, text, files, types, places=places).selectExpr("*", *values)
+    checked = records.selectExpr(*(f"v{place}" for place in range(len(types))), sound, *more).where(_SOUND)
     # A condition behind this is asked before this one, of rows that are then not looked at: so it depends on it, too.
-    return checked.selectExpr(*(f"CASE WHEN {_SOUND} THEN v{place} END AS {quoted(name)}" for place, name in enumerate(types)))
+    taken = (f"CASE WHEN {_SOUND} THEN v{place} END AS {quoted(name)}" for place, name in enumerate(types))
+    return checked.selectExpr(*taken, *more)
 
 
 def read_salvaging(
-    session: SparkSession, location: FileLocation, text: TextFormat, files: Sequence[SourceFile], schema_json: str
+    session: SparkSession,
+    location: FileLocation,
+    text: TextFormat,
+    files: Sequence[SourceFile],
+    schema_json: str,
+    *,
+    places: bool = False,
 ) -> DataFrame:
-    """The rows of files in the columns of the schema, with the three columns of rejects behind."""
+    """The rows of files in the columns of the schema, with the three columns of rejects behind, and places if wanted."""
+    more = PLACES if places else ()
     types = Schema.from_json(schema_json).types
     values, wrong = [], []
     for place, ((name, kind), cast) in enumerate(zip(types.items(), _casts(text, types), strict=True)):
@@ -96,27 +113,36 @@ def read_salvaging(
         wrong.append(f"CASE WHEN c{place} IS NOT NULL AND {cast} IS NULL THEN concat({about}, c{place}) END")
     reason = f"CASE WHEN NOT {_WHOLE} THEN {literal(INCOMPLETE)} ELSE nullif(concat_ws('; ', {', '.join(wrong)}), '') END"
     return (
-        _records(session, location, text, files, types)
-        .selectExpr(*values, _RAW, _FILE, f"{reason} AS {CORRUPT_REASON}")
+        _records(session, location, text, files, types, places=places)
+        .selectExpr(*values, _RAW, _FILE, f"{reason} AS {CORRUPT_REASON}", *more)
         .selectExpr(
             *map(quoted, types),
             f"CASE WHEN {CORRUPT_REASON} IS NOT NULL THEN {_RAW} END AS {CORRUPT_RECORD}",
             f"CASE WHEN {CORRUPT_REASON} IS NOT NULL THEN {_FILE} END AS {CORRUPT_FILE}",
             CORRUPT_REASON,
+            *more,
         )
     )
 
 
 def _records(
-    session: SparkSession, location: FileLocation, text: TextFormat, files: Sequence[SourceFile], types: Mapping[str, DataType]
+    session: SparkSession,
+    location: FileLocation,
+    text: TextFormat,
+    files: Sequence[SourceFile],
+    types: Mapping[str, DataType],
+    *,
+    places: bool,
 ) -> DataFrame:
     """The records of files: each value as text in a column of its own, the record, its file, and whether it was whole."""
     refuse_unknown(text)
-    cut = functools.partial(_cut_files, location, text, types)
+    cut = functools.partial(_cut_files, location, text, types, places=places)
     texts = "".join(f"c{place} string, " for place in range(len(types)))
-    listed = session.createDataFrame([(json.dumps(file.to_json()),) for file in files], "file string")
+    told = [(json.dumps([number, file.to_json()]),) for number, file in enumerate(files)]
+    listed = session.createDataFrame(told, "file string")
     some = listed.repartition(min(len(files), _TASKS))
-    return some.mapInArrow(cut, f"{texts}{_RAW} string, {_FILE} string, {_WHOLE} boolean")
+    more = f", {PLACES_DDL}" if places else ""
+    return some.mapInArrow(cut, f"{texts}{_RAW} string, {_FILE} string, {_WHOLE} boolean{more}")
 
 
 def _any(terms: Sequence[str]) -> str:
@@ -159,22 +185,23 @@ def _bytes_of(column: str) -> str:
 
 
 def _cut_files(
-    location: FileLocation, text: TextFormat, types: Mapping[str, DataType], batches: Iterable[RecordBatch]
+    location: FileLocation, text: TextFormat, types: Mapping[str, DataType], batches: Iterable[RecordBatch], *, places: bool
 ) -> Iterator[RecordBatch]:
-    """The records of files as text: a column for each one of the schema, the record, its file, and whether it was whole."""
+    """The records of files as text: a column for each one of the schema, the record, its file, whether it was whole, places."""
     import pyarrow as pa
 
     names = [*(f"c{place}" for place in range(len(types))), _RAW, _FILE]
     schema = pa.schema([*((name, pa.string()) for name in names), (_WHOLE, pa.bool_())])
+    whole = pa.schema([*schema, *((name, pa.int64()) for name in PLACES if places)])
     for batch in batches:
         for listed in batch.column(0).to_pylist():
-            file = SourceFile.from_json(json.loads(listed))
-            rows = _cut_file(location, text, types, file)
+            number, file = json.loads(listed)
+            rows, place = _cut_file(location, text, types, SourceFile.from_json(file)), 0
             while some := list(itertools.islice(rows, _ROWS)):
-                yield pa.record_batch(
-                    [pa.array(column, kind) for column, kind in zip(zip(*some, strict=True), schema.types, strict=True)],
-                    schema=schema,
-                )
+                columns = [pa.array(column, kind) for column, kind in zip(zip(*some, strict=True), schema.types, strict=True)]
+                columns += places_of(number, place, len(some)) if places else []
+                yield pa.record_batch(columns, schema=whole)
+                place += len(some)
 
 
 def _cut_file(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from typing_extensions import override
 
 from dagster_operators.graph.exchange import Exchange, HashBy
+from dagster_operators.graph.places import PLACES
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.operators.physical import Analysis, PhysicalOperator
@@ -60,6 +61,11 @@ class BatchOperator(PhysicalOperator[PortSchemas]):
     @property
     def is_numbered(self) -> bool:
         """Whether its rows come with their places, in the further columns of :func:`numbered`."""
+        return False
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether numbered rows that are equal in ``ordered_by`` come in the order of their source, as far as that knows it."""
         return False
 
     @property
@@ -125,8 +131,12 @@ SEQUENCE: Final = "__do_sequence"
 """The column with the row's number in it, unique and ascending from epoch to epoch."""
 
 
-def numbered(schema: pa.Schema) -> pa.Schema:
-    """The schema of rows that come with their places.
+NUMBERS: Final = (*PLACES, ORIGIN, SEQUENCE)
+"""All columns that such rows may have beside their own."""
+
+
+def numbered(schema: pa.Schema, *, placed: bool = False) -> pa.Schema:
+    """The schema of rows that come with their numbers, and perhaps with their places in their source.
 
     >>> import pyarrow as pa
     >>> numbered(pa.schema([("v", pa.int64())])).names
@@ -134,6 +144,8 @@ def numbered(schema: pa.Schema) -> pa.Schema:
     """
     import pyarrow as pa
 
+    if placed:
+        schema = pa.schema([*schema, *((name, pa.int64()) for name in PLACES)])
     return schema.append(pa.field(ORIGIN, pa.string())).append(pa.field(SEQUENCE, pa.int64()))
 
 

@@ -112,9 +112,8 @@ class Needed:
     columns: tuple[str, ...] | None = None
     any_of: tuple[str, ...] = ()
 
-    def of(self, frame: DataFrame, extra: str | None = None) -> DataFrame:
-        """A frame with the columns that are needed, and perhaps one more."""
-        more = () if extra is None else (extra,)
+    def of(self, frame: DataFrame, *more: str) -> DataFrame:
+        """A frame with the columns that are needed, and perhaps some more."""
         return frame if self.columns is None else frame.select(*map(quoted, (*self.columns, *more)))
 
 

@@ -61,6 +61,11 @@ class EventBatch(BatchOperator):
     def is_numbered(self) -> bool:
         return True
 
+    @property
+    @override
+    def is_placed(self) -> bool:
+        return True
+
     @override
     def program(self) -> WorkerProgram:
         return EventProgram(self.logical, self.time)

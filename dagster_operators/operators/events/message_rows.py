@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dagster_operators.errors import OperatorFailedError, SchemaError
-from dagster_operators.operators.batch_operator import ORIGIN, SEQUENCE
+from dagster_operators.operators.batch_operator import NUMBERS
 from dagster_operators.operators.events.message import Message, size_of
 from dagster_operators.operators.events.message_bytes import ipc_column
 from dagster_operators.operators.events.wiring import ROW, EventSource
@@ -66,7 +66,7 @@ class SourceMessages:
     def _values(self, rows: pa.RecordBatch, column: str) -> pa.Array:
         if column != ROW:
             return rows.column(self._time if column == self._source.time else column)
-        names = [name for name in rows.schema.names if name not in (ORIGIN, SEQUENCE)]
+        names = [name for name in rows.schema.names if name not in NUMBERS]
         own = [self._source.time if name == self._time else name for name in names]
         return pa.StructArray.from_arrays([rows.column(name) for name in names], names=own)
 

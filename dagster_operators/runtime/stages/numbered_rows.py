@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from dagster_operators.functions.shipping import pickled
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.batch_operator import numbered
 from dagster_operators.runtime.workers.task import NumberedFiles, StagedFile
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.types.schema import Schema
@@ -44,7 +43,15 @@ class NumberedRows:
 
     @classmethod
     def of(
-        cls, root: Root, files: Iterable[FileEntry], schema: pa.Schema, *, dataset: str, stream: StreamRef, epoch: int
+        cls,
+        root: Root,
+        files: Iterable[FileEntry],
+        schema: pa.Schema,
+        *,
+        dataset: str,
+        stream: StreamRef,
+        epoch: int,
+        placed: bool,
     ) -> NumberedRows:
         """The rows of a stream.
 
@@ -55,13 +62,14 @@ class NumberedRows:
             dataset: The dataset that the files belong to.
             stream: The stream: the rows' origin.
             epoch: The epoch that they are of.
+            placed: Whether their places in the source are wanted.
         """
         entries = list(files)
         firsts = accumulate((entry.rows for entry in entries), initial=epoch * ROWS_OF_AN_EPOCH)
         staged = (
             StagedFile(root.path(dataset, entry.path), entry.rows, first) for entry, first in zip(entries, firsts, strict=False)
         )
-        return cls(root, NumberedFiles(tuple(staged), schema, str(stream)))
+        return cls(root, NumberedFiles(tuple(staged), schema, str(stream), placed))
 
     def frame(self, session: SparkSession) -> DataFrame:
         """The rows on the engine, in no order."""
@@ -78,6 +86,6 @@ class NumberedRows:
                 for number in batch.column(0).to_pylist():
                     yield from rows_of(task["found"].files[number], task["found"], task["files"], _BATCH)
 
-        ddl = Schema.from_arrow(numbered(found.schema)).with_nulls().to_ddl(everything=False)
+        ddl = Schema.from_arrow(found.whole).with_nulls().to_ddl(everything=False)
         places = [(number,) for number in range(len(found.files))]
         return session.createDataFrame(places, "number long").repartition(len(places)).mapInArrow(read, ddl)

@@ -11,6 +11,7 @@ from dagster_operators.connectors.rejects import split_rejects, split_untimed
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
 from dagster_operators.graph.origins import origins_of
+from dagster_operators.graph.places import FILE, PLACES
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.batch_operator import BatchOperator
 from dagster_operators.operators.one_task import FEW_BYTES, FEW_ROWS, in_one_task, joins_in_one_task, made_of
@@ -91,8 +92,8 @@ class StageInputs:
         """The rows that another stage staged in this epoch (of an updating table: those that changed)."""
         return self._read(stream, *self._staged(stream))
 
-    def numbered(self, stream: StreamRef, schema: pa.Schema) -> NumberedRows | None:
-        """The same with the place of each row.
+    def numbered(self, stream: StreamRef, schema: pa.Schema, placed: bool) -> NumberedRows | None:  # noqa: FBT001
+        """The same with the number of each row, and perhaps with its place in the source.
 
         Raises:
             PipelineError: The stage is of a loop, whose rounds would give the same numbers again.
@@ -105,7 +106,7 @@ class StageInputs:
         if not files:
             return None
         root, epoch = work.coordinator.root, work.attempt.epoch
-        return NumberedRows.of(root, files, schema, dataset=dataset, stream=stream, epoch=epoch)
+        return NumberedRows.of(root, files, schema, dataset=dataset, stream=stream, epoch=epoch, placed=placed)
 
     def fed_back(self, variable: str) -> Rows:
         """The rows that went round to a loop variable: those of the round before."""
@@ -146,7 +147,7 @@ class StageInputs:
         items = self._work.items(operator)
         if items is None:
             return None
-        connector = self._connector(operator)
+        connector = self._reader(operator)
         self._read_from.add(operator)
         column = self._work.dataflow.nodes[operator].type.event_time
         is_timed = column is not None and operator not in self._work.attempt.handle.slices.timed
@@ -154,12 +155,14 @@ class StageInputs:
         with located(source=operator):
             rows = self._rows(connector, operator, items, needed.any_of, with_parts=bool(parts))
             rows = read = gathered(rows, connector, items, files=1)
+        # A table with rows that are marked as deleted is read without places.
+        places = PLACES if connector.gives_places and FILE in rows.columns else ()
         if connector.on_corrupt == "reject":
             rows, self.rejected[operator] = split_rejects(rows)
         elif connector.may_be_corrupt and not is_timed:
             self.to_parse[operator] = rows
         if column is None or not is_timed:
-            return made_of(needed.of(rows), read)
+            return made_of(needed.of(rows, *places), read)
         largest, nulls = connector.largest_event_time(items, column), connector.null_count(items, column)
         if parts:
             largest = UNKNOWN
@@ -171,7 +174,7 @@ class StageInputs:
             if ahead is not None and ahead.may_be_beyond(largest):
                 rows, early = ahead.split(rows)
                 self.rejected[operator], largest = self.rejected[operator].unionByName(early), UNKNOWN
-        rows = needed.of(rows, PART if parts else None)
+        rows = needed.of(rows, *places, *([PART] if parts else ()))
         if largest is UNKNOWN or nulls is UNKNOWN:
             micros = micros_of(column)
             figures = {"largest": f"max({micros})", "nulls": f"count_if({quoted(column)} IS NULL)"}
@@ -181,6 +184,15 @@ class StageInputs:
         self._check_nulls(operator, column, nulls)
         self._ends[operator] = self._advanced(operator, largest)
         return made_of(rows, read)
+
+    def _reader(self, source: str) -> Connector:
+        """What reads a source; with places if all want them who read its stream: in a table they would be columns."""
+        connector = self._connector(source)
+        stream = StreamRef(source)
+        output = self._work.stage.output(stream)
+        readers = [node for node in self._work.plan.physical.nodes.values() if any(edge.stream == stream for edge in node.inputs)]
+        placed = all(isinstance(node.operator, BatchOperator) and node.operator.is_placed for node in readers)
+        return connector.with_places() if placed and output is not None and output.table is None else connector
 
     def _rows(self, connector: Connector, operator: str, items: Any, any_of: Sequence[str], *, with_parts: bool) -> DataFrame:
         """The rows of a slice, without files that have none that is needed, unless all must be seen."""

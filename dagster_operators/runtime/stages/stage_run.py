@@ -203,7 +203,7 @@ class StageRun:
         work = self._work
         numbered = dict(self._numbered())
         rows: dict[StreamRef, Any] = {
-            stream: self._inputs.numbered(stream, numbered[stream]) if stream in numbered else self._inputs.upstream(stream)
+            stream: self._inputs.numbered(stream, *numbered[stream]) if stream in numbered else self._inputs.upstream(stream)
             for stream in work.stage.inputs
         }
         for node in (work.plan.physical.nodes[name] for name in work.stage.nodes):
@@ -218,12 +218,13 @@ class StageRun:
             check_as_analysed(node, rows.get(StreamRef(node.name)), analysed)
         return {**rows, **self._sides}
 
-    def _numbered(self) -> Iterator[tuple[StreamRef, pa.Schema]]:
-        """The streams whose rows come with their places, and their schemas."""
+    def _numbered(self) -> Iterator[tuple[StreamRef, tuple[pa.Schema, bool]]]:
+        """The streams whose rows come with their numbers: their schemas, and whether with their places in the source, too."""
         plan = self._work.plan
         for node in (plan.physical.nodes[name] for name in self._batch):
             if isinstance(node.operator, BatchOperator) and node.operator.is_numbered:
-                yield from zip((edge.stream for edge in node.inputs), plan.analysed[node.name].facts.inputs, strict=True)
+                for edge, schema in zip(node.inputs, plan.analysed[node.name].facts.inputs, strict=True):
+                    yield edge.stream, (schema, node.operator.is_placed)
 
     def _run_batch(self, rows: Mapping[StreamRef, Rows]) -> BatchResult:
         """Run the batch operators that the stage ends with; their files are its output."""

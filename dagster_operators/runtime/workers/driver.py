@@ -12,6 +12,7 @@ import dagster_operators.errors
 from dagster_operators.errors import OperatorsError, PipelineError, StageFailedError
 from dagster_operators.functions.shipping import pickled
 from dagster_operators.graph.exchange import Broadcast, Forward, Gather, HashBy
+from dagster_operators.graph.places import PLACES
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.batch_operator import (
     ORIGIN,
@@ -172,7 +173,8 @@ class _Programs:
     def _schema(self, target: Target) -> pa.Schema:
         name, index = target
         schema = self._ports[name].inputs[index]
-        return numbered(schema) if self._operators[name].is_numbered else schema
+        operator = self._operators[name]
+        return numbered(schema, placed=operator.is_placed) if operator.is_numbered else schema
 
     def _kinds(self, first: EntryRows) -> list[DataType]:
         """What keys are hashed as, the same for all: what a state table says, otherwise the type in the first stream."""
@@ -306,7 +308,8 @@ def _edge(way: Way, target: str, index: int) -> Edge:
 def _order(operator: BatchOperator) -> tuple[str, ...]:
     """What rows are to come in the order of: if they are numbered, no tie is left open."""
     order = operator.ordered_by
-    return (*order, ORIGIN, SEQUENCE) if order and operator.is_numbered else order
+    places = PLACES if operator.is_placed else ()
+    return (*order, ORIGIN, *places, SEQUENCE) if order and operator.is_numbered else order
 
 
 class _Copies:

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dagster_operators.operators.batch_operator import ORIGIN, SEQUENCE, numbered
+from dagster_operators.graph.places import PLACES
+from dagster_operators.operators.batch_operator import NUMBERS
 from dagster_operators.runtime.workers.task import NumberedFiles, StagedFile
 
 _ROWS: Final = 8 * 1024
@@ -53,8 +54,8 @@ def can_be_ordered(by: Sequence[str], schemas: Sequence[pa.Schema]) -> bool:
 
 def rows_of(file: StagedFile, entry: NumberedFiles, files: Any, size: int) -> Iterator[pa.RecordBatch]:
     """The rows of a file with their places, at most so many at once."""
-    wanted, number = numbered(entry.schema), file.first
-    for batch in _read(file, entry.schema, files, size):
+    wanted, number = entry.whole, file.first
+    for batch in _read(file, pa.schema(list(wanted)[:-2]), files, size):  # the last two are of the file as a whole
         numbers = pa.array(np.arange(number, number + batch.num_rows, dtype=np.int64))
         number += batch.num_rows
         origin = pa.array([entry.origin], pa.string()).take(pa.array(np.zeros(batch.num_rows, np.int8)))
@@ -66,8 +67,8 @@ def staged_rows(entries: Sequence[NumberedFiles | None], by: Sequence[str], file
 
     Args:
         entries: The streams; None for one without rows.
-        by: The columns that say the order, nulls first; what is equal in them comes by its origin, then by its number. Empty
-            if there is no order.
+        by: The columns that say the order, nulls first; what is equal in them comes by its origin, then by its place in the
+            source if it has one, then by its number. Empty if there is no order.
         files: The file system.
     """
     parts = sorted(
@@ -80,7 +81,7 @@ def staged_rows(entries: Sequence[NumberedFiles | None], by: Sequence[str], file
 
 
 def _own(by: Sequence[str]) -> list[str]:
-    return [name for name in by if name not in (ORIGIN, SEQUENCE)]
+    return [name for name in by if name not in NUMBERS]
 
 
 def _read(file: StagedFile, schema: pa.Schema, files: Any, size: int) -> Iterator[pa.RecordBatch]:
@@ -92,8 +93,26 @@ def _read(file: StagedFile, schema: pa.Schema, files: Any, size: int) -> Iterato
         pq.ParquetFile(opened, buffer_size=0 if is_here else _READ_BYTES, coerce_int96_timestamp_unit="us") as parquet,
     ):
         for batch in parquet.iter_batches(size, columns=schema.names, use_threads=False):
-            columns = [batch.column(field.name).cast(field.type) for field in schema]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            yield pa.RecordBatch.from_arrays([_column(batch, field) for field in schema], schema=schema)
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    if (
+        field.name in PLACES and field.name not in batch.schema.names
+    ):  # the source does not know them: rows are as they were staged
+        return pa.array(np.zeros(batch.num_rows, np.int64))
+    return batch.column(field.name).cast(field.type)
+
+
+def _ascend(keys: Sequence[_Places], *, strictly: bool = False) -> bool:
+    """Whether rows are in the order of some keys, of which earlier ones count more; strictly, if no two rows are equal in all."""
+    undecided = np.ones(max(len(keys[0]) - 1, 0), bool)
+    for key in keys:
+        before, after = key[:-1], key[1:]
+        if bool((undecided & (after < before)).any()):
+            return False
+        undecided &= after == before
+    return not (strictly and bool(undecided.any()))
 
 
 @dataclass
@@ -122,9 +141,18 @@ class _Part:
 
     def key(self, name: str) -> pa.Array:
         """A column that says the order."""
-        schema = pa.schema([self.entry.schema.field(name)])
+        schema = pa.schema([self.entry.whole.field(name)])
         found = [batch.column(0) for batch in _read(self.file, schema, self.files, 2**17)]
         return pa.concat_arrays(found) if found else pa.array([], schema.field(0).type)
+
+    def place(self, name: str) -> _Places:
+        """A column of the rows' places in the source; they are all alike where it is not wanted."""
+        return self.key(name).to_numpy() if self.entry.placed else np.zeros(self.file.rows, np.int64)
+
+    @property
+    def stream(self) -> tuple[str, int]:
+        """What its rows come from, and which stream that is."""
+        return self.entry.origin, self.number
 
     def bytes(self) -> int:
         """About how many bytes its rows have."""
@@ -135,7 +163,7 @@ class _Part:
     def put_by(self, folder: str, number: int) -> None:
         """Write all rows to a file that is mapped."""
         path = Path(folder, str(number))
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, numbered(self.entry.schema)) as writer:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, self.entry.whole) as writer:
             for batch in self.batches:
                 writer.write_batch(batch)
         mapped = pa.ipc.open_file(pa.memory_map(str(path)))
@@ -208,11 +236,13 @@ class _Merge:
             if column.null_count:
                 keys.append(column.is_valid().to_numpy(zero_copy_only=False))
             keys.append(column.fill_null(0).to_numpy(zero_copy_only=False))
-        if len(keys) == 1:
-            if bool((keys[0][1:] >= keys[0][:-1]).all()):
-                return None
-            return np.argsort(keys[0], kind="stable")
-        return np.lexsort(keys[::-1])
+        if any(part.entry.placed for part in self._parts) and not _ascend(keys, strictly=True):
+            streams = {key: rank for rank, key in enumerate(dict.fromkeys(part.stream for part in self._parts))}
+            keys.append(np.repeat([streams[part.stream] for part in self._parts], [part.file.rows for part in self._parts]))
+            keys += (np.concatenate([part.place(name) for part in self._parts]) for name in PLACES)
+        if _ascend(keys):
+            return None
+        return np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
 
     def _parts_of(self, places: _Places) -> _Places:
         return np.searchsorted(self._starts, places, side="right") - 1

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from dagster_operators.operators.batch_operator import numbered
 from dagster_operators.operators.worker_program import OriginTimes, WorkerProgram
 from dagster_operators.runtime.workers.program_graph import Edge, ProgramGraph, Target
 from dagster_operators.time.frontier import Frontier
@@ -96,11 +97,18 @@ class NumberedFiles:
         files: The files, in the order of their numbers.
         schema: The rows' schema, without places.
         origin: What the rows come from.
+        placed: Whether they have their places in the source with them, if it knew them.
     """
 
     files: tuple[StagedFile, ...]
     schema: pa.Schema
     origin: str
+    placed: bool = False
+
+    @property
+    def whole(self) -> pa.Schema:
+        """The rows' schema with their places."""
+        return numbered(self.schema, placed=self.placed)
 
 
 @dataclass(frozen=True)

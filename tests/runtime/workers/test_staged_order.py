@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
+from dagster_operators.graph.places import PLACES
 from dagster_operators.operators.batch_operator import ORIGIN, SEQUENCE
 from dagster_operators.runtime.workers import staged_order
 from dagster_operators.runtime.workers.staged_order import can_be_ordered, staged_rows
@@ -81,6 +84,39 @@ def test_rows_come_by_time_then_origin_then_place(waiting, monkeypatch):
             assert read(entries) == expected(entries)
 
     check()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 5)), max_size=8), max_size=3), st.booleans()
+)
+def test_rows_of_one_time_come_by_their_places_in_the_source(files, knows_places):
+    with tempfile.TemporaryDirectory() as folder:
+        entries = [placed(folder, "b", files, knows_places=knows_places), placed(folder, "a", files)]
+        rows = [(stream, *map(int, row["v"].split())) for stream, row in read(entries, ("t", ORIGIN, *PLACES, SEQUENCE))]
+    assert rows == sorted(
+        (
+            (stream, time, file, place, staged)
+            for stream in (1, 0)
+            for staged, (time, file, place) in enumerate(itertools.chain(*files))
+        ),
+        key=lambda row: (row[1], row[0] == 0, *(row[2:4] if row[0] == 1 or knows_places else ()), row[4]),
+    )
+
+
+def placed(folder, origin, files, *, knows_places=True):
+    """Files of rows with a time and their places in the source; what a row holds is these, and where it is staged."""
+    entry = staged(folder, origin, [[time for time, _, _ in rows] for rows in files])
+    number = 0
+    for file, rows in zip(entry.files, files, strict=True):
+        columns = {name: [row[1 + column] for row in rows] for column, name in enumerate(PLACES) if knows_places}
+        values = [f"{time} {which} {place} {number + staged}" for staged, (time, which, place) in enumerate(rows)]
+        number += len(rows)
+        table = pq.read_table(file.path).drop_columns("v").append_column("v", pa.array(values, pa.string()))
+        for name, column in columns.items():
+            table = table.append_column(name, pa.array(column, pa.int64()))
+        pq.write_table(table, file.path)
+    return replace(entry, placed=True)
 
 
 def test_rows_without_an_order_come_as_they_are_numbered(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.api.frontier_scope import Scope
+from dagster_operators.api.frontier_scope import Scope, check_outside
 from dagster_operators.api.frontier_scoped_stream import ScopedStream
 from dagster_operators.api.frontier_source import CALLS, WithoutInput, empty, source
 from dagster_operators.api.frontier_stream import ended, exchanged
@@ -273,15 +273,12 @@ class OperatorBuilder:
         Raises:
             PipelineError: It may not.
         """
-        if isinstance(self._pipeline, Scope):
-            raise PipelineError(
-                f"an operator without an input cannot be in the scope {self._pipeline.name!r}", operator=self.name,
-                remedy="build it with the pipeline, and let its stream enter: scope.enter(stream)",
-            )  # fmt: skip
+        check_outside(self._pipeline, "an operator without an input")
         if not all(isinstance(schema, str) for schema in self._schemas):
             raise PipelineError(
                 "the columns of its output are not told", operator=self.name, remedy='say them: new_output("word string, n long")'
             )
+        assert not isinstance(self._pipeline, Scope)  # noqa: S101 - which was seen to
         return self._pipeline
 
     def _connections(self) -> list[list[Sequence[Any]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dagster_operators.api.frontier_library import fresh_or_given
+from dagster_operators.api.frontier_scope import check_outside
 from dagster_operators.arguments import checked
 from dagster_operators.connectors.delta_source import DeltaSource
 from dagster_operators.errors import PipelineError, SchemaError
@@ -42,6 +43,7 @@ def capture(stream: Stream, *, schema: str, pact: Pact | None = None, name: str 
     """
     from dagster_operators.operators.frontier.library.replaying import AT, Capture
 
+    check_outside(stream, "a capture")
     if stream.event_time is None:
         raise SchemaError(
             "the rows have no time", operator=stream.name, remedy="give the source an event_time, and keep that column on the way"
@@ -75,6 +77,7 @@ def replay(
     from dagster_operators.operators.frontier.library.replaying import Replay
 
     before = None if renamed_from is None else f"{renamed_from}_events"
+    check_outside(pipeline, "a replay")
     events = pipeline.source(f"{name}_events", table, event_time=time, renamed_from=before)
     return events.unary(Pipeline(), name, Replay(time), schema=schema)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from dagster_operators.api.frontier_scope import check_outside
 from dagster_operators.api.frontier_source import FrontierSource
 from dagster_operators.arguments import checked
 from dagster_operators.time.watermark import MIN_WATERMARK
@@ -79,6 +80,7 @@ def iterator_source(
     """
     made = IteratedSource(Asked(input_function, start), schema, time, start, 1)
     probe.hold_up(made)
+    check_outside(pipeline, "an iterator_source")
     return pipeline.source(name, made, event_time=time)
 
 

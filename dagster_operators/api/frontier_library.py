@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.frontier_scope import check_outside
 from dagster_operators.arguments import checked
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
@@ -318,6 +319,7 @@ def retime(stream: Stream, function: Callable[[Any], Any], *, times: Any, name: 
     from dagster_operators.operators.frontier.library.routing import require_function
 
     require_function(function)
+    check_outside(stream, "a retime")
     named, new = fresh_or_given(stream, name, "retime"), NewTimes(function, times)
     definition = Definition(
         "build", [Pipeline()], named, Retime(new), schema=(None,), summaries=[[[new]]], notify=[NEVER], times=times

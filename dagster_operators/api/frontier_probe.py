@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from dagster_operators.api.frontier_scope import check_outside
 from dagster_operators.arguments import checked
 from dagster_operators.errors import PipelineError
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
@@ -79,6 +80,7 @@ class ProbeHandle:
     """
 
     def __init__(self, pipeline: Pipeline, stream: Stream | None = None) -> None:
+        check_outside(pipeline, "a probe")
         self._pipeline = pipeline
         self._stream: Stream | None = None
         self._waiting: list[SourceOperator] = []
@@ -91,6 +93,7 @@ class ProbeHandle:
         Raises:
             PipelineError: The stream is of another pipeline, or there is one already.
         """
+        check_outside(stream, "a probe")
         if stream._dataflow is not self._pipeline.dataflow:  # noqa: SLF001
             raise PipelineError(
                 f"the stream {stream.name!r} is of another pipeline", pipeline=self._pipeline.name,

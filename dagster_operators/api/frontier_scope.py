@@ -288,6 +288,28 @@ class Scope:
         )
 
 
+def check_outside(given: Any, what: str) -> None:
+    """Refuse a scope, or a stream of one, where there must be a pipeline or one of its streams.
+
+    Args:
+        given: The scope, pipeline or stream.
+        what: What is asked for.
+
+    Raises:
+        PipelineError: It is of a scope.
+    """
+    if isinstance(given, Scope):
+        raise PipelineError(
+            f"{what} cannot be in the scope {given.name!r}", operator=given.name,
+            remedy="give the pipeline, and let the stream enter: scope.enter(stream)",
+        )  # fmt: skip
+    if isinstance(given, ScopedStream):
+        raise PipelineError(
+            f"{what} cannot be in the scope {given.scope.name!r}", operator=given.scope.name,
+            remedy="do it with the stream that enters, or with what leaves: scope.leave(stream), scope.build()",
+        )  # fmt: skip
+
+
 class LoopHandle:
     """What is to be connected with the rows that go around."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.api.closure_source import ClosureSource, check_calls, due_in, is_called
 from dagster_operators.api.frontier_probe import ProbeHandle
+from dagster_operators.api.frontier_scope import check_outside
 from dagster_operators.arguments import checked
 from dagster_operators.connectors.memory_source import MemorySource
 from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd
@@ -78,6 +79,7 @@ def source(
     made = FrontierSource(constructor, schema, time, start, calls, None if isinstance(waits_for, ProbeHandle) else waits_for)
     if isinstance(waits_for, ProbeHandle):
         waits_for.hold_up(made)
+    check_outside(pipeline, "a source")
     return pipeline.source(name, made, event_time=time)
 
 
@@ -102,6 +104,7 @@ def to_stream(
     """
     moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at)
     batch = [{**row, time: moment} for row in rows]
+    check_outside(pipeline, "to_stream")
     return pipeline.source(name, MemorySource([batch], schema=f"{schema}, `{time}` timestamp"), event_time=time, finished=True)
 
 
@@ -119,6 +122,7 @@ def empty(pipeline: PipelineGraph, name: str, *, schema: str, time: str = "t") -
     >>> do.frontier.empty(do.Pipeline("p", root="data"), "nothing", schema="v long").columns
     ('v', 't')
     """
+    check_outside(pipeline, "an empty source")
     return pipeline.source(name, MemorySource([], schema=f"{schema}, `{time}` timestamp"), event_time=time, finished=True)
 
 

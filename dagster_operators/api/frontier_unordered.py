@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.closure_source import ClosureSource, check_calls, due_in, is_called
+from dagster_operators.api.frontier_scope import check_outside
 from dagster_operators.arguments import checked
 from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd
 from dagster_operators.operators.frontier.capability import Capability
@@ -62,6 +63,7 @@ def unordered_input(
 
     check_calls(name, calls)
     source = UnorderedSource(constructor, schema, time, start, calls)
+    check_outside(pipeline, "an unordered input")
     return pipeline.source(f"{name}_events", source, event_time=time).unary(Pipeline(), name, Replay(time), schema=schema)
 
 

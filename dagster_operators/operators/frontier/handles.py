@@ -206,7 +206,7 @@ class OutputHandle:
         rows, self._rows = self._rows, []
         if rows and self._data is None:
             raise PipelineError(
-                "single rows are put out within a loop, and their columns are not declared", remedy='declare them: schema="..."'
+                "single rows are put out within a scope, and their columns are not declared", remedy='declare them: schema="..."'
             )
         if rows and self._data is not None:
             wanted = set(self._data.names)

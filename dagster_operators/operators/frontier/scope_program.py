@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.errors import EndlessLoopError, PipelineError
+from dagster_operators.errors import EndlessLoopError, PipelineError, located
 from dagster_operators.operators.frontier.capability import Outlet
 from dagster_operators.operators.frontier.cut_by_time import Gathered
 from dagster_operators.operators.frontier.frontier_program import first_time, outputs_of, without_late
@@ -205,7 +205,9 @@ class ScopeProgram:
     def _call(self, name: str, instance: Instance) -> None:
         instance.call()
         for output in instance.outputs:
-            for time, rows in output.take():
+            with located(within=name):
+                given = output.take()
+            for time, rows in given:
                 self._send((name, output.outlet.number), time, rows, self._hops[name])
 
     def _send(self, source: Source, time: Any, rows: pa.Table, hops: int) -> None:

@@ -335,3 +335,34 @@ def test_operators_of_every_shape_stand_in_scopes(parallelism, size):
     wanted = {0: [0, 10, 10], 3: [3, 13], 7: [7] * parallelism}  # every subtask asks for what is asked for from the beginning
     assert {time: sorted(row["v"] for row in rows) for time, rows in found.items()} == wanted
     assert sorted(seen) == sorted(v for values_of in wanted.values() for v in values_of)
+
+
+OUTSIDE = {
+    "source": lambda scope, rows: frontier.source(scope, "new", counted_batches, schema="v long"),
+    "to_stream": lambda scope, rows: frontier.to_stream(scope, "new", [{"v": 1}], schema="v long"),
+    "empty": lambda scope, rows: frontier.empty(scope, "new", schema="v long"),
+    "unordered_input": lambda scope, rows: frontier.unordered_input(scope, "new", counted_batches, schema="v long"),
+    "replay": lambda scope, rows: frontier.replay(scope, "new", do.DeltaSource("events"), schema="v long"),
+    "handle": lambda scope, rows: frontier.ProbeHandle(scope),
+    "probe": lambda scope, rows: frontier.probe(do.Pipeline("other", root="nowhere"), rows),
+    "capture": lambda scope, rows: frontier.capture(rows, schema=SCHEMA),
+    "retime": lambda scope, rows: frontier.retime(rows, lambda time: time, times=int),
+}
+
+
+@pytest.mark.parametrize("asked", OUTSIDE)
+def test_what_belongs_outside_is_refused_within(asked):
+    rows, one, _ = two_scopes()
+    with pytest.raises(PipelineError, match=r"cannot be in the scope 'one'.*(scope\.enter\(stream\)|scope\.leave\(stream\))"):
+        OUTSIDE[asked](one, one.enter(rows, BY_K))
+
+
+def test_single_rows_within_need_their_columns_told():
+    def build(scope, rows, **more):
+        scope.leave(frontier.state_machine(rows, lambda k, row, _: (False, [row], 0), BY_K, name="rows", **more))
+
+    rows = [(0, {"k": 1, "v": 2})]
+    with pytest.raises(PipelineError, match=r"columns are not declared.*within 'rows'.*schema="):
+        run(scoped(build, pact=BY_K), SCHEMA, rows)
+    told = scoped(lambda scope, rows: build(scope, rows, schema=SCHEMA), pact=BY_K)
+    assert run(told, SCHEMA, rows) == {0: [{"k": 1, "v": 2}]}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
 
 _READERS = 8
+_OF_A_LEDGER = re.compile(r"(?:^|/)ledger/r\d{12}-[0-9a-f]{12}\.parquet$")
 
 
 @checked_constructor
@@ -261,6 +263,7 @@ class FileSource(Connector):
                 new.append(file)
             elif (before.size, before.modified) != (file.size, file.modified):
                 raise changed_file(self._location.full_path(file), before, file)
+        self._refuse_a_ledger(new)
         if not new:
             named = self.kept_position(start)
             return None if named == start else SliceChoice(SourceSlice(start, named, None), more=False, news=False)
@@ -269,6 +272,17 @@ class FileSource(Connector):
         items: list[JSON] = [file.to_json() for file in taken]
         end = position_with(self._seen.position_after(taken), names)
         return SliceChoice(SourceSlice(start, end, items), more=len(taken) < len(new))
+
+    def _refuse_a_ledger(self, files: Iterable[SourceFile]) -> None:
+        """Refuse a folder with a storage root in it, whose own files would be read; an error of one would say to remove it."""
+        found = next((file for file in files if _OF_A_LEDGER.search(file.path)), None)
+        if found is not None:
+            closer = f"{self.uri.rstrip('/')}/*.{self.format or 'csv'}"
+            raise PipelineError(
+                "a storage root lies in the source's folder: files of a pipeline's ledger would be read",
+                file=self._location.full_path(found),
+                remedy=f"delete nothing; choose a root elsewhere, or say which files are meant: FileSource({closer!r})",
+            )
 
     def next_extract(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> SliceChoice | None:
         """The next file that was never read, of files each of which has all rows there are; one may take the place of another.
@@ -280,6 +294,7 @@ class FileSource(Connector):
         self._seen.move_to(start, consumed)
         seen = self._seen.among([file.path for file in found], ())
         new = sorted(file for file in found if seen.get(file.path) != file)
+        self._refuse_a_ledger(new)
         if not new:
             return None
         if isinstance(start, dict) and new[0] < (last := SourceFile.from_json(start["last"])):

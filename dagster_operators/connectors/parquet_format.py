@@ -18,6 +18,7 @@ from dagster_operators.storage.location import FileLocation, SourceFile
 from dagster_operators.types.data_type import Array, Decimal, Map, Struct
 from dagster_operators.types.data_type import DataType as SparkType
 from dagster_operators.types.names import quoted
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyarrow import DataType
@@ -133,8 +134,48 @@ def read(
         return read_parquet_with_places(session, location, enumerate(files), schema_json)
     if reads_like_spark(session):
         return _read(session, location, files, schema_json)
+    schema = Schema.from_json(schema_json)
+    for file in files:
+        _refuse_other_case(location, file, schema)
     frames = [_read_alike(session, location, group, schema_json, types) for group, types in _alike(location, files)]
     return functools.reduce(lambda one, other: one.union(other), frames)
+
+
+def _refuse_other_case(location: FileLocation, file: SourceFile, schema: Schema) -> None:
+    """Refuse fields within structs that the schema writes in another case: Spark reads them, Sail leaves them out as null.
+
+    Raises:
+        BadInputError: Names the field.
+    """
+    types = footer(location, file).types
+    for field in schema:
+        if field.type.is_nested and (name := _in_other_case(types.get(field.name), field.type)) is not None:
+            raise BadInputError(
+                f"a field is called {name!r} in the file and otherwise in the schema, but for case, which Sail does not read",
+                file=location.full_path(file),
+                column=field.name,
+                remedy="write it in the schema as in the file, or read the files with Apache Spark",
+            )
+
+
+def _in_other_case(found: Any, kind: SparkType) -> str | None:
+    """The first field of a file's type that is in the schema's in another case alone."""
+    match kind:
+        case Struct() if hasattr(found, "get_field_index"):
+            fields = [found.field(place) for place in range(found.num_fields)]
+            names = {one.name.lower(): one.name for one in kind.fields}
+            wanted = {one.name: one.type for one in kind.fields}
+            for field in fields:
+                if field.name not in wanted and field.name.lower() in names:
+                    return str(field.name)
+            inner = (_in_other_case(field.type, wanted[field.name]) for field in fields if field.name in wanted)
+            return next((name for name in inner if name is not None), None)
+        case Array() if hasattr(found, "value_type"):
+            return _in_other_case(found.value_type, kind.element)
+        case Map() if hasattr(found, "item_type"):
+            return _in_other_case(found.key_type, kind.key) or _in_other_case(found.item_type, kind.value)
+        case _:
+            return None
 
 
 def _alike(location: FileLocation, files: Iterable[SourceFile]) -> list[tuple[list[SourceFile], dict[str, str]]]:

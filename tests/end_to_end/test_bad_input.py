@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dagster_operators import FileSource, MemorySource, Pipeline
-from dagster_operators.errors import BadInputError, MissingInputError, SchemaError, StageFailedError
+from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SchemaError, StageFailedError
 from dagster_operators.transactions.failpoints import watch
 from tests.end_to_end.landing import HEADER, SCHEMA, Landing, keys_of, put, refused
 from tests.engines import ENGINES, SAIL
@@ -52,6 +53,26 @@ NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 
 # --- folders and files -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_storage_root_in_the_folder_is_refused_and_its_remedy_holds(kind: str, tmp_path: Path) -> None:
+    """Its files were told to be broken, with the advice to remove them."""
+    pq.write_table(pa.table({"v": [1]}), tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_text("v\n1\n")
+
+    def pipeline(path: str) -> Pipeline:
+        made = Pipeline("p", root=str(tmp_path / "root"), engine=SAIL)
+        made.source("rows", FileSource(path, format=kind, schema="v long")).to_table("t")
+        return made
+
+    with pytest.raises(PipelineError, match="a storage root lies in the source's folder") as told:
+        pipeline(str(tmp_path)).run_epoch()
+    (closer,) = re.findall(r"FileSource\('(.+)'\)", told.value.remedy)
+    made = pipeline(closer)
+    made.run_epoch()
+    assert made.read("t").collect() == [(1,)]
 
 
 def test_a_missing_folder(landing: Landing) -> None:

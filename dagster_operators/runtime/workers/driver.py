@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dagster_operators.errors
-from dagster_operators.errors import OperatorsError, PipelineError, StageFailedError
+from dagster_operators.errors import OperatorsError, PipelineError, SchemaError, StageFailedError
 from dagster_operators.functions.shipping import pickled
 from dagster_operators.graph.exchange import Broadcast, Forward, Gather, HashBy
 from dagster_operators.graph.places import PLACES
@@ -203,6 +203,8 @@ class _Programs:
         return self._complete(reports)
 
     def _reports(self, rows: DataFrame, routing: Routing) -> list[dict[str, Any]]:
+        if self._work.engine == "sail":
+            _refuse_dots(rows.columns)
         reports = [json.loads(row.report) for row in rows.mapInArrow(_shipped(self._task(routing)), REPORT_SCHEMA).collect()]
         for report in reports:
             if "error" in report:
@@ -353,3 +355,13 @@ def _batch(node: PhysicalNode) -> BatchOperator:
     if not isinstance(node.operator, BatchOperator):
         raise TypeError(f"not a batch operator: {node.operator!r}")
     return node.operator
+
+
+def _refuse_dots(columns: Iterable[str]) -> None:
+    """Refuse rows that Sail cannot hand to its workers: it takes a dot in a name for one between a struct and its field."""
+    for name in columns:
+        if "." in name:
+            raise SchemaError(
+                "a column with a dot in its name cannot be handed to workers on Sail", column=name,
+                remedy=f"rename it before: rename({{{name!r}: {name.replace('.', '_')!r}}}); or run on Spark",
+            )  # fmt: skip

@@ -291,3 +291,25 @@ def test_held_time_begins_a_new_stage_and_counts_for_what_follows(sail, tmp_path
     assert [complete.watermarks["delayed"] for complete in history] == held
     assert {row.watermark for row in pipeline.read("seen").collect()} == {-(2**63), *held[:-1]}
     assert "delayed" not in pipeline.run_epoch().watermarks
+
+
+class Same(do.ArrowOperator):
+    def output_schema(self, rows):
+        return rows
+
+    def process_batch(self, batch, ctx, out):
+        out.collect(batch)
+
+
+@pytest.mark.sail
+def test_a_name_with_a_dot_is_refused_in_workers_on_sail_and_its_remedy_holds(tmp_path):
+    made = do.Pipeline("p", root=str(tmp_path / "refused"), engine=SAIL)
+    rows = do.MemorySource([[(1, "x")]], schema="`a.b` int, k string")
+    made.source("rows", rows).key_by("k").apply(Same(), name="same").to_table("t")
+    with pytest.raises(SchemaError, match="a column with a dot in its name cannot be handed to workers on Sail") as refused:
+        made.run_epoch()
+    assert "rename({'a.b': 'a_b'})" in refused.value.remedy
+    again = do.Pipeline("p", root=str(tmp_path / "renamed"), engine=SAIL)
+    again.source("rows", rows).rename({"a.b": "a_b"}).key_by("k").apply(Same(), name="same").to_table("t")
+    again.run_epoch()
+    assert again.read("t").collect() == [(1, "x")]

@@ -65,8 +65,7 @@ class EventRun:
         """Put everything back to where it was at the end of the epoch before."""
         own, saved = self._own, self._saved
         state = checked(json.loads(saved[LOOP][1])) if LOOP in saved else {}
-        began = state.get("restart", {})
-        anew = {one.path for one in own.operators if one.begins_behind(began.get(one.path, ""))}
+        anew = _anew(own, state)
         for one in own.operators:
             self._running[one.path].open(None if one.path in anew else self._saved_of(one))
         later = load(saved[LATER][1])["later"] if LATER in saved else ()
@@ -169,6 +168,16 @@ class EventRun:
         found = rows.take()
         if found is not None:
             self._put(found, rows.address)
+
+
+def begins_anew(own: EventOperators, saved: Saved) -> bool:
+    """Whether an operator of a dataflow is to begin anew, which is done in the epoch that says so: later it may not say so."""
+    return any(one.restart for one in own.operators) and LOOP in saved and bool(_anew(own, json.loads(saved[LOOP][1])))
+
+
+def _anew(own: EventOperators, state: Mapping[str, Any]) -> set[str]:
+    began = state.get("restart", {})
+    return {one.path for one in own.operators if one.begins_behind(began.get(one.path, ""))}
 
 
 def waits_for_time(saved: Saved) -> bool:

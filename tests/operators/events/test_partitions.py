@@ -87,6 +87,20 @@ def test_one_key_stops_and_the_others_go_on_until_the_end():
     assert texts(driven) == {"a": ["1 INPUT v [-1]"], "b": ["1 INPUT v [1]", *end]}
 
 
+def test_one_that_begins_anew_does_so_for_keys_without_an_event_too():
+    rows = [{"t": 0, "k": key, "v": 1} for key in "ab"]
+    driven = harness(logging(("v", "rows/v")))
+    driven.process(rows)
+    driven.end_epoch(0)
+    for restart, own in (("1", rows[:1]), ("", rows)):
+        after = harness(logging(("v", "rows/v"), restart=restart))
+        after.restore(driven.snapshot())
+        after.process(own)
+        after.end_epoch(0)
+        driven = after
+    assert texts(driven) == {"a": ["2 INPUT v [1]"], "b": ["1 INPUT v [1]"]}, "b had no event while the file said so"
+
+
 def test_what_fails_is_told_with_its_key():
     broken = LOG.replace("self.count += 1", "1 / (dora_event['value'][0].as_py() - 5)")
     made = logging(("v", "rows/v"))

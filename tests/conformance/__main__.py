@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from tests.conformance.comparison import PAGE, answers, expressions, one_row, page
+from tests.conformance.comparison import PAGE
+from tests.conformance.page import asked_of, page
 from tests.engines import EMBEDDED, SAIL
 
 
@@ -14,8 +15,8 @@ def main() -> None:
     """Ask both engines."""
     found = []
     for engine in (EMBEDDED, SAIL):
-        with tempfile.TemporaryDirectory() as folder:
-            found.append(answers(one_row(engine.session(), Path(folder)), expressions()))
+        with TemporaryDirectory() as folder:
+            found.append(asked_of(engine.session(), Path(folder)))
     PAGE.write_text(page(*found, version("pysail")), encoding="utf-8")
 
 

@@ -1,8 +1,8 @@
-"""The same expressions on both engines, and the page that tells in which of them Sail gives something else than Spark."""
+"""The same expressions on both engines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,31 +12,17 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parents[2] / "docs" / "engines_compared.md"
 REFUSED = "error"
 
-_ROW = {
+ROW = {
     "i": "CAST(7 AS int)", "n": "CAST(-7 AS int)", "z": "CAST(0 AS int)", "u": "CAST(NULL AS int)",
     "big": "CAST(2147483647 AS int)", "l": "9223372036854775807L",
     "d": "2.5D", "e": "-2.5D", "nan": "CAST('NaN' AS double)", "c": "CAST(1.25 AS decimal(10,2))",
     "s": "'Äb,c'", "b": "true", "t": "TIMESTAMP '2024-03-31 01:30:00.123456'", "da": "DATE '2024-02-29'",
+    "tn": "TIMESTAMP_NTZ '2024-03-31 02:30:00.123456'", "told": "TIMESTAMP '1890-06-15 12:34:56.000789'",
+    "dold": "DATE '1582-10-04'", "w": "CAST('12345678901234567.0123456789' AS decimal(38,10))",
     "xs": "array(3, 1, CAST(NULL AS int), 2)", "m": "map('a', 1, 'b', CAST(NULL AS int))", "st": "named_struct('a', 1, 'b', 'x')",
     "js": "'{\"a\": {\"b\": [1, 2]}, \"n\": 1.50, \"c\": \"x\"}'",
 }  # fmt: skip
 _AT_ONCE = 40
-
-_HEAD = """# Engines compared
-
-What {count} expressions give on embedded Spark and on embedded Sail {version}, over one row of a Parquet file. `make compare`
-writes this page, and a test looks whether it is current. Those that are not here give the same, or are refused, on both.
-
-On Sail a pipeline with one of them in an expression is refused when it is planned; the error says what to write instead, which
-both answer alike, and how to go on with Sail's answer ([engines](engines.md)). A test holds the list of what is refused against
-this page. What depends on values is not known then. Whole numbers that are too large wrap on Sail (`+`, `-`, `*`, `sum`,
-`timestamp_seconds`): what may not fit is calculated there in a wider type and cast back, so that it fails as on Spark. And
-`factorial(25)`, a negative length of `substring`, and `'1.5d'` as a number fail when they are computed, before anything is
-committed.
-
-The row: {row}.
-
-"""
 
 
 def expressions() -> list[tuple[str, bool]]:
@@ -49,7 +35,7 @@ def expressions() -> list[tuple[str, bool]]:
 def one_row(session: SparkSession, folder: Path) -> DataFrame:
     """The row, from a file, so that no engine computes with constants."""
     path = str(folder / "row")
-    session.sql("SELECT " + ", ".join(f"{value} AS {name}" for name, value in _ROW.items())).write.mode("overwrite").parquet(path)
+    session.sql("SELECT " + ", ".join(f"{value} AS {name}" for name, value in ROW.items())).write.mode("overwrite").parquet(path)
     return session.read.parquet(path)
 
 
@@ -76,42 +62,20 @@ def _ask(row: DataFrame, batch: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield from _ask(row, batch[:half])
         yield from _ask(row, batch[half:])
         return
-    yield from zip(batch, map(_shown, values), strict=True)
+    yield from zip(batch, map(shown, values), strict=True)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value as text: numbers with a point as far as engines can agree, what cannot be printed as Python writes it."""
     if isinstance(value, float):
         return f"{value:.14g}"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_shown(key)}: {_shown(item)}" for key, item in sorted(value.items())) + "}"
+        return "{" + ", ".join(f"{shown(key)}: {shown(item)}" for key, item in sorted(value.items())) + "}"
     if isinstance(value, bytearray | bytes):
         return repr(bytes(value))
     if isinstance(value, tuple):
-        return "(" + ", ".join(map(_shown, value)) + ")"
+        return "(" + ", ".join(map(shown, value)) + ")"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_shown, value)) + "]"
+        return "[" + ", ".join(map(shown, value)) + "]"
     text = str(value)
     return text if text.isprintable() else repr(text)
-
-
-def page(spark: Mapping[str, str], sail: Mapping[str, str], version: str) -> str:
-    """The page of differences."""
-    different = [(expression, told, sail[expression]) for expression, told in spark.items() if told != sail[expression]]
-    parts = (
-        ("Only Spark refuses", [line for line in different if line[1] == REFUSED]),
-        ("Different answers", [line for line in different if REFUSED not in line[1:]]),
-        ("Only Sail refuses", [line for line in different if line[2] == REFUSED]),
-    )
-    row = ", ".join(f"`{name}` is `{value}`" for name, value in _ROW.items())
-    text = _HEAD.format(count=len(spark), version=version, row=row.replace("|", "\\|"))
-    return text + "\n".join(_table(title, lines) for title, lines in parts)
-
-
-def _table(title: str, lines: Sequence[tuple[str, str, str]]) -> str:
-    rows = "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
-    return f"## {title} ({len(lines)})\n\n| expression | Spark | Sail |\n|---|---|---|\n{rows}"
-
-
-def _cell(text: str) -> str:
-    return f"`{text}`".replace("|", "\\|") if text else "`''`"

@@ -9,17 +9,43 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance.comparison import PAGE, REFUSED, answers, expressions, one_row, page
+from tests.conformance.aggregates import CALLS, OVER_LARGE, answers_of, write_rows
+from tests.conformance.comparison import PAGE, REFUSED, answers, expressions, one_row
+from tests.conformance.page import AGGREGATES, PARQUET, asked_of, page
+from tests.conformance.parquet_types import read_as, write_files
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
+
+
+def _rows(text: str, cells: int) -> list[Sequence[str]]:
+    """The rows of tables with so many columns, without backticks."""
+    found = re.findall("^" + r"\| `((?:[^|]|\\\|)+)` " * cells + r"\|$", text, re.MULTILINE)
+    return [[cell.replace("\\|", "|") for cell in row] for row in found]
+
+
+def _parts() -> tuple[str, str, str]:
+    """Of the page: expressions, aggregates, and columns of files."""
+    expressions_part, _, rest = PAGE.read_text(encoding="utf-8").partition(AGGREGATES)
+    aggregates_part, _, columns_part = rest.partition(PARQUET)
+    return expressions_part, aggregates_part, columns_part
 
 
 def told() -> dict[str, tuple[str, str]]:
     """The answers of Spark and Sail to the expressions on the page."""
-    rows = re.findall(r"^\| `(.+)` \| (.+) \| (.+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    shown = [[cell.replace("\\|", "|") for cell in row] for row in rows]
-    return {expression: (spark.strip("`"), sail.strip("`")) for expression, spark, sail in shown}
+    return {expression: (spark, sail) for expression, spark, sail in _rows(_parts()[0], 3)}
+
+
+def aggregates_told() -> dict[str, tuple[str, str, str]]:
+    """Of the aggregates on the page, a group of rows and the answers of Spark and Sail."""
+    return {call: (group, spark, sail) for call, group, spark, sail in _rows(_parts()[1], 4)}
+
+
+def columns_told() -> list[tuple[str, str]]:
+    """The types of columns in files and in schemas that only Spark reads."""
+    return [(file, declared) for file, declared, _, _ in _rows(_parts()[2], 4)]
 
 
 def test_each_expression_is_asked_once() -> None:
@@ -27,6 +53,10 @@ def test_each_expression_is_asked_once() -> None:
     assert len(asked) >= 300
     assert len(set(asked)) == len(asked)
     assert told().keys() <= set(asked)
+    assert len(set(CALLS)) == len(CALLS)
+    assert len(told()) > 100
+    assert aggregates_told()
+    assert columns_told()
 
 
 def test_sail_still_gives_what_the_page_says(sail: SparkSession, tmp_path: Path) -> None:
@@ -39,7 +69,27 @@ def test_sail_still_gives_what_the_page_says(sail: SparkSession, tmp_path: Path)
     assert {one: answer or "''" for one, answer in found.items()} == {one: sail for one, (_, sail) in page_says.items()}
 
 
+def test_sail_still_gives_what_the_page_says_of_aggregates(sail: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    page_says = aggregates_told()
+    large = [call for call, (group, _, _) in page_says.items() if group == "large"]
+    assert set(large) <= set(OVER_LARGE)
+    found = answers_of(sail, tmp_path, [call for call in page_says if call not in large], large)
+    assert {call: found[call].get(group, REFUSED) for call, (group, _, _) in page_says.items()} == {
+        call: answer for call, (_, _, answer) in page_says.items()
+    }
+
+
+def test_sail_still_reads_no_columns_that_the_page_says_it_does_not(sail: SparkSession, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    found = read_as(sail, tmp_path, columns_told())
+    assert {found.get(pair, REFUSED) for pair in columns_told()} == {REFUSED}
+
+
 @pytest.mark.slow
 def test_the_page_is_current(spark: SparkSession, sail: SparkSession, tmp_path: Path) -> None:
-    found = [answers(one_row(session, tmp_path / name), expressions()) for name, session in (("spark", spark), ("sail", sail))]
+    found = []
+    for name, session in (("spark", spark), ("sail", sail)):
+        (tmp_path / name).mkdir()
+        found.append(asked_of(session, tmp_path / name))
     assert page(*found, version("pysail")) == PAGE.read_text(encoding="utf-8")

@@ -70,11 +70,17 @@ def with_variables(expression: str, type_of: TypeOf) -> TypeOf:
 def _operators(tree: Expr, type_of: TypeOf) -> Iterator[Asked]:
     from sqlglot import exp
 
-    written = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.DPipe: "||"}
+    written = {
+        exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.DPipe: "||", exp.EQ: "=", exp.NEQ: "<>",
+        exp.LT: "<", exp.GT: ">", exp.LTE: "<=", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
+    }  # fmt: skip
     for node in tree.walk():
         match node:
             case exp.Cast():
                 yield Asked("cast", (_sql(node.this),), type_of, _sql(node.to).lower())
+            case exp.Case():
+                results = [*(one.args["true"] for one in node.args["ifs"]), node.args.get("default")]
+                yield Asked("case", tuple(_sql(one) for one in results if one is not None), type_of)
             case exp.Like() | exp.ILike() if isinstance(node.expression, exp.Any | exp.All):
                 yield Asked("like_any", (_sql(node.this),), type_of)
             case exp.Binary() if type(node) in written:

@@ -23,6 +23,9 @@ from dagster_operators.planner.differences.refusing import accepted_differences,
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_OF_TIMES = ("timestamp", "unix_", "cast")
+"""Where numbers of seconds may be made of times, or times of them."""
+
 _BEHIND = re.compile(r"(?is)\s+(as\b.*|asc\b.*|desc\b.*|nulls\b.*|`?\w+`?|\(.*)?")
 """What a setting may have behind its expression: an alias, or an order."""
 
@@ -65,7 +68,7 @@ def _with_tables(dataflow: Dataflow, tables: Mapping[str, Table]) -> Dataflow:
 
 def _calculates(expression: str) -> bool:
     """Whether there may be a calculation in an expression, at a glance."""
-    return any(sign in expression for sign in "+-*") or "timestamp" in expression.lower()
+    return any(sign in expression for sign in ("+", "-", "*", "::")) or any(word in expression.lower() for word in _OF_TIMES)
 
 
 def _checking(session: SparkSession, schema: str) -> Callable[[str], str]:

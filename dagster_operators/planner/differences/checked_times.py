@@ -1,4 +1,7 @@
-"""Numbers of seconds and milliseconds of which times are made: what does not fit fails on an engine that does not look."""
+"""Numbers of seconds and milliseconds of which times are made, and times of which such numbers are.
+
+What does not fit fails on an engine that does not look; and times before 1970 are rounded down, not towards 1970.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,10 @@ _TIMES: Final = {"timestamp_seconds": 1_000_000, "timestamp_millis": 1000, "cast
 _CAST_TO_TIME: Final = re.compile(r"(?is)\((.+)\sas\s+timestamp(?:_ltz)?\s*\)")
 _SHORT_CAST: Final = re.compile(r"(?i)::\s*timestamp(?:_ltz)?\b")
 _TIME_TYPES: Final = frozenset({"timestamp", "timestamp_ltz"})
+_WHOLE: Final = frozenset({"tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long"})
+_CAST_TO_NUMBER: Final = re.compile(rf"(?is)\((.+)\sas\s+(?:{'|'.join(sorted(_WHOLE))})\s*\)")
+_SHORT_CAST_TO_NUMBER: Final = re.compile(rf"(?i)::\s*(?:{'|'.join(sorted(_WHOLE))})\b")
+_UNITS: Final = {"unix_seconds": 1_000_000, "unix_millis": 1000, "cast": 1_000_000, "try_cast": 1_000_000}
 _ONE: Final = re.compile(r"(?s)\((.+)\)")
 
 
@@ -27,6 +34,18 @@ def around_times(expression: str, type_of: TypeOf) -> Iterator[Wrap]:
     """
     for call in calls_of(expression):
         yield from _around(expression, call, type_of)
+        yield from _rounded(expression, call, type_of)
+
+
+def _rounded(expression: str, call: Called, type_of: TypeOf) -> Iterator[Wrap]:
+    """What is put around a time of which a number of seconds or milliseconds is made: it becomes a whole one before."""
+    unit = _UNITS.get(call.name)
+    found = (_CAST_TO_NUMBER if "cast" in call.name else _ONE).fullmatch(call.arguments) if unit else None
+    if found is None or str(type_of(found[1])) != "timestamp":
+        return
+    start = expression.index(call.arguments, call.position - 1 + len(call.name)) + found.start(1)
+    after = f") - pmod(unix_micros({found[1]}), {unit}L))"
+    yield Wrap((start, start + len(found[1])), after, before="timestamp_micros(unix_micros(")
 
 
 def _around(expression: str, call: Called, type_of: TypeOf) -> Iterator[Wrap]:
@@ -40,11 +59,13 @@ def _around(expression: str, call: Called, type_of: TypeOf) -> Iterator[Wrap]:
 
 
 def refuse_short_casts(expression: str, type_of: TypeOf) -> None:
-    """Refuse numbers of seconds that ``::`` makes times of: where such a number begins is not looked for.
+    """Refuse numbers of seconds that ``::`` makes times of, or of times: where what it casts begins is not looked for.
 
     >>> from dagster_operators.types.data_type import Plain
     >>> refuse_short_casts("a::string::timestamp", lambda text: Plain("string"))
     """
+    if _SHORT_CAST_TO_NUMBER.search(expression):
+        _refuse_short_casts_of_times(expression, type_of)
     if not _SHORT_CAST.search(expression):
         return
     casts = [one for one in asked_by(expression, type_of) if one.name == "cast" and one.to in _TIME_TYPES]
@@ -54,4 +75,15 @@ def refuse_short_casts(expression: str, type_of: TypeOf) -> None:
         raise SchemaError(
             "a number of seconds is cast to a time by ::, and would not be seen to fit", expression=expression,
             remedy=f"write CAST({numbers[0].texts[0]} AS TIMESTAMP)",
+        )  # fmt: skip
+
+
+def _refuse_short_casts_of_times(expression: str, type_of: TypeOf) -> None:
+    casts = [one for one in asked_by(expression, type_of) if one.name == "cast" and one.to in _WHOLE]
+    spelt = [call for call in calls_of(expression) if "cast" in call.name and _CAST_TO_NUMBER.fullmatch(call.arguments)]
+    times = [one for one in casts if str(one.type(0)) == "timestamp"]
+    if times and len(casts) > len(spelt):
+        raise SchemaError(
+            "a time is cast to a number of seconds by ::, and would not be rounded down before 1970", expression=expression,
+            remedy=f"write CAST({times[0].texts[0]} AS {times[0].to.upper()})",
         )  # fmt: skip

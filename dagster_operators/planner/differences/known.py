@@ -29,8 +29,23 @@ _UNITS = frozenset({
 })  # fmt: skip
 """What Spark truncates dates to."""
 
-_FIELDS = frozenset({"dow", "dayofweek", "epoch", "dow_iso", "dayofweek_iso", "yearofweek", "isoyear"})
 _TO_TEXT = frozenset({"text", "string", "varchar"})
+_TRUNCATED = frozenset({"year", "yyyy", "yy", "quarter", "month", "mon", "mm", "week"})
+"""What Spark's ``trunc`` truncates dates to."""
+
+_DAYS = frozenset({"interval day", "interval month", "interval year", "interval year to month"})
+"""Intervals that make a date of a date."""
+
+_OF_TIMES = frozenset({"date", "timestamp", "timestamp_ltz", "timestamp_ntz", *_TO_TEXT})
+"""What times without a zone are cast to."""
+
+_IN_ORDER = "min max any_value first first_value last last_value min_by max_by"
+_OVER_NUMBERS = "sum avg mean std stddev stddev_pop stddev_samp var_pop var_samp variance"
+_MOST_DIGITS = 38
+_FEWEST_PLACES = 6
+"""Of a calculated decimal that is too long, Spark leaves so many places behind the point, if it has as many."""
+
+_FIELDS = frozenset({"dow", "dayofweek", "epoch", "dow_iso", "dayofweek_iso", "yearofweek", "isoyear"})
 _READ_ALIKE = frozenset({"string", "boolean", "bigint"})
 _LAST_BYTE = 255
 
@@ -155,6 +170,78 @@ def _field_of(asked: Asked) -> bool:
     return asked.texts[0].strip("'\"").lower() in _FIELDS
 
 
+def _adds_hours_to_a_date(asked: Asked) -> bool:
+    sides = [str(asked.type(place)) for place in (0, 1)]
+    return "date" in sides and any(side.startswith("interval") and side not in _DAYS for side in sides)
+
+
+def _takes_a_date_from_a_time(asked: Asked) -> bool:
+    sides = [asked.type(0), asked.type(1)]
+    return Plain("date") in sides and any(side is not None and side.is_timestamp for side in sides)
+
+
+def _mixes_dates_and_times(asked: Asked) -> bool:
+    kinds = [asked.type(place) for place in range(len(asked.texts))]
+    return Plain("date") in kinds and any(kind is not None and kind.is_timestamp for kind in kinds)
+
+
+def _is_interval(asked: Asked) -> bool:
+    return str(asked.type(1)).startswith("interval")
+
+
+def _is_unknown_truncation(asked: Asked) -> bool:
+    unit = asked.literal(1)
+    return unit is None or unit.lower() not in _TRUNCATED
+
+
+def _loses_places(asked: Asked) -> bool:
+    """Whether a result has more than 38 digits by its type, of which Spark then leaves out places behind the point."""
+    sides = [_as_decimal(asked, 0), _as_decimal(asked, 1)]
+    kinds = [asked.type(0), asked.type(1)]
+    if not any(isinstance(kind, Decimal) for kind in kinds):
+        return False
+    one, other = sides
+    if one is None or other is None:
+        return False
+    if asked.name == "*":
+        digits, places = one.precision + other.precision + 1, one.scale + other.scale
+    else:
+        places = max(one.scale, other.scale)
+        digits = max(one.precision - one.scale, other.precision - other.scale) + places + 1
+    return digits > _MOST_DIGITS and max(_MOST_DIGITS - digits + places, min(places, _FEWEST_PLACES)) < places
+
+
+def _compares_beyond_38_digits(asked: Asked) -> bool:
+    one = _as_decimal(asked, 0)
+    other = _as_decimal(asked, 1) if one is not None else None
+    if one is None or other is None:
+        return False
+    whole = max(one.precision - one.scale, other.precision - other.scale)
+    return whole + max(one.scale, other.scale) > _MOST_DIGITS
+
+
+def _as_decimal(asked: Asked, place: int) -> Decimal | None:
+    """The decimal that Spark takes a side of a calculation for."""
+    kind, literal = asked.type(place), asked.literal(place)
+    if isinstance(kind, Decimal):
+        return kind
+    if kind is None or not kind.is_whole_number:
+        return None
+    if literal is not None:
+        return Decimal(len(literal), 0)
+    return Decimal({"tinyint": 3, "smallint": 5, "int": 10}.get(str(kind), 20), 0)
+
+
+def _is_of_nested(asked: Asked) -> bool:
+    """Whether one of what an aggregate puts in order is nested."""
+    return any(kind is not None and kind.is_nested for kind in (asked.type(0), asked.type(1)))
+
+
+def _is_no_number(asked: Asked) -> bool:
+    kind = asked.type(0)
+    return kind is not None and (kind.is_timestamp or kind == Plain("boolean"))
+
+
 def _one(names: str, applies: Callable[[Asked], bool], what: str, why: str, instead: str) -> Difference:
     return Difference(frozenset(names.split()), applies, what, why, instead)
 
@@ -213,6 +300,37 @@ KNOWN: Final[tuple[Difference, ...]] = (
          "map_from_arrays(map_keys(m), transform(map_values(m), v -> v + 1))"),
     _one("typeof", lambda asked: isinstance(asked.type(0), Decimal), "typeof() of a decimal",
          "Sail makes calculated decimals wider", "CAST(x AS DECIMAL(20, 2)), which needs no question"),
+    _one("+ -", _adds_hours_to_a_date, "hours added to a date", "Spark gives a time, Sail the date without them",
+         "CAST(x AS TIMESTAMP) + INTERVAL 1 HOUR"),
+    _one("-", _takes_a_date_from_a_time, "the difference of a time and a date", "Sail refuses it", "x - CAST(y AS TIMESTAMP)"),
+    _one("case if coalesce nvl ifnull nvl2 greatest least array", _mixes_dates_and_times, "dates and times in one place",
+         "Spark makes times of them, Sail dates, or fails", "CAST(x AS TIMESTAMP) of each date"),
+    _one("= <> < > <= >= <=>", _compares_beyond_38_digits, "a comparison of decimals of more than 38 digits together",
+         "Spark leaves out places behind the point before it compares", "CAST(x AS DECIMAL(20, 4)) = y"),
+    _one("cast", lambda asked: asked.type(0) == Plain("timestamp_ntz") and asked.to not in _OF_TIMES,
+         "a TIMESTAMP_NTZ as a number", "Spark refuses it", "CAST(CAST(x AS TIMESTAMP) AS DOUBLE)"),
+    _one("+ - *", _loses_places, "a calculation with decimals whose result may have more than 38 digits",
+         "Spark leaves out places behind the point, Sail does not", "CAST(x AS DECIMAL(20, 4)) + y"),
+    _one("extract date_part datepart", _is_interval, "a field of an interval",
+         "Sail gives all its hours, Spark those beside its days", "timestampdiff(HOUR, x, y)"),
+    _one("date_trunc", lambda asked: asked.type(1) == Plain("timestamp_ntz"), "date_trunc() of a TIMESTAMP_NTZ",
+         "Spark makes a TIMESTAMP of it, Sail does not", "date_trunc('hour', CAST(x AS TIMESTAMP))"),
+    _one("trunc", _is_unknown_truncation, "trunc() with a unit that may be unknown", "Spark gives null, Sail the date, or fails",
+         "trunc(x, 'quarter')"),
+    _one("timestamp_seconds", _has_a_point, "timestamp_seconds() of a number with a point", "Sail cuts the fraction off",
+         "CAST(x AS TIMESTAMP)"),
+    _one("cast", lambda asked: asked.to == "date" and _is_number(asked), "a number as a date", "Spark refuses it",
+         "date_add(DATE '1970-01-01', x)"),
+    _one("unix_date", lambda asked: asked.type(0) != Plain("date"), "unix_date() of something else than a date",
+         "Spark refuses it", "unix_date(CAST(x AS DATE))"),
+    _one("to_time", lambda _: True, "to_time()", "Spark refuses it", "date_format(x, 'HH:mm:ss')"),
+    _one(_IN_ORDER, _is_of_nested, "an order of arrays, maps or structs",
+         "Sail orders arrays otherwise, and takes null within them for the largest value, Spark for the smallest",
+         "max(to_json(x)), or max(x.a) of a field"),
+    _one(_OVER_NUMBERS, _is_no_number, "a sum, mean or deviation of times or truth values",
+         "Spark takes other types for numbers here than Sail", "avg(unix_micros(x)) or avg(CAST(x AS INT))"),
+    _one("collect_set", lambda asked: isinstance(asked.type(0), Map), "a set of maps", "Spark refuses it",
+         "collect_set(to_json(x))"),
     _one("date_trunc", _is_unknown_unit, "date_trunc() with an unknown unit", "Spark gives null, Sail fails",
          "date_trunc('day', x)"),
 )  # fmt: skip

@@ -1,0 +1,147 @@
+"""The page that tells where Sail gives something else than Spark: expressions, aggregates, and files of Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dagster_operators.operators.engine_kind import reads_like_spark
+from tests.conformance.aggregates import (
+    CALLS,
+    GROUPS,
+    OVER_LARGE,
+    REFUSED_ALIKE,
+    Answers,
+    by_package,
+    by_spark,
+    different,
+    write_rows,
+)
+from tests.conformance.comparison import REFUSED, ROW, answers, expressions, one_row
+from tests.conformance.parquet_types import DECLARED, FILES, read_as, write_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_HEAD = """# Engines compared
+
+What {count} expressions give on embedded Spark and on embedded Sail {version}, over one row of a Parquet file. `make compare`
+writes this page, and a test looks whether it is current. Those that are not here give the same, or are refused, on both.
+
+On Sail a pipeline with one of them in an expression is refused when it is planned; the error says what to write instead, which
+both answer alike, and how to go on with Sail's answer ([engines](engines.md)). A test holds the list of what is refused against
+this page. What depends on values is not known then. Whole numbers that are too large wrap on Sail (`+`, `-`, `*`, `sum`,
+`timestamp_seconds`): what may not fit is calculated there in a wider type and cast back, so that it fails as on Spark. Times
+before 1970 as numbers (`unix_seconds`, `unix_millis`, casts) are rounded down first, as Spark does. And `factorial(25)`, a
+negative length of `substring`, `'1.5d'` as a number, dates with blanks or a time behind them, zones as `'+02:00'` in
+`from_utc_timestamp`, and dates before 1678 in `trunc` fail when they are computed, before anything is committed.
+
+The row: {row}.
+
+"""
+
+
+AGGREGATES = "## Aggregates"
+
+_AGGREGATES = f"""{AGGREGATES} ({{different}})
+
+What {{count}} aggregates give over {{groups}} groups of rows (some values of every type, nulls, NaN, infinite numbers, both
+zeros, the edges of each type and beyond) as Spark computes them over all rows at once, and as this package does on Sail from
+partial results of three cuts. Of each the first group that differs. On Sail they are refused when the pipeline is planned, but
+for those that fail when they are computed: `sum(i) / count(i)` of only nulls, which divides by zero there, and times beyond the
+years 1678 to 2261 in `date_trunc`. The deviation of numbers beyond 1e154, whose squares no double holds, is not compared.
+
+"""
+
+PARQUET = "## Columns of Parquet files"
+
+_PARQUET = f"""{PARQUET} ({{different}})
+
+Of {{files}} types of a column in a file and {{declared}} types of a schema, {{pairs}} pairs, {{read}} are read; the others are
+refused, with the file's name, before an engine reads. These are read by Spark alone; on Sail the epoch fails, and nothing is
+committed. No pair gives other values on one than on the other.
+
+"""
+
+_WRITERS = """## Tables
+
+Tables of every type (times before 1582 and 1970 and in 9999, decimals of 38 digits, NaN, both zeros, nulls within arrays and
+structs), of column names with blanks, dots, commas, quotes and upper case, and of partitions with values that no folder is
+called, are written by Spark, by Sail, and by workers on either; each of the two, `deltalake`, and Spark's own Delta reader, gives
+the same rows, value by value. One thing is refused: on Sail, workers are handed no column with a dot in its name.
+"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an engine answers to all that is compared."""
+
+    expressions: Mapping[str, str]
+    aggregates: Answers
+    columns: Mapping[tuple[str, str], str]
+
+
+def asked_of(session: SparkSession, folder: Path) -> Asked:
+    """Ask an engine everything.
+
+    Args:
+        session: The engine.
+        folder: An empty one.
+    """
+    for name in ("row", "rows", "files"):
+        (folder / name).mkdir()
+    found = answers(one_row(session, folder / "row"), expressions())
+    write_rows(folder / "rows")
+    aggregates = (by_spark if reads_like_spark(session) else by_package)(session, folder / "rows")
+    write_files(folder / "files")
+    return Asked(found, aggregates, read_as(session, folder / "files"))
+
+
+def page(spark: Asked, sail: Asked, version: str) -> str:
+    """The page of differences."""
+    changed = [(one, told, sail.expressions[one]) for one, told in spark.expressions.items() if told != sail.expressions[one]]
+    parts = (
+        ("Only Spark refuses", [line for line in changed if line[1] == REFUSED]),
+        ("Different answers", [line for line in changed if REFUSED not in line[1:]]),
+        ("Only Sail refuses", [line for line in changed if line[2] == REFUSED]),
+    )
+    row = ", ".join(f"`{name}` is `{value}`" for name, value in ROW.items())
+    text = _HEAD.format(count=len(spark.expressions), version=version, row=row.replace("|", "\\|"))
+    text += "\n".join(_table(f"## {title} ({len(lines)})", _OF_EXPRESSIONS, lines) for title, lines in parts)
+    return "\n".join(
+        (text, _of_aggregates(spark.aggregates, sail.aggregates), _of_columns(spark.columns, sail.columns), _WRITERS)
+    )
+
+
+_OF_EXPRESSIONS = ("expression", "Spark", "Sail")
+
+
+def _of_aggregates(spark: Answers, sail: Answers) -> str:
+    found = different(spark, sail)
+    count = len({*CALLS, *REFUSED_ALIKE, *OVER_LARGE})
+    lines = [(call, *told) for call, told in found.items()]
+    head = _AGGREGATES.format(different=len(found), count=count, groups=len(GROUPS) + 1)
+    return head + _rows(("aggregate", "group", "Spark", "Sail"), lines)
+
+
+def _of_columns(spark: Mapping[tuple[str, str], str], sail: Mapping[tuple[str, str], str]) -> str:
+    lines = [(*pair, told, sail.get(pair, REFUSED)) for pair, told in spark.items() if told != sail.get(pair, REFUSED)]
+    head = _PARQUET.format(
+        different=len(lines), files=len(FILES), declared=len(DECLARED), pairs=f"{len(FILES) * len(DECLARED):,}", read=len(spark)
+    )
+    return head + _rows(("in the file", "declared", "Spark", "Sail"), lines)
+
+
+def _table(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    return f"{title}\n\n{_rows(columns, lines)}"
+
+
+def _rows(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
+    return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n{rows}"
+
+
+def _cell(text: str) -> str:
+    return f"`{text}`".replace("|", "\\|") if text else "`''`"

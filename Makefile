@@ -7,12 +7,13 @@ WITH_ENGINE := scripts/with-engine
 # Where the runs of `make run` and `make ui` are kept, so that one sees the other's.
 DAGSTER := DAGSTER_HOME="$(CURDIR)/.dagster" DAGSTER_DISABLE_TELEMETRY=yes
 
-# What can be given: make run DAYS=7; make test ARGS="-k windows"; make ui PORT=3001; make soak KILLS=1000 HISTORIES=10000; make test WORKERS=4
+# What can be given: make run DAYS=7; make test ARGS="-k windows"; make ui PORT=3001; make soak KILLS=1000 HISTORIES=100000; make test WORKERS=4
 DAYS := 31
 ARGS :=
 PORT := 3000
 KILLS := 300
-HISTORIES := 1000000
+HISTORIES := 10000
+SCHEDULES := 1000000
 export WORKERS := 2
 
 .DELETE_ON_ERROR:
@@ -59,8 +60,9 @@ lock: env ## Renew requirements.lock after a change of pyproject.toml (ARGS=--up
 proto: env ## Make the Python of the .proto files anew
 	scripts/make-proto $(PYTHON)
 
-soak: env ## Kill the real process at random moments, KILLS times, and try HISTORIES random histories of a storage root
-	DAGSTER_OPERATORS_KILLS=$(KILLS) DAGSTER_OPERATORS_HISTORIES=$(HISTORIES) $(WITH_ENGINE) $(PYTHON) -m pytest tests/crash/test_random_kills.py \
+soak: env ## Kill the real process at random moments, KILLS times; try HISTORIES of a storage root, and SCHEDULES of runs, at random
+	DAGSTER_OPERATORS_KILLS=$(KILLS) DAGSTER_OPERATORS_HISTORIES=$(HISTORIES) DAGSTER_OPERATORS_SCHEDULES=$(SCHEDULES) \
+		$(WITH_ENGINE) $(PYTHON) -m pytest -s tests/transactions/test_random_schedules.py tests/crash/test_random_kills.py \
 		tests/transactions/test_random_histories.py --timeout 0 $(ARGS)
 
 bench: env ## Measure speed beside Structured Streaming, one JSON line for each claim

@@ -137,8 +137,8 @@ class History:
                 _DONE[step.kind](run, epoch)
             except (DiedError, OperatorsError) as error:
                 told = error
-        found = self.found()
-        ended = after is not None and found == after.last and self._last() == len(after.epochs)
+        found, last = self.found()
+        ended = after is not None and (found, last) == (after.last, len(after.epochs))
         if told is None:
             assert after is not None, f"{step} was not refused"
             assert ended, f"{step}: {found} instead of {after.last}"
@@ -148,7 +148,7 @@ class History:
         if after is not None and ended and (told is None or len(after.epochs) > len(before.epochs) or self._settled(step)):
             self.model = after
         else:
-            assert (found, self._last()) == (before.last, len(before.epochs)), f"{step}: {found} instead of {before.last}"
+            assert (found, last) == (before.last, len(before.epochs)), f"{step}: {found} instead of {before.last}"
 
     def _settled(self, step: Step) -> bool:
         """Whether a repair or cleaning that failed had taken place."""
@@ -174,17 +174,13 @@ class History:
         """The epoch that a step is about."""
         return 1 + int(step.place * len(self.model.epochs)) if self.model.epochs else 0
 
-    def found(self) -> Content:
-        """What is there, once what was decided is carried out."""
+    def found(self) -> tuple[Content, int]:
+        """What is there, once what was decided is carried out, and in which epoch."""
         with self.opened() as run:
             if not self.model.foreign:
                 run.open(owner())
                 run.settle()
-            return self.content(run) if run.last_complete() else Content()
-
-    def _last(self) -> int:
-        with self.opened() as run:
-            return run.view().last_epoch
+            return self.content(run) if run.last_complete() else Content(), run.view().last_epoch
 
     def content(self, run: Coordinator, epoch: int | None = None) -> Content:
         complete = run.versions(epoch)

@@ -51,6 +51,11 @@ _DECIDED: set[tuple[int, int]] = set()
 """Decisions that were looked at, by identity: records are kept, and many worlds have the same ones."""
 
 
+def forget() -> None:
+    """Let go of the decisions that were looked at, before their records go."""
+    _DECIDED.clear()
+
+
 def check_decided(decision: Decision, begin: Begin) -> None:
     """All pieces of work are decided, those of loops up to the round in which they came to rest, each made of the others."""
     if (id(decision), id(begin)) in _DECIDED:

@@ -158,6 +158,13 @@ def view_of(ledger: tuple[int, ...]) -> LedgerView:
     return view_of(ledger[:-1]).appended(len(ledger), Entry(len(ledger), 0.0, interned(ledger[-1])))
 
 
+def forget() -> None:
+    """Let go of all records and manifests, once no world of theirs is looked at any more."""
+    for known in (_numbers, _values, _known):
+        known.clear()
+    view_of.cache_clear()
+
+
 class Model:
     """Performs effects on a world. Tests break it on purpose by overriding a method.
 

@@ -98,7 +98,10 @@ class BaseStream(PluggedIn):
         self._require_operator(operator)
         for stream in streams:
             if not isinstance(stream, BaseStream):
-                raise PipelineError(f"{stream!r} is no stream", pipeline=self._dataflow.name)
+                raise PipelineError(
+                    f"{stream!r} is no stream of a pipeline", pipeline=self._dataflow.name,
+                    remedy="give what source(...) or an operator gave; one within a scope leaves it first: scope.leave(stream)",
+                )  # fmt: skip
             if stream._dataflow is not self._dataflow:  # noqa: SLF001
                 raise PipelineError(
                     f"stream {stream.name!r} belongs to pipeline {stream._dataflow.name!r}",  # noqa: SLF001

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dagster_operators.api.frontier_scope import Scope, check_outside
 from dagster_operators.api.frontier_scoped_stream import ScopedStream
 from dagster_operators.api.frontier_source import CALLS, WithoutInput, empty, source
-from dagster_operators.api.frontier_stream import ended, exchanged
+from dagster_operators.api.frontier_stream import FrontierStream, ended, exchanged
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.frontier.definition import ALWAYS, IF_CAPABILITY, NEVER, Columns, Definition, State
@@ -254,6 +254,8 @@ class OperatorBuilder:
 
     def _check_stream(self, stream: Any) -> None:
         """Raise PipelineError unless a stream is of the pipeline, or the scope, that this is built with."""
+        if not isinstance(stream, FrontierStream | ScopedStream):
+            raise PipelineError(f"{stream!r} is no stream", operator=self.name, remedy="give what an operator or a source gave")
         if isinstance(self._pipeline, Scope):
             self._pipeline.check(stream)
         elif isinstance(stream, ScopedStream):

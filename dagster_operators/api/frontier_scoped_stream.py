@@ -56,6 +56,17 @@ class ScopedStream(FrontierForms):
     def _dataflow(self) -> Scope:
         return self.scope
 
+    def __repr__(self) -> str:
+        return f"<stream of the scope {self.scope.name!r}>"
+
+    if not TYPE_CHECKING:  # type checkers are to know the attributes that there are
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"a stream within a scope has no {name!r}: there rows go through the operators of do.frontier "
+                "(do.frontier.filter, unary_frontier, ...); for others let it leave the scope: scope.leave(stream), scope.build()"
+            )
+
     def concat(self, *others: ScopedStream) -> ScopedStream:
         """The rows of this and other streams of the scope."""
         for other in others:

@@ -101,6 +101,64 @@ def test_rounds_of_stages_give_the_same_in_any_cut_and_parallelism(rows, changin
     assert left(found) == expected(given_rows)
 
 
+def moving_on(step):
+    """The same when a time and round is complete, and each step takes so many rounds more."""
+
+    def constructor(capabilities, info):
+        capabilities.clear()
+        stash = info.state["stash"]
+
+        def logic(inputs, outputs):
+            for each in inputs:
+                for time, batch in each:
+                    stash.add(time.delayed(Product(time.time.outer, time.time.inner + step)), batch)
+            for time, rows in stash.complete([each.frontier for each in inputs]):
+                outputs[0].session(time).give_batch(rows)
+
+        return logic
+
+    return constructor
+
+
+def by_moving_builder(pact, step):
+    def build(scope, rows):
+        handle, cycle = scope.loop_variable(1)
+        moving = frontier.OperatorBuilder("moving", scope)
+        moving.new_input(rows, pact), moving.new_input(cycle, pact)
+        moving.new_output_connection([(0, [step]), (1, [step])])
+        moved = moving.build(moving_on(step), state=STASH)
+        own = frontier.OperatorBuilder("collatz", scope)
+        own.new_input(moved, pact), own.new_input(frontier.filter(moved, nothing, name="nothing"), pact)
+        own.new_output(SCHEMA), own.new_output("k long, rounds long")
+        again, done = own.build(collatz)
+        handle.connect(again)
+        scope.leave(done)
+
+    return build
+
+
+def nothing(batch):
+    return pc.less(batch["k"], -1)
+
+
+@fresh_examples(15)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9), st.integers(0, 6)), min_size=1, max_size=6),
+    step=st.integers(0, 3),
+    parallelism=st.integers(1, 3),
+    size=st.integers(1, 6),
+    restart=st.sampled_from([None, 1, 2]),
+)
+def test_rounds_follow_from_summaries_and_no_row_comes_behind_a_frontier(rows, step, parallelism, size, restart):
+    given_rows = [(time, {"k": k, "v": v}) for time, k, v in sorted(rows)]
+    operator = scoped(by_moving_builder(BY_K, step), pact=BY_K, iterative=True)
+    found = run(operator, SCHEMA, given_rows, parallelism=parallelism, size=size, restart=restart)
+    wanted = {}
+    for time, row in given_rows:
+        wanted.setdefault(time, Counter())[row["k"], steps(row["v"]) * (1 + step) + step] += 1
+    assert left(found) == wanted
+
+
 # --- what ways do to times --------------------------------------------------------------------------------------------
 
 

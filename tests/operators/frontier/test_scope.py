@@ -366,3 +366,19 @@ def test_single_rows_within_need_their_columns_told():
         run(scoped(build, pact=BY_K), SCHEMA, rows)
     told = scoped(lambda scope, rows: build(scope, rows, schema=SCHEMA), pact=BY_K)
     assert run(told, SCHEMA, rows) == {0: [{"k": 1, "v": 2}]}
+
+
+def test_a_stream_within_a_scope_tells_what_it_is_not():
+    rows, one, _ = two_scopes()
+    inside = one.enter(rows, BY_K)
+    with pytest.raises(AttributeError, match=r"within a scope has no 'to_table'.*do\.frontier\.filter.*scope\.leave"):
+        inside.to_table("t")
+    for asked in (lambda: frontier.concat(rows, inside), lambda: rows.binary(inside, BY_K, BY_K, "both", counted_batches)):
+        with pytest.raises(PipelineError, match=r"<stream of the scope 'one'> is no stream of a pipeline.*scope\.leave"):
+            asked()
+    builder = frontier.OperatorBuilder("built", one)
+    builder.new_input("rows", BY_K), builder.new_output()
+    with pytest.raises(PipelineError, match="'rows' is no stream"):
+        builder.build(counted_batches)
+    one.leave(frontier.filter(inside, lambda batch: pc.greater(batch["v"], 1)))
+    assert frontier.concat(rows, one.build()).columns == ("k", "v", "t")

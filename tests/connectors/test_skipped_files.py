@@ -27,9 +27,9 @@ def read(monkeypatch):
     names = []
 
     def watched(reader, place):
-        def call(*given):
+        def call(*given, **more):
             names.extend(sorted(getattr(file, "file", file).path.rpartition("/")[2] for file in given[place]))
-            return reader(*given)
+            return reader(*given, **more)
 
         return call
 

@@ -74,9 +74,9 @@ def read(monkeypatch):
     counts = []
 
     def watched(reader):
-        def call(session, location, files, columns):
+        def call(session, location, files, columns, **more):
             counts.append(len(files))
-            return reader(session, location, files, columns)
+            return reader(session, location, files, columns, **more)
 
         return call
 

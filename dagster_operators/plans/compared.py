@@ -105,8 +105,11 @@ class ComparedPlans:
     def means_another(self, name: str, former: str) -> bool:
         """Whether an operator's state would mean something else; that of the user's own operators says itself what fits."""
         new, old = self.new.nodes[name].operator, self.old.nodes[former].operator
-        if new.declares_state or isinstance(new, UnknownOperator) or isinstance(old, UnknownOperator):
+        if isinstance(new, UnknownOperator) or isinstance(old, UnknownOperator):
             return False
+        if new.declares_state:  # it lies by what the rows are moved by
+            places = range(len(self.new.nodes[name].inputs))
+            return any([*state_columns(new, place)] != [*state_columns(old, place)] for place in places)
         return json.dumps(new.config(), sort_keys=True) != json.dumps(old.config(), sort_keys=True)
 
 

@@ -223,7 +223,7 @@ class OperatorVerdicts:
             subject = f"operator {name}"
             if self._goes_on(name, change.name) and all(map(_only_order, fields.values())):
                 yield Verdict(Level.KEPT, subject, f"{told}: it goes on with its state, as their order means nothing")
-            elif set(fields) <= {"chain"}:
+            elif set(fields) <= {"chain", "asset_key"}:
                 yield Verdict(Level.HARMLESS, subject, told)
             elif self._goes_on(name, change.name) and self._compared.means_another(name, change.name):
                 text = f"what its state depends on changed: {told}"

@@ -135,7 +135,8 @@ def state_columns(operator: LogicalOperator, place: int) -> Iterable[str]:
         keys = keys[place] if place < len(keys) else ()
     times = getattr(operator, "event_times", None)
     time = times[place] if times and place < len(times) else getattr(operator, "event_time", None)
-    return (*keys, *((time,) if isinstance(time, str) else ()))
+    parts = getattr(operator, "partition_by", None)
+    return (*keys, *(one for one in (parts, time) if isinstance(one, str) and one))
 
 
 def _expression(operator: LogicalOperator, column: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from dagster_operators.plans.applied import applied
 from dagster_operators.plans.compared import ComparedPlans
 from dagster_operators.plans.logical_plan import LogicalPlan
 from dagster_operators.plans.matching import match
@@ -34,7 +35,8 @@ def judge(before: LogicalPlan, after: LogicalPlan, stored: Stored, sources: Mapp
     found = [verdict.answered(stored.decided) for verdict in [*taken_back, *_without_choices(found, taken_back)]]
     anew = restarted(found)
     ends = (*TableVerdicts(compared, stored, anew).verdicts(), *SinkVerdicts(compared, stored, anew).verdicts())
-    return [*found, *(verdict.answered(stored.decided) for verdict in ends)]
+    found += [verdict.answered(stored.decided) for verdict in ends]
+    return [*found, *applied(compared, matching, found)]
 
 
 def _without_choices(verdicts: Iterable[Verdict], taken_back: Iterable[Verdict]) -> Iterator[Verdict]:

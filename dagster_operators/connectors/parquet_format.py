@@ -136,19 +136,26 @@ def read(
         return _read(session, location, files, schema_json)
     schema = Schema.from_json(schema_json)
     for file in files:
-        _refuse_other_case(location, file, schema)
+        _refuse_what_sail_does_not_read(location, file, schema)
     frames = [_read_alike(session, location, group, schema_json, types) for group, types in _alike(location, files)]
     return functools.reduce(lambda one, other: one.union(other), frames)
 
 
-def _refuse_other_case(location: FileLocation, file: SourceFile, schema: Schema) -> None:
-    """Refuse fields within structs that the schema writes in another case: Spark reads them, Sail leaves them out as null.
+def _refuse_what_sail_does_not_read(location: FileLocation, file: SourceFile, schema: Schema) -> None:
+    """Refuse columns that only Spark reads, and fields within structs that the schema writes in another case: null for Sail.
 
     Raises:
-        BadInputError: Names the field.
+        BadInputError: Names the column, or the field.
     """
     types = footer(location, file).types
     for field in schema:
+        if field.name in types and _is_unknown_to_sail(types[field.name]):
+            raise BadInputError(
+                f"a column is {types[field.name]} in the file, which Sail does not read",
+                file=location.full_path(file),
+                column=field.name,
+                remedy=f"write it as {field.type}, or read the files with Apache Spark",
+            )
         if field.type.is_nested and (name := _in_other_case(types.get(field.name), field.type)) is not None:
             raise BadInputError(
                 f"a field is called {name!r} in the file and otherwise in the schema, but for case, which Sail does not read",
@@ -156,6 +163,12 @@ def _refuse_other_case(location: FileLocation, file: SourceFile, schema: Schema)
                 column=field.name,
                 remedy="write it in the schema as in the file, or read the files with Apache Spark",
             )
+
+
+def _is_unknown_to_sail(found: DataType) -> bool:
+    import pyarrow as pa
+
+    return bool((pa.types.is_decimal(found) and not pa.types.is_decimal128(found)) or pa.types.is_large_list(found))
 
 
 def _in_other_case(found: Any, kind: SparkType) -> str | None:

@@ -11,7 +11,6 @@ import pytest
 from deltalake import DeltaTable
 
 import dagster_operators as do
-from dagster_operators.errors import SchemaError
 from dagster_operators.types.names import quoted
 from tests.conformance.aggregates import GROUPS, TYPES, write_rows
 from tests.engines import EMBEDDED, SAIL
@@ -112,16 +111,3 @@ def test_spark_and_sail_read_each_others_tables(given: Path, expected: list[str]
         assert sorted_rows(DeltaTable(folder / "root" / "tables" / "apart").to_pyarrow_table()) == expected
         own = EMBEDDED.session().read.format("delta").load(str(folder / "root" / "tables" / "apart"))
         assert sorted_rows(own.toArrow()) == expected
-
-
-def test_a_name_with_a_dot_is_refused_in_workers_on_sail_and_its_remedy_holds(tmp_path: Path) -> None:
-    made = do.Pipeline("p", root=str(tmp_path / "refused"), engine=SAIL)
-    rows = do.MemorySource([[(1, "x")]], schema="`a.b` int, k string")
-    made.source("rows", rows).key_by("k").apply(Same(), name="same").to_table("t")
-    with pytest.raises(SchemaError, match="a column with a dot in its name cannot be handed to workers on Sail") as refused:
-        made.run_epoch()
-    assert "rename({'a.b': 'a_b'})" in refused.value.remedy
-    again = do.Pipeline("p", root=str(tmp_path / "renamed"), engine=SAIL)
-    again.source("rows", rows).rename({"a.b": "a_b"}).key_by("k").apply(Same(), name="same").to_table("t")
-    again.run_epoch()
-    assert again.read("t").collect() == [(1, "x")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -286,3 +287,22 @@ def test_fields_of_parquet_in_another_case_are_refused_on_sail(sail, declared, t
         frame_of(sail, FileSource(tmp_path, schema=declared))
     assert "write it in the schema as in the file" in refused.value.remedy
     assert frame_of(sail, FileSource(tmp_path, schema=declared.replace("a: int", "A: int"))).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "kinds", "declared"),
+    [
+        (Decimal("1.5"), (pa.decimal256(10, 2), pa.decimal128(10, 2)), "decimal(10,2)"),
+        ([1], (pa.large_list(pa.int32()), pa.list_(pa.int32())), "array<int>"),
+    ],
+    ids=["decimal", "list"],
+)
+def test_types_of_parquet_that_sail_does_not_read(sail, value, kinds, declared, tmp_path):
+    """The engine's own error named neither the file nor a way out."""
+    source = FileSource(tmp_path, schema=f"v {declared}")
+    pq.write_table(pa.table({"v": pa.array([value], kinds[0])}), tmp_path / "a.parquet")
+    with pytest.raises(BadInputError, match="which Sail does not read") as refused:
+        frame_of(sail, source)
+    assert f"write it as {declared}, or read" in refused.value.remedy
+    pq.write_table(pa.table({"v": pa.array([value], kinds[1])}), tmp_path / "a.parquet")
+    assert frame_of(sail, source).collect() == [(value,)]

@@ -59,6 +59,28 @@ def test_seconds_that_a_short_cast_makes_times_of_are_refused() -> None:
     assert checked_numbers("i::timestamp", types) == "i::timestamp"
 
 
+@pytest.mark.parametrize(
+    ("expression", "made"),
+    [
+        ("unix_seconds(t)", "unix_seconds(timestamp_micros(unix_micros(t) - pmod(unix_micros(t), 1000000L)))"),
+        ("unix_millis(t)", "unix_millis(timestamp_micros(unix_micros(t) - pmod(unix_micros(t), 1000L)))"),
+        ("CAST(t AS long)", "CAST(timestamp_micros(unix_micros(t) - pmod(unix_micros(t), 1000000L)) AS long)"),
+        ("CAST(t AS string)", "CAST(t AS string)"), ("CAST(t AS double)", "CAST(t AS double)"),
+        ("unix_micros(t)", "unix_micros(t)"),
+    ],
+)  # fmt: skip
+def test_times_are_rounded_down_before_they_are_numbers(expression: str, made: str) -> None:
+    assert checked_numbers(expression, lambda text: Plain("timestamp" if text == "t" else "bigint")) == made
+
+
+def test_times_that_a_short_cast_makes_numbers_of_are_refused() -> None:
+    times = {"t": Plain("timestamp")}
+    with pytest.raises(SchemaError, match="rounded down before 1970") as told:
+        checked_numbers("t::bigint > 5", lambda text: times.get(text, Plain("bigint")))
+    assert told.value.remedy == "write CAST(t AS BIGINT)"
+    assert checked_numbers("a::bigint", lambda _: Plain("int")) == "a::bigint"
+
+
 def test_where_it_is_not_clear_what_is_calculated_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "put_around", lambda *_: None)
     with pytest.raises(SchemaError, match="where in the expression the calculations begin"):

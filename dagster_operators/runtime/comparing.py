@@ -93,7 +93,7 @@ class Comparing:
         last = view.last_complete
         if last is None:
             return Binding()
-        if logical and logical == last.logical_plan and not view.decisions:
+        if logical and logical == last.logical_plan and not view.decisions and not self._declares_others(view, last):
             return Binding(last.identities)
         found = self.compare(view)
         settled = self._settled(found, logical, rebuilt)
@@ -111,6 +111,11 @@ class Comparing:
                 remedy=f"{first}; or take it back: pipeline.withdraw({waiting[0]!r})",
             )  # fmt: skip
         return self._bound(found, view, last, physical, anew)
+
+    def _declares_others(self, view: LedgerView, last: Complete) -> bool:
+        """Whether the code of operators, which is not in the plan, declares other state than the last epoch had."""
+        own = {node.name: node.name for node in self._dataflow if node.operator.declares_state}
+        return bool(own) and bool(elsewhere(self._dataflow, own, self._ledgered(view, last, None)))
 
     def as_if_decided(self, view: LedgerView, physical: PhysicalPlan) -> Binding:
         """What :meth:`bound` says, as far as it is decided; nothing is stored, and of what is not decided it means nothing."""

@@ -57,4 +57,4 @@ def _told(physical: PhysicalPlan, name: str, table: str | None, states: Mapping[
 def _forgets(node: PhysicalNode, kept: Collection[str]) -> bool:
     """Whether a part no longer has a table that there is; one whose state evolves may drop some, and not all."""
     names = {state.name for state in node.operator.states}
-    return not names if isinstance(node.operator, BatchOperator) else not names.issuperset(kept)
+    return names.isdisjoint(kept) if isinstance(node.operator, BatchOperator) else not names.issuperset(kept)

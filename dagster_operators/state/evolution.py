@@ -41,7 +41,8 @@ def evolved(stored: Any, part: TablePart, version: int) -> Any:
     if declared.migrate is None:
         raise _misfit(
             part, f"its state was stored by version {version} of its declaration, and version {declared.version} has no migrate",
-            f"declare migrate, a function (table, from_version) -> table that knows version {version}, or reset this operator",
+            f"declare migrate, a function (table, from_version) -> table that knows version {version}, or compute it anew: "
+            f"pipeline.rebuild(operators={part.owner.operator!r})",
         )  # fmt: skip
     return _migrated(stored, part, wanted, version)
 
@@ -104,6 +105,6 @@ def _misfit(part: TablePart, problem: str, remedy: str = "") -> ChangedPipelineE
         operator=part.owner.operator,
         table=part.name,
         remedy=remedy
-        or "raise the declaration's version and give it a migrate function, go back to the code that fits, or reset this "
-        "operator; only new nullable columns at the end need nothing",
+        or "raise the declaration's version and give it a migrate function, go back to the code that fits, or compute it anew: "
+        f"pipeline.rebuild(operators={part.owner.operator!r}); only new nullable columns at the end need nothing",
     )

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
 
 import dagster_operators as do
 from dagster_operators.cli.main import main
-from dagster_operators.errors import ChangedColumnsError, PipelineError
+from dagster_operators.errors import ChangedColumnsError, ChangedPipelineError, PipelineError, UndecidedChangeError
 from dagster_operators.plans.verdict import Level
 from tests.engines import ENGINES, SAIL
 
@@ -178,3 +180,48 @@ def test_a_remedy_names_the_operator_as_it_is_called_now(tmp_path: Path) -> None
     whole = program(tmp_path / "whole", after, 2)
     whole.run_until_caught_up()
     assert content(now, "t") == content(whole, "t")
+
+
+def counter(declared: str, kept: str = "n long") -> do.ArrowOperator:
+    class Counter(do.ArrowOperator):
+        state = {declared: do.KeyedState(f"k string, {kept}", key="k")}
+
+        def output_schema(self, inputs: Any) -> str:
+            return "k string, n long"
+
+        def process_batch(self, batch: pa.Table, ctx: Any, out: Any) -> None:
+            (seen,) = ctx.state.values()
+            came = pa.table({"k": batch["k"]}).group_by("k").aggregate([("k", "count")])
+            total = pc.add(came["k_count"], pc.fill_null(seen.get(came.select(["k"]))["n"], 0))
+            seen.put(pa.table({"k": came["k"], "n": total.cast(pa.int32() if "int" in kept else pa.int64())}))
+            out.collect(pa.table({"k": came["k"], "n": total}))
+
+    Counter.__module__, Counter.__qualname__ = __name__, "Counter"
+    return Counter()
+
+
+@pytest.mark.parametrize("way", ["restart", "rebuild"])
+def test_state_of_ones_own_that_gets_another_name_is_asked_about(tmp_path: Path, way: str) -> None:
+    program(tmp_path, lambda s: s.key_by("k").apply(counter("seen"), name="counted").to_table("t"), 1).run_epoch()
+    now = program(tmp_path, lambda s: s.key_by("k").apply(counter("known"), name="counted").to_table("t"), 2)
+    (asked,) = (one for one in now.changes() if one.level is Level.DECISION)
+    assert (asked.subject, list(asked.choices)) == ("operator counted", ["restart"])
+    with pytest.raises(UndecidedChangeError, match=r"pipeline.rebuild\('t'\)"):
+        now.run_epoch()
+    if way == "rebuild":
+        now.rebuild("t")
+    else:
+        now.decide("operator counted", "restart")
+    now.run_epoch()
+    counted = max(row.n for row in now.read("t").where("k = 'a'").collect())
+    assert counted == (2 if way == "rebuild" else 1)
+
+
+def test_state_of_ones_own_that_does_not_fit_is_computed_anew_as_it_says(tmp_path: Path) -> None:
+    program(tmp_path, lambda s: s.key_by("k").apply(counter("seen"), name="counted").to_table("t"), 1).run_epoch()
+    now = program(tmp_path, lambda s: s.key_by("k").apply(counter("seen", "n int"), name="counted").to_table("t"), 2)
+    with pytest.raises(ChangedPipelineError, match=r"pipeline.rebuild\(operators='counted'\)"):
+        now.run_epoch()
+    now.rebuild(operators="counted")
+    now.run_epoch()
+    assert max(row.n for row in now.read("t").where("k = 'a'").collect()) == 2

@@ -99,7 +99,7 @@ class BaseStream(PluggedIn):
         for stream in streams:
             if not isinstance(stream, BaseStream):
                 raise PipelineError(
-                    f"{stream!r} is no stream of a pipeline", pipeline=self._dataflow.name,
+                    f"{stream!r} is no stream", pipeline=self._dataflow.name,
                     remedy="give what source(...) or an operator gave; one within a scope leaves it first: scope.leave(stream)",
                 )  # fmt: skip
             if stream._dataflow is not self._dataflow:  # noqa: SLF001

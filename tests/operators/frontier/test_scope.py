@@ -374,7 +374,7 @@ def test_a_stream_within_a_scope_tells_what_it_is_not():
     with pytest.raises(AttributeError, match=r"within a scope has no 'to_table'.*do\.frontier\.filter.*scope\.leave"):
         inside.to_table("t")
     for asked in (lambda: frontier.concat(rows, inside), lambda: rows.binary(inside, BY_K, BY_K, "both", counted_batches)):
-        with pytest.raises(PipelineError, match=r"<stream of the scope 'one'> is no stream of a pipeline.*scope\.leave"):
+        with pytest.raises(PipelineError, match=r"<stream of the scope 'one'> is no stream.*scope\.leave"):
             asked()
     builder = frontier.OperatorBuilder("built", one)
     builder.new_input("rows", BY_K), builder.new_output()

@@ -70,7 +70,8 @@ _WRITERS = """## Tables
 Tables of every type (times before 1582 and 1970 and in 9999, decimals of 38 digits, NaN, both zeros, nulls within arrays and
 structs), of column names with blanks, dots, commas, quotes and upper case, and of partitions with values that no folder is
 called, are written by Spark, by Sail, and by workers on either; each of the two, `deltalake`, and Spark's own Delta reader, gives
-the same rows, value by value. One thing is refused: on Sail, workers are handed no column with a dot in its name.
+the same rows, value by value. One thing is refused: workers are handed no
+column with a dot in its name, nor on Spark one with a backtick.
 """
 
 

@@ -13,6 +13,7 @@ from tests.conformance.aggregates import CALLS, OVER_LARGE, answers_of, write_ro
 from tests.conformance.comparison import PAGE, REFUSED, answers, expressions, one_row
 from tests.conformance.page import AGGREGATES, PARQUET, asked_of, page
 from tests.conformance.parquet_types import read_as, write_files
+from tests.engines import EMBEDDED, SAIL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,9 +88,10 @@ def test_sail_still_reads_no_columns_that_the_page_says_it_does_not(sail: SparkS
 
 
 @pytest.mark.slow
-def test_the_page_is_current(spark: SparkSession, sail: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark", "sail")
+def test_the_page_is_current(tmp_path: Path) -> None:
     found = []
-    for name, session in (("spark", spark), ("sail", sail)):
-        (tmp_path / name).mkdir()
-        found.append(asked_of(session, tmp_path / name))
+    for engine in (EMBEDDED, SAIL):  # whose session makes PySpark's functions those of its kind
+        (tmp_path / engine.name).mkdir()
+        found.append(asked_of(engine.session(), tmp_path / engine.name))
     assert page(*found, version("pysail")) == PAGE.read_text(encoding="utf-8")

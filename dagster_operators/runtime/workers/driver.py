@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import dagster_operators.errors
 from dagster_operators.errors import OperatorsError, PipelineError, SchemaError, StageFailedError
@@ -203,8 +203,7 @@ class _Programs:
         return self._complete(reports)
 
     def _reports(self, rows: DataFrame, routing: Routing) -> list[dict[str, Any]]:
-        if self._work.engine == "sail":
-            _refuse_dots(rows.columns)
+        _refuse_names(self._work.engine, rows.columns)
         reports = [json.loads(row.report) for row in rows.mapInArrow(_shipped(self._task(routing)), REPORT_SCHEMA).collect()]
         for report in reports:
             if "error" in report:
@@ -357,11 +356,16 @@ def _batch(node: PhysicalNode) -> BatchOperator:
     return node.operator
 
 
-def _refuse_dots(columns: Iterable[str]) -> None:
-    """Refuse rows that Sail cannot hand to its workers: it takes a dot in a name for one between a struct and its field."""
+_PARTING: Final = {"sail": (("a dot", "."),), "spark": (("a dot", "."), ("a backtick", "`"))}
+"""What in a column's name parts it, or ends it, where an engine hands rows to its workers."""
+
+
+def _refuse_names(engine: str, columns: Iterable[str]) -> None:
+    """Refuse rows that an engine cannot hand to its workers: it takes a dot in a name for one between a struct and its field."""
     for name in columns:
-        if "." in name:
-            raise SchemaError(
-                "a column with a dot in its name cannot be handed to workers on Sail", column=name,
-                remedy=f"rename it before: rename({{{name!r}: {name.replace('.', '_')!r}}}); or run on Spark",
-            )  # fmt: skip
+        for told, sign in _PARTING.get(engine, ()):
+            if sign in name:
+                raise SchemaError(
+                    f"a column with {told} in its name cannot be handed to workers on {engine.capitalize()}", column=name,
+                    remedy=f"rename it before: rename({{{name!r}: {name.replace(sign, '_')!r}}})",
+                )  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import OperatorFailedError, PipelineError, SchemaError
+from dagster_operators.types.names import quoted
 from tests.engines import EMBEDDED, SAIL
 
 SCHEMA = "k string, v long, t timestamp"
@@ -301,15 +302,22 @@ class Same(do.ArrowOperator):
         out.collect(batch)
 
 
-@pytest.mark.sail
-def test_a_name_with_a_dot_is_refused_in_workers_on_sail_and_its_remedy_holds(tmp_path):
-    made = do.Pipeline("p", root=str(tmp_path / "refused"), engine=SAIL)
-    rows = do.MemorySource([[(1, "x")]], schema="`a.b` int, k string")
+@pytest.mark.parametrize(
+    ("name", "told", "engine"),
+    [
+        ("a.b", "a dot in its name cannot be handed to workers on Sail", SAIL),
+        pytest.param("a.b", "a dot in its name cannot be handed to workers on Spark", EMBEDDED, marks=pytest.mark.spark),
+        pytest.param("a`b", "a backtick in its name cannot be handed to workers on Spark", EMBEDDED, marks=pytest.mark.spark),
+    ],
+)
+def test_names_that_cannot_be_handed_to_workers_are_refused_and_the_remedy_holds(name, told, engine, tmp_path):
+    made = do.Pipeline("p", root=str(tmp_path / "refused"), engine=engine)
+    rows = do.MemorySource([[(1, "x")]], schema=f"{quoted(name)} int, k string")
     made.source("rows", rows).key_by("k").apply(Same(), name="same").to_table("t")
-    with pytest.raises(SchemaError, match="a column with a dot in its name cannot be handed to workers on Sail") as refused:
+    with pytest.raises(SchemaError, match=told) as refused:
         made.run_epoch()
-    assert "rename({'a.b': 'a_b'})" in refused.value.remedy
-    again = do.Pipeline("p", root=str(tmp_path / "renamed"), engine=SAIL)
-    again.source("rows", rows).rename({"a.b": "a_b"}).key_by("k").apply(Same(), name="same").to_table("t")
+    assert f"rename({{{name!r}: 'a_b'}})" in refused.value.remedy
+    again = do.Pipeline("p", root=str(tmp_path / "renamed"), engine=engine)
+    again.source("rows", rows).rename({name: "a_b"}).key_by("k").apply(Same(), name="same").to_table("t")
     again.run_epoch()
     assert again.read("t").collect() == [(1, "x")]

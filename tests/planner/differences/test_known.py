@@ -44,7 +44,9 @@ INSTEAD = {
     "hours added to a date": ("CAST(da AS timestamp) + INTERVAL 1 HOUR",),
     "the difference of a time and a date": ("t - CAST(da AS timestamp)",),
     "dates and times in one place": ("CASE WHEN t > told THEN CAST(da AS timestamp) ELSE t END",),
-    "a calculation with decimals whose result may have more than 38 digits": ("CAST(w AS decimal(20,4)) + c",),
+    "a calculation with decimals whose result may have more than 38 digits": (
+        "CAST(CAST(w AS decimal(20,2)) + c AS decimal(20,2))",
+    ),
     "a comparison of decimals of more than 38 digits together": ("w > c",),
     "a TIMESTAMP_NTZ as a number": ("sum(CAST(t AS double))",),
     "a field of an interval": ("timestampdiff(HOUR, told, t)",),

@@ -18,6 +18,7 @@ BENCHMARKS = (
     "flights_vs_foreach_batch",
     "cold_start",
     "nexmark",
+    "nexmark_out_of_order",
     "batch_operators",
     "frontier_operators",
     "event_operators",

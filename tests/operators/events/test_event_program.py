@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import threading
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -139,6 +140,14 @@ def test_ticks_come_between_messages_as_time_goes_on():
     driven.epoch(rows(10, 12), watermark=12 * SECOND).epoch(rows(13), watermark=13 * SECOND)
     told = [text.split(maxsplit=2)[2] for text in driven.log()]
     assert told == ["n [10]", "tick []", "tick []", "n [12]", "tick []", "n [13]"]
+
+
+def test_timers_of_each_unit_tick_as_often_as_their_interval_fits_in():
+    timers = {"s": "secs/1", "ms": "millis/250", "us": "micros/500000", "ns": "nanos/200000000", "hz": "hz/2.5"}
+    driven = log(("n", "numbers/n"), *((name, f"dora/timer/{timer}") for name, timer in timers.items()))
+    driven.epoch(rows(1), watermark=SECOND).log()
+    ticks = Counter(told.split()[2] for told in driven.epoch(watermark=3 * SECOND).log())
+    assert ticks == {"s": 2, "ms": 8, "us": 4, "ns": 10, "hz": 5}
 
 
 def test_a_timer_ticks_up_to_the_watermark_without_messages():

@@ -18,6 +18,9 @@ ROW_GROUP: Final = 128 * 1024
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 """Bytes of rows that wait for their row group, about."""
 
+_LARGE: Final = 16 * 1024
+"""Bytes of a value of which a dictionary, which ends at a MiB, holds too few to be of use; each costs a look."""
+
 _WITHOUT_FOLDERS: Final = frozenset({"s3", "gcs", "abfs"})
 """File systems on which making a folder only leaves an object that stands for it."""
 
@@ -78,16 +81,19 @@ class ParquetWriter:
         import pyarrow as pa
 
         if self._waiting_rows:
-            self._open().write_table(pa.concat_tables(self._waiting))
+            rows = pa.concat_tables(self._waiting)
+            self._open(rows).write_table(rows)
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
-    def _open(self) -> pq.ParquetWriter:
+    def _open(self, first: pa.Table) -> pq.ParquetWriter:
         import pyarrow.parquet as pq
 
         if self._writer is None:
             if self._files.type_name not in _WITHOUT_FOLDERS:
                 self._files.create_dir(_folder(self._path), recursive=True)
-            settings = {"compression": "zstd", "coerce_timestamps": "us", "store_schema": False}
+            settings: dict[str, Any] = {"compression": "zstd", "coerce_timestamps": "us", "store_schema": False}
+            if large := _large_values(first):
+                settings["use_dictionary"] = [name for name in first.column_names if name not in large]
             self._writer = self._stack.enter_context(
                 pq.ParquetWriter(self._path, self._schema, filesystem=self._files, **settings)
             )
@@ -116,6 +122,23 @@ def write_table(files: fs.FileSystem, path: str, rows: pa.Table, **settings: Any
     with sink:
         pq.write_table(rows, sink, compression="zstd", use_dictionary=False, **settings)
         return int(sink.tell())
+
+
+def _large_values(rows: pa.Table) -> set[str]:
+    """The columns of bytes or text whose values are large.
+
+    >>> import pyarrow as pa
+    >>> _large_values(pa.table({"n": [1], "frame": [bytes(2**16)], "note": ["x"]}))
+    {'frame'}
+    """
+    import pyarrow as pa
+
+    kinds = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
+    return {
+        name
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+        if any(is_one(column.type) for is_one in kinds) and column.nbytes >= _LARGE * max(len(column) - column.null_count, 1)
+    }
 
 
 def _folder(path: str) -> str:

@@ -72,6 +72,18 @@ def test_the_settings_of_files_that_engines_read(tmp_path):
     assert "timeUnit=microseconds" in str(footer.schema.column(1).logical_type)
 
 
+@pytest.mark.parametrize("size", [100, 2**16])
+def test_large_values_have_no_dictionary_and_all_else_has(tmp_path, size):
+    path = str(tmp_path / "a.parquet")
+    given = pa.table({"n": [1, 1, 2], "frame": [bytes([n]) * size for n in (1, 1, 2)], "note": ["x", None, "x"]})
+    with ParquetWriter(fs.LocalFileSystem(), path, given.schema) as writer:
+        writer.write(given)
+    group = pq.read_metadata(path).row_group(0)
+    coded = [group.column(column).has_dictionary_page for column in range(3)]
+    assert coded == [True, size == 100, True]
+    assert pq.read_table(path) == given
+
+
 def test_a_table_as_it_is(tmp_path):
     path = str(tmp_path / "below" / "a.parquet")
     size = write_table(fs.LocalFileSystem(), path, rows(0, 25), row_group_size=10, write_statistics=False)

@@ -94,7 +94,7 @@ def _spec(steps: PipelineSteps, table: TableAsset) -> dg.AssetSpec:
         owners=table.owners or options.owners,
         tags={**options.tags, **table.tags},
         code_version=table.stage.fingerprint,
-        automation_condition=options.automation_condition,
+        automation_condition=_condition(steps),
         metadata={
             "dagster/uri": table.uri,
             "dagster/table_name": f"{steps.name}.{table.name}",
@@ -116,10 +116,24 @@ def _sink_spec(steps: PipelineSteps, sink: SinkAsset) -> dg.AssetSpec:
         owners=options.owners,
         tags=options.tags,
         code_version=sink.code_version,
-        automation_condition=options.automation_condition,
+        automation_condition=_condition(steps),
         metadata={"sink": dg.MetadataValue.json(dict(sink.config))},
     )
     return steps.keys.names.spec(steps.pipeline, sink.name, "sink", spec)
+
+
+def _condition(steps: PipelineSteps) -> dg.AutomationCondition[dg.AssetKey] | None:
+    """When a run is asked for.
+
+    With new input, that counts until a run was asked for, and not until one has made the tables, as in ``eager``: what came
+    while it was at work would be lost.
+    """
+    condition = steps.options.automation_condition
+    if condition != "new input":
+        return condition
+    news = dg.AutomationCondition.any_deps_updated().allow(dg.AssetSelection.assets(*steps.keys.inputs.values()))
+    asked = dg.AutomationCondition.newly_requested() | dg.AutomationCondition.initial_evaluation()
+    return (news.since(asked) & ~dg.AutomationCondition.in_progress()).with_label("new input")
 
 
 def _operators(steps: PipelineSteps, table: TableAsset) -> dict[str, str]:

@@ -85,6 +85,7 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable):
     secrets: dict[str, dict[str, Any]] | None = Field(None, description="What a plan leaves out, by name.", repr=False)
     schedule: str | None = Field(None, description="A cron expression for epochs.")
     sensor: bool = Field(default=False, description="Whether a sensor starts a run when a source has new data.")
+    automation_condition: Literal["new input"] | None = Field(None, description="When Dagster's automation asks for a run.")
     execution_timezone: str = Field("UTC", description="The time zone of the schedules.")
     minimum_interval_seconds: int = Field(30, description="How often the sensor looks.")
     default_status: Literal["RUNNING", "STOPPED"] = Field("STOPPED", description="Of schedules and sensor when first deployed.")

@@ -26,7 +26,7 @@ from dagster_operators.orchestration.options import Options
 from dagster_operators.orchestration.preview_names import check_preview_names
 from dagster_operators.orchestration.rebuild_job import rebuild_job
 from dagster_operators.orchestration.schedule import epoch_schedule, maintenance_schedule
-from dagster_operators.orchestration.sensor import news_sensor
+from dagster_operators.orchestration.sensor import news_sensor, source_sensor
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.orchestration.translator import AssetNames, PipelineTranslator
 from dagster_operators.runtime.engine import Engine, engine_given
@@ -49,7 +49,7 @@ def build_definitions(
     engine: Engine | str | None = None,
     executor: dg.ExecutorDefinition | None = None,
     retry_policy: dg.RetryPolicy | None = None,
-    automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None,
+    automation_condition: dg.AutomationCondition[dg.AssetKey] | Literal["new input"] | None = None,
     group_name: str | None = None,
     owners: Sequence[str] = (),
     tags: Mapping[str, str] | None = None,
@@ -89,7 +89,9 @@ def build_definitions(
         executor: How ``<pipeline>_epoch`` executes its ops; all in one process, with one Spark session, by default. With
             ``dg.multiprocess_executor`` every op starts its own session, unless the engine is remote.
         retry_policy: Of every op, instead of the defaults.
-        automation_condition: Of every table's asset.
+        automation_condition: Of every table's asset. ``"new input"`` asks for a run when a source holds something new, or another
+            pipeline's table that is read has an epoch more. Without ``sensor`` there is then ``<pipeline>_sources``, which starts
+            nothing and tells Dagster what the sources newly hold; the sensor that starts runs tells it, too.
         group_name: The assets' group; the pipeline's name by default.
         owners: Of the tables that have none of their own.
         tags: Of every table's asset.
@@ -116,6 +118,11 @@ def build_definitions(
     """
     _check(pipelines)
     _check_switches(sensor=sensor, catch_up=catch_up, compact=compact)
+    if isinstance(automation_condition, str) and automation_condition != "new input":
+        raise PipelineError(
+            f"automation_condition is {automation_condition!r}",
+            remedy="write automation_condition='new input', or give one of Dagster's: dg.AutomationCondition.eager()",
+        )
     options = Options(
         group_name, tuple(owners), tags or {}, retry_policy, automation_condition, wait_seconds, preview_rows,
         frozenset(masked_columns), compact,
@@ -162,6 +169,8 @@ def build_definitions(
             schedules.append(epoch_schedule(steps, target, schedule, execution_timezone, status))
         if sensor:
             sensors.append(news_sensor(steps, target, minimum_interval_seconds, dg.DefaultSensorStatus(default_status)))
+        elif automation_condition is not None:
+            sensors.append(source_sensor(steps, minimum_interval_seconds, dg.DefaultSensorStatus(default_status)))
     return dg.Definitions(
         assets=assets,
         asset_checks=checks,

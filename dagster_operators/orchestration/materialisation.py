@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EPOCH: Final = "epoch"
 """The tag and the metadata entry with the epoch's number."""
 
-_DATA_VERSION: Final = "dagster/data_version"
+DATA_VERSION: Final = "dagster/data_version"
 _CODE_VERSION: Final = "dagster/code_version"
 
 
@@ -50,7 +50,7 @@ class Materialisation:
 
     def as_event(self, partition: str | None = None) -> dg.AssetMaterialization:
         """For any other op; of a partition of the asset."""
-        tags = {EPOCH: str(self.epoch), _DATA_VERSION: f"epoch-{self.epoch}", _CODE_VERSION: self.code_version}
+        tags = {EPOCH: str(self.epoch), DATA_VERSION: f"epoch-{self.epoch}", _CODE_VERSION: self.code_version}
         return dg.AssetMaterialization(self.key, metadata=self.metadata, tags=tags, partition=partition)
 
 

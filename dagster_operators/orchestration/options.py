@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 import dagster as dg
 
@@ -29,7 +29,7 @@ class Options:
     owners: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     retry_policy: dg.RetryPolicy | None = None
-    automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None
+    automation_condition: dg.AutomationCondition[dg.AssetKey] | Literal["new input"] | None = None
     wait_seconds: float = 40.0
     preview_rows: int | Mapping[str, int] = 10
     masked_columns: frozenset[str] = frozenset()

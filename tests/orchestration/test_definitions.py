@@ -163,6 +163,13 @@ def test_what_cannot_be_deployed_is_refused(folder: Path) -> None:
         do.build_definitions(demo.pipeline(folder), demo.pipeline(folder))
 
 
+def test_an_automation_condition_by_a_name_there_is_not(folder: Path) -> None:
+    with pytest.raises(PipelineError, match=r"automation_condition is 'news'.*'new input', or give one of Dagster's: dg\.Auto"):
+        do.build_definitions(demo.pipeline(folder), automation_condition="news")  # type: ignore[arg-type]
+    defs = do.build_definitions(demo.pipeline(folder), automation_condition=dg.AutomationCondition.eager())
+    assert [sensor.name for sensor in defs.sensors] == ["demo_sources"]
+
+
 def test_no_secret_of_a_root_is_shown() -> None:
     pipeline = do.Pipeline("p", root="s3://user:secret@bucket/lake")
     pipeline.source("rows", do.MemorySource(schema="k string")).to_table("t")

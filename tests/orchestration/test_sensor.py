@@ -233,3 +233,60 @@ def test_what_was_decided_starts_one_run(folder: Path, instance: dg.DagsterInsta
     assert not (folder / "demo/tables/copy").exists()
     again = look(dg.build_sensor_context(instance=instance, cursor=result.cursor))
     assert again == dg.SkipReason("Nothing new after epoch 2 in rows")
+
+
+def told_of(result: dg.SensorResult) -> dict[tuple[str, ...], dict[str, Any]]:
+    return {
+        tuple(event.asset_key.path): {name: value.value for name, value in event.metadata.items()}
+        for event in result.asset_events
+    }
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_the_sensor_tells_what_its_sources_hold_and_once(folder: Path, instance: dg.DagsterInstance) -> None:
+    first = tick(folder, instance)
+    (told,) = told_of(first).values()
+    assert list(told_of(first)) == [("demo", "rows")]
+    assert told["offers rows up to"]["position"]["files"] == 1
+    assert told["after epoch"] == 0
+    assert tick(folder, instance, first.cursor).asset_events == []
+    run(folder, instance)
+    second = tick(folder, instance, first.cursor)
+    assert told_of(second)["demo", "rows"]["offers rows up to"]["position"]["files"] == 2
+    assert tick(folder, instance, json.dumps({"run_key": "as before", "epoch": 1})).asset_events, "a cursor of an older version"
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_new_input_makes_the_tables_due(folder: Path, instance: dg.DagsterInstance) -> None:
+    """Once, also what comes while a run is at work; what runs make, and what nobody tells of, are no news."""
+    defs = do.build_definitions(demo.pipeline(folder), automation_condition="new input")
+    assert [sensor.name for sensor in defs.sensors] == ["demo_sources"]
+    sensor, cursor = defs.resolve_sensor_def("demo_sources"), None
+    conditions = dg.evaluate_automation_conditions(defs, instance).cursor
+    everything = {"clean", "totals", "hourly"}
+
+    def told() -> int:
+        """What a tick of the sensor tells Dagster."""
+        nonlocal cursor
+        found = sensor(dg.build_sensor_context(instance=instance, cursor=cursor))
+        if isinstance(found, dg.SkipReason):
+            return 0
+        cursor = found.cursor
+        for event in found.asset_events:
+            instance.report_runless_asset_event(event)
+        return len(found.asset_events)
+
+    def due() -> set[str]:
+        """The tables that a tick of the automation asks for."""
+        nonlocal conditions
+        evaluated = dg.evaluate_automation_conditions(defs, instance, cursor=conditions)
+        conditions = evaluated.cursor
+        return {name for name in everything if evaluated.get_num_requested(demo.KEYS[name])}
+
+    assert (due(), told(), due(), due()) == (set(), 1, everything, set())
+    run(folder, instance)
+    assert (told(), due(), due()) == (1, everything, set()), "the second of its files"
+    run(folder, instance)
+    assert (told(), due()) == (0, set())
+    demo.drop(folder, 2, [("a", 4)])
+    assert (told(), due(), told(), due()) == (1, everything, 0, set())

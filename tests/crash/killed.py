@@ -14,7 +14,7 @@ from dagster_operators.transactions.failpoints import VARIABLE
 REPOSITORY = Path(__file__).parents[2]
 
 
-def run_and_kill(module: str, calls: Iterable[str], failpoints: Iterable[str], place: Path) -> None:
+def run_and_kill(module: str, calls: Iterable[str], failpoints: Iterable[str], place: Path, seconds: float = 200) -> None:
     """Make calls on what a module has, each in a process that must be killed at its failpoint.
 
     Args:
@@ -22,11 +22,12 @@ def run_and_kill(module: str, calls: Iterable[str], failpoints: Iterable[str], p
         calls: As ``build('root').run_until_caught_up()``, one for each failpoint.
         failpoints: Where each process is killed.
         place: Below it workers keep their copies of state.
+        seconds: How long a process may take to get there.
     """
     for call, failpoint in zip(calls, failpoints, strict=True):
         environment = {**os.environ, VARIABLE: failpoint, "DAGSTER_OPERATORS_CACHE": str(place / "cache")}
         code = f"import {module} as module; module.{call}"
         done = subprocess.run(
-            [sys.executable, "-c", code], cwd=REPOSITORY, env=environment, capture_output=True, timeout=200, check=False
+            [sys.executable, "-c", code], cwd=REPOSITORY, env=environment, capture_output=True, timeout=seconds, check=False
         )
         assert done.returncode == -signal.SIGKILL, (failpoint, done.stderr[-2000:])

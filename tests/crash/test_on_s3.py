@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from dagster_operators import FileSource, Pipeline
-from tests.crash.killed import run_and_kill
+from dagster_operators import FileSource, Pipeline, StoredPipeline
+from tests.crash.killed import REPOSITORY, run_and_kill
+from tests.end_to_end.spark_on_s3 import engine_with_s3a
 from tests.engines import SAIL
 from tests.storage.s3_server import S3Server
 
-pytestmark = [pytest.mark.crash, pytest.mark.sail, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 EPOCHS = 3
 
 
-def build(root: str, feed: str, port: int = 0) -> Pipeline:
+def build(root: str, feed: str, port: int = 0, engine: str = "sail") -> Pipeline:
     """A table, and a sum by key with state; on the server of a port, or on local files."""
-    pipeline = Pipeline("shop", root=root, engine=SAIL, storage_options=S3Server(port).options() if port else None)
+    options = S3Server(port).options() if port else None
+    pipeline = Pipeline("shop", root=root, engine=SAIL if engine == "sail" else engine_with_s3a(), storage_options=options)
     source = FileSource(f"{feed}/*.csv", format="csv", schema="k string, v long", max_files=1)
     kept = pipeline.source("orders", source).filter("v > 0", name="kept")
     kept.to_table("kept")
@@ -26,8 +31,10 @@ def build(root: str, feed: str, port: int = 0) -> Pipeline:
     return pipeline
 
 
-def rows(pipeline: Pipeline) -> list[list[tuple[object, ...]]]:
-    return [sorted(map(tuple, pipeline.read(table).collect())) for table in ("kept", "totals")]
+def rows(root: str, options: dict[str, str] | None = None) -> list[list[str]]:
+    """What both tables hold, without an engine."""
+    stored = StoredPipeline(root, options)
+    return [sorted(map(repr, stored.to_arrow(table).to_pylist())) for table in ("kept", "totals")]
 
 
 @pytest.fixture
@@ -38,6 +45,7 @@ def feed(tmp_path: Path) -> Path:
     return tmp_path / "feed"
 
 
+@pytest.mark.sail
 @pytest.mark.parametrize(
     "places",
     [
@@ -49,8 +57,7 @@ def feed(tmp_path: Path) -> Path:
 )
 def test_the_rows_of_a_run_that_nobody_kills(places: tuple[str, ...], s3: S3Server, feed: Path, tmp_path: Path) -> None:
     """Each run dies in what the one before it left, and during each the answer to one put that took effect is lost."""
-    twin = build(str(tmp_path / "root"), str(feed))
-    twin.run_until_caught_up()
+    build(str(tmp_path / "root"), str(feed)).run_until_caught_up()
     root, port = f"{s3.bucket()}/shop", int(s3.endpoint.rpartition(":")[2])
     call = f"build({root!r}, {str(feed)!r}, {port}).run_until_caught_up(wait_seconds=60)"
     for after, place in enumerate(places):
@@ -59,5 +66,33 @@ def test_the_rows_of_a_run_that_nobody_kills(places: tuple[str, ...], s3: S3Serv
     s3.behave(delay=0.005, throttle=3, lose="^PUT .*[.]parquet$")
     pipeline = build(root, str(feed), port)
     pipeline.run_until_caught_up(wait_seconds=60)
-    assert rows(pipeline) == rows(twin)
+    assert rows(root, s3.options()) == rows(str(tmp_path / "root"))
     assert [complete.epoch for complete in pipeline.epochs.coordinator.history()] == list(range(1, EPOCHS + 1))
+
+
+@pytest.mark.spark
+def test_the_same_on_spark(s3: S3Server, sail: object, feed: Path, tmp_path: Path) -> None:
+    """Every process starts a Spark of its own, with S3A; the rows are those of Sail on local files."""
+    assert sail is not None
+    build(str(tmp_path / "root"), str(feed)).run_until_caught_up()
+    root, port = f"{s3.bucket()}/shop", int(s3.endpoint.rpartition(":")[2])
+    call = f"build({root!r}, {str(feed)!r}, {port}, 'spark').run_until_caught_up(wait_seconds=90)"
+    ends = (
+        ("stage:half_files", "^PUT .*[.]json$"),
+        ("after:append_prepared", "^PUT .*[.]parquet$"),
+        ("before:append_decision", "^PUT .*[.]parquet$"),
+        ("after:commit_table:1", "^PUT .*[.]json$"),
+        ("before:append_complete", "^PUT .*_delta_log.*[.]json$"),
+    )
+    for after, (place, lost) in enumerate(ends):
+        s3.behave(delay=0.005, throttle=3, lose=lost, after=after)
+        run_and_kill("tests.crash.test_on_s3", [call], [place], tmp_path, seconds=600)
+    s3.behave(delay=0.005, throttle=3, lose="^PUT .*[.]parquet$", after=1)
+    code = f"import tests.crash.test_on_s3 as module; module.{call}"
+    environment = {**os.environ, "DAGSTER_OPERATORS_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    s3.behave()
+    assert rows(root, s3.options()) == rows(str(tmp_path / "root"))
+    history = StoredPipeline(root, s3.options()).history()
+    assert [complete.epoch for complete in history] == list(range(1, EPOCHS + 1))

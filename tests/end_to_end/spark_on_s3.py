@@ -15,15 +15,20 @@ from tests.end_to_end.test_object_store import arrive, build, rows
 from tests.storage.s3_server import S3Server
 
 
-def main(endpoint: str, bucket: str, folder: str) -> None:
-    """Run both pipelines, the one on S3 first, for it is the one that starts Spark."""
-    engine = SparkEngine(
+def engine_with_s3a() -> SparkEngine:
+    """Embedded Spark, which starts with S3A when a pipeline on S3 is the first that asks for it."""
+    return SparkEngine(
         master="local[2]",
         config={
             "spark.sql.shuffle.partitions": "2", "spark.log.level": "OFF", "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         },
     )  # fmt: skip
+
+
+def main(endpoint: str, bucket: str, folder: str) -> None:
+    """Run both pipelines, the one on S3 first, for it is the one that starts Spark."""
+    engine = engine_with_s3a()
     options = S3Server(int(endpoint.rpartition(":")[2])).options()
     local = Path(folder)
     feeds = [Root(f"{bucket}/feed", options), Root(str(local / "feed"))]

@@ -16,9 +16,11 @@ from dagster_operators.runtime.results import table_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from dagster_operators.plans.verdict import Choice, Verdict
     from dagster_operators.runtime.doctor import Finding
+    from dagster_operators.runtime.engine import Engine
     from dagster_operators.runtime.resetting import Place, Tables
     from dagster_operators.runtime.status import Status
     from dagster_operators.runtime.stored_changes import StoredChanges, StoredDiff
@@ -155,6 +157,26 @@ class StoredPipeline(Settling):
         from dagster_operators.runtime.arrow_reading import read_arrow
 
         return read_arrow(self._coordinator, self._coordinator.versions(epoch), table, columns, limit)
+
+    def to_spark(self, table: str, engine: Engine | str, *, epoch: int | None = None) -> DataFrame:
+        """The rows of a table as of an epoch, as an engine's DataFrame: for tables of any size.
+
+        Args:
+            table: The table's name.
+            engine: Whose session reads them, as ``Pipeline(engine=)`` takes it.
+            epoch: A completed epoch; the last one by default.
+
+        Raises:
+            PipelineError: There is no such table.
+            UnknownEpochError: There is no such completed epoch, or it was cleaned away.
+            LostFileError: A file of the table is missing.
+        """
+        from dagster_operators.runtime.engine import default_engine, engine_given
+        from dagster_operators.runtime.engine_reading import read_on
+        from dagster_operators.runtime.own_engine import prepared
+
+        chosen = prepared(engine_given(engine) or default_engine())
+        return read_on(chosen, self._coordinator, self._coordinator.versions(epoch), table)
 
     def status(self) -> Status:
         """How the pipeline stands: its last epoch, what is under way, who is at work, what is wrong.

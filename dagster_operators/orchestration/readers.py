@@ -9,13 +9,17 @@ from pydantic import Field, PrivateAttr
 
 from dagster_operators.api.stored_pipeline import StoredPipeline
 from dagster_operators.errors import PipelineError
+from dagster_operators.runtime.engine import default_engine, engine_given
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 
 class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
-    """The tables of a pipeline, read from its storage root: without the program, without an engine, and all as of one epoch.
+    """The tables of a pipeline, read from its storage root: without the program, and all as of one epoch.
+
+    No engine is started, but for :meth:`to_spark`.
 
     The epoch is the last completed one when the first table is read; in one process a run sees no other.
 
@@ -23,6 +27,8 @@ class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
         root: The storage root.
         storage_options: Credentials and settings of an object store.
         epoch: A completed epoch to stay at.
+        engine: What reads the tables that are asked for as DataFrames of Spark's, such as ``sc://host:15002``; by default what
+            the environment says, else embedded Spark.
 
     Example:
         >>> @dg.asset(deps=[["flights", "hourly_delays"]])
@@ -34,6 +40,7 @@ class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
     root: str
     storage_options: dict[str, str] = Field(default_factory=dict, repr=False)
     epoch: int | None = None
+    engine: str | None = None
     _stored: StoredPipeline | None = PrivateAttr(default=None)
     _pinned: int | None = PrivateAttr(default=None)
 
@@ -76,12 +83,20 @@ class PipelineResource(dg.ConfigurableResource["PipelineResource"]):
         """
         return self.pipeline().to_arrow(table, epoch=self.pinned(), columns=columns, limit=limit)
 
+    def to_spark(self, table: str) -> DataFrame:
+        """A table as of the epoch, as a DataFrame of the engine: of any size.
+
+        Args:
+            table: The table's name.
+        """
+        return self.pipeline().to_spark(table, engine_given(self.engine) or default_engine(), epoch=self.pinned())
+
 
 class PipelineIOManager(dg.ConfigurableIOManager):
     """Hands tables of a pipeline to assets that take them as arguments; writes nothing.
 
-    The table is the last part of the upstream asset's key. It comes as a ``pa.Table``, or as a ``pandas.DataFrame`` where the
-    argument is annotated as one.
+    The table is the last part of the upstream asset's key. It comes as a ``pa.Table``, or as the DataFrame of pandas, Polars or
+    Spark that the argument is annotated as.
 
     Attributes:
         source: Where the tables are read.
@@ -107,7 +122,13 @@ class PipelineIOManager(dg.ConfigurableIOManager):
 
     def load_input(self, context: dg.InputContext) -> Any:
         """The table, as of the source's epoch."""
-        rows = self.source.to_arrow(context.asset_key.path[-1])
-        wanted = context.dagster_type.typing_type
-        kind = f"{getattr(wanted, '__module__', '').partition('.')[0]}.{getattr(wanted, '__name__', '')}"
-        return rows.to_pandas() if kind == "pandas.DataFrame" else rows
+        table, wanted = context.asset_key.path[-1], context.dagster_type.typing_type
+        library = getattr(wanted, "__module__", "").partition(".")[0] if getattr(wanted, "__name__", "") == "DataFrame" else ""
+        if library == "pyspark":
+            return self.source.to_spark(table)
+        rows = self.source.to_arrow(table)
+        if library == "polars":
+            import polars as pl
+
+            return pl.from_arrow(rows)
+        return rows.to_pandas() if library == "pandas" else rows

@@ -9,9 +9,10 @@ import dagster as dg
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame  # noqa: TC002 - Dagster reads the annotation
 
 import dagster_operators as do
-from dagster_operators.errors import UnknownEpochError
+from dagster_operators.errors import PipelineError, UnknownEpochError
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.owner import Owner
 from tests.transactions.flow import Flow
@@ -67,6 +68,40 @@ def test_an_asset_may_take_a_table_as_arrow_or_pandas(root: Path) -> None:
         assert execute(taking(kind), {"numbers": reader}, dg.AssetSpec(SUMS).with_io_manager_key("numbers")).success
     assert [type(rows) for rows in taken] == [pa.Table, pd.DataFrame, pa.Table]
     assert taken[1]["n"].tolist() == [96]
+
+
+@pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_an_asset_may_take_a_table_as_sparks(engine: str, request: pytest.FixtureRequest, root: Path) -> None:
+    """As of one epoch, by the engine that the resource names."""
+    request.getfixturevalue(engine)
+    source = do.PipelineResource(root=str(root), engine=engine)
+    seen: list[Any] = []
+
+    @dg.asset(ins={"clean": dg.AssetIn(["numbers", "clean"])})
+    def taker(clean: DataFrame) -> None:
+        epochs(root, 3)
+        seen.append(sorted(row.n for row in clean.collect()))
+
+    reader = do.PipelineIOManager(source=source)
+    assert execute(taker, {"numbers": reader}, dg.AssetSpec(["numbers", "clean"]).with_io_manager_key("numbers")).success
+    assert seen == [[10, 11, 12, 20, 21, 22]]
+    assert do.StoredPipeline(str(root)).to_spark("clean", engine).count() == 9
+    with pytest.raises(PipelineError, match=r"there is no table 'orders'.*there are: clean, sums"):
+        source.to_spark("orders")
+
+
+def test_an_asset_may_take_a_table_as_polars(root: Path) -> None:
+    polars = pytest.importorskip("polars")
+    taken: list[Any] = []
+
+    def taker(sums) -> None:  # type: ignore[no-untyped-def]
+        taken.append(sums)
+
+    taker.__annotations__["sums"] = polars.DataFrame
+    made = dg.asset(name="taker", ins={"sums": dg.AssetIn(SUMS)})(taker)
+    reader = do.PipelineIOManager(source=do.PipelineResource(root=str(root)))
+    assert execute(made, {"numbers": reader}, dg.AssetSpec(SUMS).with_io_manager_key("numbers")).success
+    assert taken[0].to_dicts() == [{"n": 96}]
 
 
 def test_the_reader_writes_nothing(root: Path) -> None:

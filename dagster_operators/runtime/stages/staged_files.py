@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
 
 _FEW = 4
+_APART = "apart"
 
 
 class StagedFiles:
@@ -84,6 +85,8 @@ class StagedFiles:
         paths = {path.removeprefix(f"{dataset}/"): size for path, size in listed.items() if path.endswith(".parquet")}
         found = sorted(item for item in paths.items() if not _is_hidden(item[0].removeprefix(directory)))
         by = self._partitions.get(dataset, ())
+        if by and self._root.is_local:
+            found = [(self._renamed(dataset, path), size) for path, size in found]
         if len(found) < _FEW:
             entries = [described(self._root, dataset, path, size, by) for path, size in found]
         else:
@@ -91,6 +94,19 @@ class StagedFiles:
                 entries = list(pool.map(lambda item: described(self._root, dataset, item[0], item[1], by), found))
         self._looked_at.update(f"{dataset}/{path}" for path, _ in found)
         return tuple(entry for entry in entries if entry.rows)
+
+    def _renamed(self, dataset: str, path: str) -> str:
+        """Where a file is once its folder is not called as if that told a column's value: Polars refuses a table with such.
+
+        On an object store it would be a copy of each file, so there they stay.
+        """
+        folder, _, name = path.rpartition("/")
+        above, _, last = folder.rpartition("/")
+        if not last.startswith(_APART) or "=" not in last:
+            return path
+        to = f"{above}/{last.replace('=', '-')}/{name}"
+        self._root.move(f"{dataset}/{path}", f"{dataset}/{to}")
+        return to
 
     def read(self, dataset: str, files: Iterable[FileEntry], schema_json: str) -> DataFrame | None:
         """The rows of some files of a dataset, in one partition if they are few; None without files.
@@ -122,7 +138,7 @@ def apart(frame: DataFrame, by: Sequence[str]) -> DataFrameWriter:
     """
     if not by:
         return frame.write
-    folder = "apart"
+    folder = _APART
     while folder in (name.lower() for name in frame.columns):
         folder += "_"
     texts = [f"CAST({quoted(name)} AS STRING)" for name in by]

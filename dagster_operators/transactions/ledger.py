@@ -44,6 +44,9 @@ T = TypeVar("T")
 
 _KEPT_VERSIONS: Final = 200
 
+_FRESH_SECONDS: Final = 0.05
+"""So long what is known of a ledger on an object store counts as what is there: about what a request takes."""
+
 _KEPT_SECONDS: Final = 3600.0
 """Folded files and the old part of the log stay this long for readers that still have a version before."""
 
@@ -74,15 +77,23 @@ class DeltaLedger:
         self._known: _Known | None = None
         self._turn = threading.RLock()
         self._steady = threading.local()
+        self._fresh_until = 0.0
         self.replacements = 0
         """How often it turned out to be another than the one that was known: a repair has records forgotten."""
 
     def view(self) -> LedgerView:
-        """The ledger as it is now; it is created when there is none. Cheap when nothing is new."""
+        """The ledger as it is now; it is created when there is none. Cheap when nothing is new.
+
+        Where a look is a request, what was looked at or appended to just now is not looked at again: who asks cannot tell that
+        from an answer that took as long. What follows from a view is recorded by compare-and-set, or refused.
+        """
         with self._turn:
-            if self._known is not None and getattr(self._steady, "depth", 0) > 0:
+            steady = getattr(self._steady, "depth", 0) > 0 or time.monotonic() < self._fresh_until
+            if self._known is not None and steady:
                 return self._known.view
-            return self._now().view
+            found = self._now().view
+            self._stay_fresh()
+            return found
 
     @contextmanager
     def steady(self) -> Iterator[None]:
@@ -114,7 +125,11 @@ class DeltaLedger:
             if stamp is None:
                 return Conflict(self._now().view)
             self._known = _Known(known.view.appended(version + 1, entry), (*known.files, file), stamp)
+            self._stay_fresh()
             return self._known.view
+
+    def _stay_fresh(self) -> None:
+        self._fresh_until = 0.0 if self._root.is_local else time.monotonic() + _FRESH_SECONDS
 
     def scan(self, kinds: Collection[str], after: int = 0) -> Iterator[Entry]:
         """All records of these kinds behind ``after``, oldest first. Its cost follows the number of records."""

@@ -72,7 +72,7 @@ def test_the_same_rows_as_on_a_local_root_also_behind_a_crash(s3, tmp_path):
 
 @pytest.mark.usefixtures("sail")
 def test_the_requests_of_an_epoch(s3, tmp_path):
-    """Of two tables; now and then one more reads entries of the ledger to sum them up."""
+    """Of two tables; now and then one more reads entries of the ledger to sum them up, or writes a checkpoint."""
     pipeline = Pipeline("two", root=f"{s3.bucket()}/two", engine=SAIL, storage_options=s3.options())
     kept = pipeline.source("orders", FileSource(str(tmp_path), format="csv", schema="v long")).filter("v > 0", name="kept")
     kept.to_table("kept")

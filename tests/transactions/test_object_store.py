@@ -131,6 +131,24 @@ def test_while_a_stage_is_at_work_the_ledger_is_not_asked_for(make, s3):
         assert found.view == run.view() != seen
 
 
+def test_what_was_looked_at_just_now_is_not_looked_at_again(make, s3, monkeypatch):
+    """A look is a request; what others wrote meanwhile is found when something is recorded, and by the next look."""
+    with make() as run, make() as other:
+        Flow(run).epoch()
+        monkeypatch.setattr("dagster_operators.transactions.ledger._FRESH_SECONDS", 600.0)
+        run._ledger._fresh_until = 0.0
+        seen = run.view()
+        s3.requests()
+        assert run.view() is seen
+        assert s3.requests() == []
+        other._ledger.append(seen.entries[-1].record, other.view().version)
+        assert isinstance(run._ledger.append(seen.entries[-1].record, seen.version), Conflict)
+        run._ledger._fresh_until = 0.0
+        s3.requests()
+        assert run.view().version == seen.version + 1
+        assert len(s3.requests()) == 1
+
+
 def test_a_writer_without_conditions_is_noticed_and_settled(make):
     """delta-spark writes its entry over ours when it loses the race."""
     with make() as run:

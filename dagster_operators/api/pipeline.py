@@ -229,12 +229,14 @@ class Pipeline(Changing, GoingBack, Rebuildable, FromData, Settling):
             raise
 
     def _run_steps(self, wait_seconds: float, watermarks: Mapping[str, int] | None) -> EpochResult:
-        started = time.monotonic()
+        started, before = time.monotonic(), self.epochs.coordinator.last_complete()
         self.fill(self.epochs, self.epochs_beside(self.epochs), self._owner, wait_seconds)
         handle = self.epochs.begin(self._owner, wait_seconds=wait_seconds, watermarks=watermarks)
         begun = time.monotonic()
         if handle is None:
             last = self.epochs.coordinator.last_complete()
+            if last and last.transition and before and last.epoch > before.epoch:  # it renamed or filled tables, and no more
+                return result_of(last, tuple(self.tables))
             return EpochResult(last.epoch if last else 0, empty=True, versions=table_names(last.versions) if last else {})
         self.epochs.run_stages(handle)
         staged = time.monotonic()

@@ -28,6 +28,7 @@ class EpochResult:
         seconds: Per stage; ``begin`` and ``commit`` stand beside the stages.
         checks: What the checks found.
         metrics: Figures that operators of the user's own report, as ``operator.figure``.
+        transition: What the epoch did instead of computing something, as ``rename t to totals``; empty for all others.
 
     >>> str(EpochResult(3, rows={"clean": 10}))
     'epoch 3: 10 rows in clean'
@@ -43,10 +44,13 @@ class EpochResult:
     seconds: Mapping[str, float] = field(default_factory=dict)
     checks: tuple[CheckOutcome, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
+    transition: str = ""
 
     def __str__(self) -> str:
         if self.empty:
             return f"nothing new after epoch {self.epoch}"
+        if self.transition:
+            return f"epoch {self.epoch}: {self.transition}"
         parts = [", ".join(f"{count} rows in {table}" for table, count in self.rows.items())]
         if any(self.late_rows.values()):
             parts.append(f"{sum(self.late_rows.values())} late")
@@ -79,4 +83,5 @@ def result_of(complete: Complete, tables: tuple[str, ...]) -> EpochResult:
         seconds=complete.seconds,
         checks=tuple(complete.checks),
         metrics=complete.metrics,
+        transition=complete.transition,
     )

@@ -146,6 +146,20 @@ def test_the_command_takes_the_program_that_was_refused(tmp_path: Path, monkeypa
     ]  # fmt: skip
 
 
+def test_an_epoch_that_only_renames_or_fills_says_so(tmp_path: Path) -> None:
+    program(tmp_path, lambda s: s.to_table("t"), 1).run_epoch()
+    renamed = program(tmp_path, lambda s: s.to_table("moved", renamed_from="t"), 1)
+    assert str(renamed.run_epoch()) == "epoch 2: rename t to moved"
+    assert renamed.run_epoch().empty
+
+    def filled(stream: Any) -> None:
+        stream.to_table("moved")
+        stream.select("k").to_table("keys", backfill=True)
+
+    made = program(tmp_path, filled, 1)
+    assert str(made.run_until_caught_up()[0]) == "epoch 3: rebuild keys"
+
+
 def test_a_backfill_that_is_refused_is_said(tmp_path: Path) -> None:
     def build(stream: Any, *, more: bool) -> None:
         per_key = stream.key_by("k").aggregate(n="count(*)", name="per_key")

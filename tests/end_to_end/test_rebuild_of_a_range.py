@@ -260,3 +260,25 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert content(made, "clean") == before
     told = command("rebuild", root, "totals", "--between", "2026-01-01", "2026-01-02", code=1)
     assert f"dagster-operators rebuild {root} totals" in told
+
+
+def test_a_table_of_the_same_state_is_not_filled_unasked(tmp_path: Path) -> None:
+    """To fill it would compute the other one anew, too, as a whole: the call that is told does so."""
+
+    def windows(late: bool) -> do.Pipeline:  # noqa: FBT001
+        made = do.Pipeline("both", root=str(tmp_path), engine=SAIL)
+        read = made.source("rows", do.MemorySource(batches(5, 4), schema=SCHEMA), event_time="at")
+        stream = read.key_by("k").window(do.Tumbling("1 minute")).aggregate(n="count(*)", name="per_window")
+        stream.to_table("minutes")
+        if late:
+            stream.filter("n > 0", name="again").to_table("late", backfill=True)
+        return made
+
+    first = windows(late=False)
+    first.run_until_caught_up()
+    first.rebuild("minutes", between=(at(0), at(1)))
+    made = windows(late=True)
+    with pytest.raises(PipelineError, match=r"epoch 5 computed a time range of it anew.*pipeline.rebuild\(\['late'\]\)"):
+        made.run_epoch()
+    made.rebuild(["late"])
+    assert content(made, "late") == content(made, "minutes")

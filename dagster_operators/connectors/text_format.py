@@ -146,7 +146,13 @@ def readable(location: FileLocation, file: SourceFile) -> Iterator[None]:
     """Turns what goes wrong while a file's bytes are read into errors that name the file."""
     try:
         yield
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise BadInputError(
+            f"an input file is no text of the encoding {error.encoding} ({error.reason} at byte {error.start})",
+            file=location.full_path(file),
+            remedy="write it again in that encoding, or say which it has, such as options={'encoding': 'ISO-8859-1'}",
+        ) from error
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise BadInputError(
             f"an input file is truncated or unreadable ({error})", file=location.full_path(file),
             remedy="write it again as a whole, elsewhere first and then moved here, or remove it",

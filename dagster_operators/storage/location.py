@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError
@@ -83,6 +84,8 @@ class FileLocation:
                 listed = filesystem.get_file_info(FileSelector(place.folder, recursive=place.recursive))
         except OSError as error:
             raise self._missing(place.folder, error) from None
+        if is_local(self.path):
+            _refuse_circle(entry.path for entry in listed if entry.type == FileType.Directory)
         files = []
         for entry in listed:
             path = entry.path[len(place.base) :].lstrip("/")
@@ -196,7 +199,7 @@ class FileLocation:
 
         filesystem, root = self._filesystem()
         path = split_uri(self.path)[2]
-        full = os.path.abspath(path) if is_local(self.path) else root + path.rstrip("/")  # noqa: PTH100  # a URI's path too
+        full = os.path.abspath(os.path.expanduser(path)) if is_local(self.path) else root + path.rstrip("/")  # noqa: PTH100, PTH111  # a URI's path too
         if self.is_folder:
             return _Place(full, full, None, recursive=True)
         glob = _GLOB.search(full)
@@ -208,8 +211,8 @@ class FileLocation:
 
 
 def spelled_out(path: str) -> str:
-    """A local path as an absolute one, from the working folder as it is now; a URI as it is."""
-    return os.path.abspath(path) if is_local(path) else path.rstrip("/")  # noqa: PTH100  # what it leads to may not be there
+    """A local path as an absolute one, from the working folder as it is now, ``~`` being the home folder; a URI as it is."""
+    return os.path.abspath(os.path.expanduser(path)) if is_local(path) else path.rstrip("/")  # noqa: PTH100, PTH111  # what it leads to may not be there
 
 
 @dataclass(frozen=True)
@@ -220,6 +223,16 @@ class _Place:
     folder: str
     pattern: re.Pattern[str] | None
     recursive: bool
+
+
+def _refuse_circle(folders: Iterable[str]) -> None:
+    """Refuse a folder that is a link to one that it is in: its files would be found, and read, some forty times over."""
+    for folder in map(Path, folders):
+        if folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve()):
+            raise BadInputError(
+                "a link in the input folder leads back to a folder that it is in", file=str(folder),
+                remedy="remove the link, or narrow the source's path",
+            )  # fmt: skip
 
 
 def _vanished(path: str) -> MissingInputError:

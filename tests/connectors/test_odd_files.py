@@ -1,0 +1,69 @@
+"""Files as people have them: of another encoding, without a row, below a link that leads in a circle, below the home folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dagster_operators as do
+from dagster_operators.errors import BadInputError
+from dagster_operators.storage.location import FileLocation
+from tests.engines import ENGINES
+
+BOTH = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("sail", "spark")]
+
+
+def rows_of(folder: Path, source: do.FileSource, engine: str) -> list[tuple[object, ...]]:
+    pipeline = do.Pipeline("p", root=str(folder / "root"), engine=ENGINES[engine])
+    pipeline.source("rows", source).to_table("t")
+    pipeline.run_until_caught_up()
+    return sorted(tuple(row) for row in pipeline.read("t").collect())
+
+
+@pytest.mark.parametrize("engine", BOTH)
+def test_a_file_of_another_encoding_is_refused_until_that_is_said(engine: str, tmp_path: Path) -> None:
+    path = tmp_path / "in" / "a.csv"
+    path.parent.mkdir()
+    path.write_bytes("id,v\n1,\u00e4\n".encode("ISO-8859-1"))
+    source = do.FileSource(str(path.parent), schema="id int, v string")
+    with pytest.raises(BadInputError, match=r"no text of the encoding utf-8 .*options=\{'encoding': 'ISO-8859-1'\}") as raised:
+        rows_of(tmp_path, source, engine)
+    assert raised.value.file == str(path)
+    said = do.FileSource(str(path.parent), schema="id int, v string", options={"encoding": "ISO-8859-1"})
+    assert rows_of(tmp_path / "again", said, engine) == [(1, "\u00e4")]
+
+
+@pytest.mark.parametrize("engine", BOTH)
+def test_columns_that_have_no_value_yet_are_inferred_as_text(engine: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("a,b\n")
+    assert rows_of(tmp_path, do.FileSource(str(tmp_path / "in")), engine) == []
+
+
+def test_a_link_back_to_a_folder_above_is_refused_and_one_to_another_folder_is_followed(tmp_path: Path) -> None:
+    inside, other = tmp_path / "in", tmp_path / "other"
+    for folder in (inside / "below", other):
+        folder.mkdir(parents=True)
+        (folder / "a.csv").write_text("a\n1\n")
+    (inside / "other").symlink_to(other)
+    (tmp_path / "link").symlink_to(inside)
+    for path in (inside, tmp_path / "link"):
+        assert [file.path for file in FileLocation(str(path)).find()] == [f"{path.name}/below/a.csv", f"{path.name}/other/a.csv"]
+    circle = inside / "below" / "again"
+    circle.symlink_to(inside)
+    for path in (inside, tmp_path / "link"):
+        with pytest.raises(BadInputError, match=r"leads back to a folder that it is in .*To do: remove the link"):
+            FileLocation(str(path)).find()
+    circle.unlink()
+    assert len(FileLocation(str(inside)).find()) == 2
+
+
+def test_a_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("a\n1\n")
+    for path in ("~/in", "~/in/*.csv", "~/in/a.csv"):
+        found = FileLocation(path)
+        assert len(found.find()) == 1
+        assert found.base()[0].startswith(str(tmp_path))

@@ -161,7 +161,7 @@ class Spark:
         if growth.is_at_home():
             gc.collect()  # the session before is in circles of references, and its process is there as long as it is
         if isinstance(server, OwnProcess) and (server.ended or growth.is_too_much(server.megabytes)):
-            old = _sessions.pop(key)
+            old = _sessions.pop(key, None)
             del _sail_servers[key], _growths[key]
             forget(old)
 

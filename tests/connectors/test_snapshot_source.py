@@ -98,7 +98,8 @@ def test_what_changes_from_one_extract_to_the_next(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"an extract lacks 2 of the 3 rows there are, more than max_deleted=0.5 allows"):
         pipeline.run_epoch()
     pipeline = built(tmp_path, do.MemorySource(batches, schema=SCHEMA), max_deleted=1.0)
-    assert [verdict.level.name for verdict in pipeline.changes()] == ["FROM_HERE_ON"]
+    said = [(verdict.subject, verdict.level.name) for verdict in pipeline.changes()]
+    assert sorted(said) == [("operator items_changes", "FROM_HERE_ON"), ("source items", "FROM_HERE_ON")]
     pipeline.run_epoch()
     assert found(pipeline, "now") == [(4, "d", 4.0)]
     with pytest.raises(BadInputError, match=r"in an extract the key 4 is there more than once") as refused:

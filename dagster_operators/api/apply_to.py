@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.api.operator_given import operator_given
+from dagster_operators.api.operator_given import check_durations, operator_given
 from dagster_operators.operators.arrow.apply import Apply
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def apply_to(
     dataflow = first._dataflow  # noqa: SLF001
     operator = operator_given(operator, config, pipeline=dataflow.name, stream=first.name)
     named = name or operator.name or dataflow.fresh_name(_snake(type(operator).__name__))
+    check_durations(operator, pipeline=dataflow.name, name=named)
     settings: dict[str, Any] = {"arrow": operator, "keys": tuple(stream.keys for stream in streams)}
     read = [stream._stream for stream in streams]  # noqa: SLF001
     return first._join(Apply, read, named, chain=chain, renamed_from=renamed_from, **settings)  # noqa: SLF001

@@ -43,12 +43,23 @@ def operator_given(operator: Any, config: Any, *, pipeline: str, stream: str) ->
             f"{made!r} is no operator", pipeline=pipeline, operator=stream,
             remedy="derive a class from ArrowOperator, and give an instance of it",
         )  # fmt: skip
+    return made
+
+
+def check_durations(operator: ArrowOperator, *, pipeline: str, name: str) -> None:
+    """Raise PipelineError for a setting of an operator that is no duration.
+
+    >>> operator = ArrowOperator()
+    >>> operator.time_limit = "soon"
+    >>> check_durations(operator, pipeline="p", name="timeless")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    dagster_operators.errors.PipelineError: time_limit: 'soon' is no duration of fixed length; ...
+    """
     for setting in ("tick_interval", "time_limit"):
-        duration = getattr(made, setting)
+        duration = getattr(operator, setting)
         try:
             if duration is not None and parse_duration(duration) <= 0:
                 raise ValueError(f"it is more than nothing, not {duration!r}")  # noqa: TRY301 - told as what is no duration
         except ValueError as error:
             told = f"{setting}: {error}"
-            raise PipelineError(told, pipeline=pipeline, operator=made.name, remedy="write '10 minutes', say") from None
-    return made
+            raise PipelineError(told, pipeline=pipeline, operator=name, remedy="write '10 minutes', say") from None

@@ -67,9 +67,17 @@ def test_files_of_half_the_size_stay(tmp_path: Path) -> None:
     assert done.tables == {"clean": Joined(4, 2, done.tables["clean"].bytes)}
 
 
-@pytest.mark.parametrize("size", ["1 GB", 0, 1e9, True])
-def test_a_size_that_is_no_number_of_bytes_is_refused(size: Any) -> None:
-    with pytest.raises(PipelineError, match=r"target_size is .*give a number of bytes"):
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [
+        (0, "target_size is 0.*give a number of bytes"),
+        ("1 GB", "argument target_size of Pipeline.compact is '1 GB'.*give a whole number"),
+        (1e9, "argument target_size of Pipeline.compact is 1000000000.0.*give a whole number"),
+        (True, "argument target_size of Pipeline.compact is True.*give a whole number"),
+    ],
+)
+def test_a_size_that_is_no_number_of_bytes_is_refused(size: Any, told: str) -> None:
+    with pytest.raises(PipelineError, match=told):
         do.Pipeline("numbers", root="nowhere").compact(target_size=size)
 
 

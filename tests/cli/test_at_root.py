@@ -12,9 +12,11 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
+import dagster_operators as do
 from dagster_operators.cli.main import main
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.owner import Owner
+from tests.engines import SAIL
 from tests.transactions.flow import Flow
 
 if TYPE_CHECKING:
@@ -81,6 +83,26 @@ def test_going_back_as_json_and_remedies_as_commands(root: Path) -> None:
     }  # fmt: skip
     assert found("drop", root, "nothing", code=1)["error"] == "LedgerError"  # no plan was kept of this pipeline
     assert found("diff", root, code=1)["where"]["pipeline"] == "numbers"
+
+
+@pytest.mark.sail
+def test_drop_deletes_a_table_that_the_pipeline_no_longer_has(tmp_path: Path) -> None:
+    def run(*tables: str) -> None:
+        pipeline = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+        rows = pipeline.source("rows", do.MemorySource([[(1,)], [(2,)]][: 3 - len(tables)], schema="v long"))
+        for table in tables:
+            rows.filter("v > 0", name=f"of_{table}").to_table(table)
+        pipeline.run_until_caught_up()
+
+    run("kept", "left")
+    refused = told("drop", tmp_path, "left", code=1)
+    assert "the last epoch had 'left'" in refused
+    run("kept")
+    assert found("drop", tmp_path, "left") == {"deleted": ["tables/left"]}
+    assert not (tmp_path / "tables/left").exists()
+    assert "there is no table 'left'" in told("read", tmp_path, "left", code=1)
+    assert [json.loads(row) for row in told("read", tmp_path, "kept", "--json").splitlines()] == [{"v": 1}, {"v": 2}]
+    assert found("drop", tmp_path, "left", code=1)["error"] == "PipelineError"
 
 
 def test_history_tells_of_the_last_epochs(root: Path) -> None:

@@ -175,6 +175,8 @@ WIDE = ", ".join(f"c{n} int" for n in range(40))
         ("n int, ok boolean", ["ok"], "clustered by 'ok', which is boolean: its log has no largest value", ["n"]),
         ("n int, x double", ["x"], "clustered by 'x', which is double", ["n"]),
         ("n int, s struct<a: int>", ["s"], "clustered by 's'", ["n"]),
+        ("n int, m map<string, int>", ["m"], "clustered by 'm', which is map<string,integer>: its log", ["n"]),
+        ("n int, a array<int>", ["n", "a"], "clustered by 'a', which is array<integer>: its log has no largest value", ["n"]),
         (WIDE, ["c35"], "clustered by 'c35': its log has .* first 32 columns only.*select\\('c35'", ["c31"]),
         (f"s struct<{WIDE.replace(' int', ': int')}>, n int", ["n"], "clustered by 'n': its log has", []),
         (WIDE, ["c0", "c1", "c2", "c3", "c4"], "clustered by 5 columns.*give the 4 that", ["c0", "c1", "c2", "c3"]),
@@ -190,6 +192,8 @@ def test_columns_that_would_not_help_are_refused(
 
     with pytest.raises(SchemaError, match=told):
         plan(by)
+    stored = do.StoredPipeline(str(tmp_path))
+    assert (stored.history(), stored.status().open) == ([], None), "refused before an epoch begins, not by a compaction"
     plan(mended)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.one_task import joined, part_of
 from dagster_operators.types.names import quoted
 
@@ -43,4 +44,7 @@ def with_keys_of(rows: DataFrame, others: DataFrame, keys: Sequence[str]) -> Dat
     """The rows that have a key of the others; all of them when there are no keys."""
     if not keys:
         return rows
-    return join_by_keys(rows, part_of(others.select(*map(quoted, keys)), others), keys, "left_semi")
+    wanted = others.select(*map(quoted, keys))
+    if not reads_like_spark(rows.sparkSession):  # Sail looks at all of a key's rows for each row, where Spark stops at the first
+        wanted = wanted.distinct()
+    return join_by_keys(rows, part_of(wanted, others), keys, "left_semi")

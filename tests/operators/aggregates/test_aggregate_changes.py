@@ -7,6 +7,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -204,3 +207,44 @@ def test_functions_of_the_users_own(tmp_path: Path) -> None:
         [["a", -18, 9, 4, 7, None, 3], ["b", 1, 1, 1, None, None, None]],
         [["a", 6, 3, 2, 5, None, 3], ["b", 1, 1, 1, None, None, None]],
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.sail
+def test_a_million_changes_leave_no_drift(tmp_path: Path) -> None:
+    chance = np.random.default_rng(7)
+    values = chance.normal(0, 1, 500_000) * 10.0 ** chance.integers(-6, 7, 500_000)
+    groups = chance.integers(0, 5, 500_000)
+    arriving = tmp_path / "in"
+    arriving.mkdir()
+    figures = {"total": "sum(v)", "mean": "avg(v)", "spread": "stddev(v)"}
+    pipeline = do.Pipeline("p", root=str(tmp_path / "p"), engine=SAIL)
+    source = do.FileSource(str(arriving), format="parquet", schema="k long, v double, op string")
+    pipeline.source("rows", source).as_changes("op").key_by("k").aggregate(figures).to_table("t")
+
+    def epoch(number: int, **changes: np.ndarray) -> dict[int, tuple[float, ...]]:
+        rows = [pa.table({"k": groups[which], "v": values[which], "op": [op] * len(which)}) for op, which in changes.items()]
+        pq.write_table(pa.concat_tables(rows), arriving / f"{number}.parquet")
+        pipeline.run_epoch()
+        return {row.k: (row.total, row.mean, row.spread) for row in pipeline.read("t").collect()}
+
+    def wanted(there: np.ndarray) -> dict[int, tuple[float, ...]]:
+        found = {}
+        for k in sorted(set(groups[there].tolist())):
+            one = values[there][groups[there] == k].tolist()
+            mean = math.fsum(one) / len(one)
+            found[k] = (math.fsum(one), mean, math.sqrt(math.fsum((v - mean) ** 2 for v in one) / (len(one) - 1)))
+        return found
+
+    everything = np.arange(500_000)
+    first, second, last = everything[:300_000], everything[300_000:], everything[499_000:]
+    for number, (changes, there) in enumerate((
+        ({"insert": first}, first), ({"insert": second, "delete": first}, second),
+        ({"delete": second[:-1000]}, last), ({"delete": last[groups[last] != 3]}, last[groups[last] == 3]),
+    )):  # fmt: skip
+        found, right = epoch(number, **changes), wanted(there)
+        assert found.keys() == right.keys()
+        for k, figures_of in right.items():
+            one = np.abs(values[there][groups[there] == k])
+            assert found[k] == pytest.approx(figures_of, rel=1e-9, abs=1e-9 * float(one.mean())), (number, k)
+    assert epoch(4, delete=last[groups[last] == 3]) == {}

@@ -200,9 +200,10 @@ class Changing:
         found = [verdict for verdict in undecided if verdict.subject == subject]
         if not found:
             subjects = ", ".join(repr(verdict.subject) for verdict in undecided)
+            about = f"it is about: {subjects}" if subjects else "nothing else is either: run an epoch"
             raise PipelineError(
                 f"nothing is to be decided about {subject!r}", pipeline=self.name,
-                remedy=f"it is about: {subjects}" if subjects else "nothing else is either: run an epoch",
+                remedy=f"{about}; if an epoch has carried it out, take the line out of the program",
             )  # fmt: skip
         allowed = [verdict for verdict in found if choice in verdict.choices]
         if not allowed:

@@ -359,7 +359,7 @@ class Comparing:
         if not datasets:
             raise PipelineError(
                 f"the pipeline left no table or state {name!r} behind", pipeline=self._dataflow.name,
-                remedy="name a table or an operator that is no longer in the program",
+                remedy="name a table or an operator that is no longer in the program; if it was dropped, take the line out",
             )  # fmt: skip
         found_now = self.compare(view)
         leaving = [one for one in found_now.verdicts if one.subject in (f"table {name}", f"operator {name}")]

@@ -263,6 +263,10 @@ class LogicalOperator(ABC):
         """Whether times that it holds at an output are the output's own; else those of scopes within are seen from outside."""
         return False
 
+    def forgets(self, before: LogicalOperator) -> str:  # noqa: ARG002
+        """What is to be told of state that it had before, and goes on without."""
+        return ""
+
     def mixed_up(self, before: LogicalOperator) -> str:  # noqa: ARG002 - for those that keep state of several parts
         """What is to be told if parts of the operator would go on with the state of others, as it was before; else empty."""
         return ""

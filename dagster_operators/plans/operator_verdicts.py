@@ -100,6 +100,11 @@ class OperatorVerdicts:
             emptied = tuple(sorted({*self._images(name), *(home & set(self._stored.tables))}))
             yield self._asked(name, text, _RESTART, empties=emptied, was=former)
             return
+        if tables := self._stored.let_go.get(name):
+            text = f"it declares its state {listed(sorted(tables))} no longer, which would be left behind"
+            choices = {"drop": "delete that, and go on with the state that it declares", **_RESTART}
+            yield self._asked(name, text, choices, empties=self._images(name), was=former)
+            return
         if former not in self._old.running:
             yield from self._resumed(name, former, self._stored.pauses.operators.get(name))
         elif problem := (
@@ -229,7 +234,9 @@ class OperatorVerdicts:
                 text = f"what its state depends on changed: {told}"
                 yield self._asked(name, text, _RESTART, empties=self._images(name), was=change.name)
             else:
-                yield Verdict(Level.FROM_HERE_ON, subject, told)
+                goes_on = self._goes_on(name, change.name)
+                forgotten = self._new.nodes[name].operator.forgets(self._old.nodes[change.name].operator) if goes_on else ""
+                yield Verdict(Level.FROM_HERE_ON, subject, "; ".join(filter(None, (forgotten, told))))
 
     def _goes_on(self, name: str, former: str) -> bool:
         """Whether an operator goes on with the state that it had in the last epoch; if not, that is told above."""

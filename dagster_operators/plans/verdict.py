@@ -101,6 +101,7 @@ class Stored:
         in_tables: Those of them whose state is a table, with it.
         state_tables: All tables that are the state of an operator, also of one that is no longer in that plan.
         elsewhere: The operators that cannot go on with the state that they have, and why: it would be somewhere else.
+        let_go: The state tables that operators of the author's own declare no longer.
         decided: What was decided since the last epoch, by subject and question.
         left: What operators that are no longer in that plan have left state under.
         tables: All tables there are, of the pipeline now and of earlier ones.
@@ -125,3 +126,4 @@ class Stored:
     pauses: Pauses = field(default_factory=Pauses)
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     emptied: Collection[str] = ()
+    let_go: Mapping[str, Collection[str]] = field(default_factory=dict)

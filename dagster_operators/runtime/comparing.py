@@ -14,7 +14,7 @@ from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.restricted import reach_of
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.physical_plan import PhysicalPlan
-from dagster_operators.runtime.homes import elsewhere
+from dagster_operators.runtime.homes import elsewhere, let_go
 from dagster_operators.runtime.identities import Binding, Ledgered, bind, source_origins
 from dagster_operators.runtime.kept_plans import KeptPlans
 from dagster_operators.runtime.past_plans import PastPlans
@@ -48,6 +48,7 @@ class Comparison:
         verdicts: What follows from each change.
         undecided: Those about which somebody has to decide, and nobody did.
         restarted: The operators and sources of which it was decided that they begin anew.
+        let_go: The state tables that operators of the author's own declare no longer.
     """
 
     epoch: int
@@ -59,6 +60,7 @@ class Comparison:
     back: Mapping[str, Pause] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     restarted: frozenset[str] = frozenset()
+    let_go: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 class Comparing:
@@ -115,7 +117,7 @@ class Comparing:
     def _declares_others(self, view: LedgerView, last: Complete) -> bool:
         """Whether the code of operators, which is not in the plan, declares other state than the last epoch had."""
         own = {node.name: node.name for node in self._dataflow if node.operator.declares_state}
-        return bool(own) and bool(elsewhere(self._dataflow, own, self._ledgered(view, last, None)))
+        return bool(own) and bool(let_go(self._dataflow, own, self._ledgered(view, last, None)))
 
     def as_if_decided(self, view: LedgerView, physical: PhysicalPlan) -> Binding:
         """What :meth:`bound` says, as far as it is decided; nothing is stored, and of what is not decided it means nothing."""
@@ -199,7 +201,7 @@ class Comparing:
     def _decided(self, found: Comparison, ledgered: Ledgered) -> tuple[list[str], list[str]]:
         """What the next epoch empties, and what it leaves without use, as it was decided."""
         made = [verdict for verdict in found.verdicts if verdict.decided in ("restart", "drop")]
-        emptied = {f"tables/{table}" for verdict in made for table in verdict.empties}
+        emptied = {f"tables/{table}" for one in made if not self._drops_some(one, found) for table in one.empties}
         deleted = {state for verdict in made for state in self._states(verdict, found, ledgered)}
         subjects = [verdict.subject.partition(" ") for verdict in made if verdict.decided == "drop"]
         deleted |= {f"tables/{name}" for kind, _, name in subjects if kind == "table"}
@@ -306,13 +308,19 @@ class Comparing:
         pauses = past.pauses(before, after, was, ledgered, last)
         back = {name: pause for name, pause in pauses.operators.items() if name not in was}
         left = elsewhere(self._dataflow, was, ledgered)
+        gone = {name: tables for name, tables in let_go(self._dataflow, was, ledgered).items() if name not in left}
         missing = past.left_out(before, after, was, last)
         stored = replace(
-            ledgered.stored(self._former_fingerprints()), pauses=pauses, elsewhere=left, left_out=missing, emptied=view.emptied
+            ledgered.stored(self._former_fingerprints()),
+            pauses=pauses,
+            elsewhere=left,
+            let_go=gone,
+            left_out=missing,
+            emptied=view.emptied,
         )
         verdicts = (*told(names), *judge(before, after, stored, self._fingerprints()))
         undecided = tuple(one for one in verdicts if one.level is Level.DECISION)
-        return Comparison(last.epoch, before, after, was, verdicts, undecided, back, left, restarted(verdicts))
+        return Comparison(last.epoch, before, after, was, verdicts, undecided, back, left, restarted(verdicts), gone)
 
     def identity_in(self, complete: Complete, operator: str, logical: str) -> str:
         """What the state of a physical operator was addressed by in an epoch, whatever it was called then."""
@@ -328,11 +336,20 @@ class Comparing:
         """Record what was decided about a change, for the next epoch."""
         return self._coordinator.decide(Decide(0, 0, verdict.subject, choice, verdict.question))
 
+    @staticmethod
+    def _drops_some(verdict: Verdict, found: Comparison) -> bool:
+        """Whether an operator goes on without the state tables that it declares no longer."""
+        name = verdict.subject.partition(" ")[2]
+        return verdict.decided == "drop" and name in found.let_go and found.was.get(name) == verdict.was
+
     def _states(self, verdict: Verdict, found: Comparison, ledgered: Ledgered) -> list[str]:
         """The state tables that nobody uses any more once what a verdict is about begins from nothing, or is dropped."""
         if not verdict.was:
             return []
-        put_back = verdict.subject.partition(" ")[2] not in found.was  # an operator of the last epoch may have that name too
+        name = verdict.subject.partition(" ")[2]
+        if self._drops_some(verdict, found):
+            return [one for one in ledgered.datasets(verdict.was) if one.rpartition(".")[2] in found.let_go[name]]
+        put_back = name not in found.was  # an operator of the last epoch may have that name too
         if put_back and verdict.decided != "drop":
             return ledgered.left_datasets(verdict.was)
         return ledgered.datasets(verdict.was)

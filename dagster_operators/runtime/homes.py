@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from dagster_operators.graph.dataflow import Dataflow
+from dagster_operators.operators.arrow.apply import Apply
 from dagster_operators.operators.batch_operator import BatchOperator
 from dagster_operators.planner.lowering import lower
 from dagster_operators.planner.physical_plan import PhysicalNode, PhysicalPlan
@@ -26,6 +27,23 @@ def elsewhere(dataflow: Dataflow, was: Mapping[str, str], ledgered: Ledgered) ->
     physical = lower(optimised(dataflow).plan)
     told = {name: _told(physical, name, ledgered.table_of(earlier), ledgered.states(earlier)) for name, earlier in had.items()}
     return {name: text for name, text in told.items() if text}
+
+
+def let_go(dataflow: Dataflow, was: Mapping[str, str], ledgered: Ledgered) -> dict[str, list[str]]:
+    """The state tables that the last epoch had and that the authors' own operators declare no longer, by operator.
+
+    Args:
+        dataflow: The pipeline.
+        was: What operators were called in the last epoch.
+        ledgered: What state there is of that epoch.
+    """
+    own = {name: was[name] for name, node in dataflow.nodes.items() if node.operator.kind == Apply.kind and name in was}
+    own = {name: former for name, former in own.items() if former in ledgered.stateful}
+    if not own:
+        return {}
+    declared = {node.name: {state.name for state in node.operator.states} for node in lower(optimised(dataflow).plan)}
+    found = {name: ledgered.declared(former) - declared.get(name, ledgered.declared(former)) for name, former in own.items()}
+    return {name: sorted(tables) for name, tables in found.items() if tables}
 
 
 def _told(physical: PhysicalPlan, name: str, table: str | None, states: Mapping[str, Collection[str]]) -> str:

@@ -127,6 +127,11 @@ class Ledgered:
                 found.setdefault(part, set()).add(dataset.rpartition(".")[2])
         return found
 
+    def declared(self, operator: str) -> set[str]:
+        """The state tables that an operator of one part declared in the last epoch, and that something was written to."""
+        there = self.datasets(operator)
+        return {one.rpartition(".")[2] for one in there if one in self._last.fingerprints and self._versions[one] > 0}
+
     def ends(self, operator: str) -> list[str]:
         """The ends of the names of all parts of an operator that there is or was state of."""
         whole = self.identity(operator)

@@ -239,3 +239,52 @@ def test_state_of_ones_own_that_does_not_fit_is_computed_anew_as_it_says(tmp_pat
     now.rebuild(operators="counted")
     now.run_epoch()
     assert max(row.n for row in now.read("t").where("k = 'a'").collect()) == 2
+
+
+def two_states(*declared: str) -> do.ArrowOperator:
+    class Two(do.ArrowOperator):
+        state = {name: do.KeyedState("k string, n long", key="k") for name in declared}
+
+        def output_schema(self, inputs: Any) -> str:
+            return "k string, n long"
+
+        def process_batch(self, batch: pa.Table, ctx: Any, out: Any) -> None:
+            came = pa.table({"k": batch["k"]}).group_by("k").aggregate([("k", "count")])
+            for seen in ctx.state.values():
+                total = pc.add(came["k_count"], pc.fill_null(seen.get(came.select(["k"]))["n"], 0))
+                seen.put(pa.table({"k": came["k"], "n": total}))
+            out.collect(pa.table({"k": came["k"], "n": total}))
+
+    Two.__module__, Two.__qualname__ = __name__, "Two"
+    return Two()
+
+
+@pytest.mark.parametrize("way", ["drop", "restart", "rebuild"])
+@pytest.mark.parametrize("names", [("seen",), ("seen", "known")], ids=["dropped", "renamed"])
+def test_one_of_several_states_of_ones_own_is_asked_about(tmp_path: Path, names: tuple[str, ...], way: str) -> None:
+    def made(count: int, *declared: str) -> Any:
+        def build(stream: Any) -> None:
+            counted = stream.key_by("k").apply(two_states(*declared), name="counted")
+            counted.to_table("t")
+            counted.key_by("k").aggregate(n="max(n)", name="most").to_table("most")
+
+        return program(tmp_path, build, count)
+
+    made(1, "other", "seen").run_epoch()
+    now = made(2, *names)
+    (asked,) = (one for one in now.changes() if one.level is Level.DECISION)
+    assert (asked.subject, set(asked.choices)) == ("operator counted", {"drop", "restart"})
+    with pytest.raises(UndecidedChangeError, match=r"declares its state other no longer(?s:.)*pipeline.rebuild\("):
+        now.run_epoch()
+    if way == "rebuild":
+        now.rebuild("t")
+    else:
+        now.decide("operator counted", way)
+    now.run_epoch()
+    assert [one for one in now.changes() if one.level is Level.DECISION] == []
+    counted = max(row.n for row in now.read("t").where("k = 'a'").collect())
+    assert counted == (1 if way == "restart" or (way, names[-1]) == ("drop", "known") else 2)
+    assert now.read("most").where("k = 'b'").count() == (way != "restart")
+    if way == "drop":
+        assert not [one for one in (tmp_path / "state").iterdir() if one.name.endswith(".other")]
+    assert made(2, *names).run_epoch().empty

@@ -132,6 +132,13 @@ class EventOperators(LogicalOperator):
         return f"{found[0]!r} runs what {found[1]!r} ran, and state is kept by the ids of nodes and operators" if found else ""
 
     @override
+    def forgets(self, before: LogicalOperator) -> str:
+        kept = {one.path for one in self.operators}
+        earlier = before.operators if isinstance(before, EventOperators) else ()
+        gone = [one.path for one in earlier if one.path not in kept and one.state != "none"]
+        return f"the state of {', '.join(map(repr, gone))} is dropped, as it is not in the file any more" if gone else ""
+
+    @override
     def lower(self, inputs: Sequence[StreamType]) -> EventBatch:
         from dagster_operators.operators.events.event_batch import EventBatch
 

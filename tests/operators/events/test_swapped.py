@@ -54,6 +54,14 @@ def plan(made):
     return pipeline.logical_plan()
 
 
+def test_the_state_of_one_that_is_taken_out_is_told_to_be_dropped():
+    stored = Stored(stateful=["events"], tables=["outputs"], positions=["numbers"])
+    said = judge(plan(BEFORE), plan(dataflow("XY", b="y")), stored)
+    assert [one.level for one in said if "the state of 'a' is dropped" in one.problem] == [Level.FROM_HERE_ON]
+    assert not [one for one in judge(plan(BEFORE), plan(dataflow("XY", "none", b="y")), stored) if one.level is Level.DECISION]
+    assert not [one for one in judge(plan(BEFORE), plan(dataflow("XZ", a="x", b="y")), stored) if "dropped" in one.problem]
+
+
 def test_it_is_asked_what_becomes_of_their_state():
     old = plan(BEFORE)
     stored = Stored(stateful=["events"], tables=["outputs"], positions=["numbers"])

@@ -70,6 +70,37 @@ def test_the_same_rows_as_on_a_local_root_also_behind_a_crash(s3, tmp_path):
     assert "hidden-from-all" not in stored(Root(f"{bucket}/shop", options))
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("sail")
+def test_twenty_epochs_are_row_for_row_as_on_a_local_root(s3, tmp_path):
+    """Every third comes after a run that died, each time at another place."""
+    bucket, options = s3.bucket(), s3.options()
+    local, remote = tmp_path / "feed", Root(f"{bucket}/feed", options)
+    twin, places = build(str(tmp_path / "root"), str(local)), ["after:append_begin", "after:append_prepared"]
+    places += ["before:append_decision", "after:commit_table:1", "before:append_complete", "after:append_decision"]
+    pipeline = build(f"{bucket}/shop", f"{bucket}/feed", options)
+    for epoch in range(1, 21):
+        arrive([Root(str(local)), remote], epoch)
+        twin.run_epoch()
+        if epoch % 3 == 0:
+            place = places[epoch // 3 - 1]
+
+            def die(name, place=place):
+                if name == place:
+                    raise Died
+
+            with watch(die), pytest.raises(Died):
+                pipeline.run_epoch()
+        if epoch % 3 == 0 or epoch % 5 == 0:
+            pipeline = build(f"{bucket}/shop", f"{bucket}/feed", options)
+        pipeline.run_epoch()
+        assert rows(pipeline) == rows(twin), epoch
+    histories = [[(complete.epoch, complete.rows) for complete in made.history()] for made in (pipeline, twin)]
+    assert histories[0] == histories[1]
+    assert [epoch for epoch, _ in histories[0]] == list(range(1, 21))
+
+
 @pytest.mark.usefixtures("sail")
 def test_the_requests_of_an_epoch(s3, tmp_path):
     """Of two tables; now and then one more reads entries of the ledger to sum them up, or writes a checkpoint."""

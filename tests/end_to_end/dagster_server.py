@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,18 +35,19 @@ _REPOSITORY = Path(__file__).parents[2]
 
 
 @contextmanager
-def dagster_server(module: str, home: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """Serve the definitions of a module; gives the address."""
+def dagster_server(modules: Sequence[str], home: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """Serve the definitions of modules, each a code location of its own; gives the address."""
     home.mkdir(parents=True)
     (home / "dagster.yaml").write_text(_SETTINGS)
     port = _free_port()
-    command = [sys.executable, "-m", "dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-m", module]
+    command = [sys.executable, "-m", "dagster_webserver", "-h", "127.0.0.1", "-p", str(port)]
+    command += [argument for module in modules for argument in ("-m", module)]
     own = {"DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "yes", "TMPDIR": str(home)}
     with (home / "webserver.log").open("w") as log:
         server = subprocess.Popen(command, env={**os.environ, **environment, **own}, cwd=_REPOSITORY, stdout=log, stderr=log)
         with ends_with_children(lambda: server):
             address = f"http://127.0.0.1:{port}"
-            _wait(address, server, home / "webserver.log")
+            _wait(address, len(modules), server, home / "webserver.log")
             yield address
 
 
@@ -71,7 +72,7 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _wait(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+def _wait(address: str, locations: int, server: subprocess.Popen[bytes], log: Path) -> None:
     """Until the definitions are loaded, or it is clear that they will not be."""
     deadline, said = time.monotonic() + 300, ""
     query = urllib.request.Request(  # noqa: S310 - our own loopback address
@@ -84,9 +85,9 @@ def _wait(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
         except (urllib.error.URLError, OSError):
             time.sleep(0.3)
             continue
-        if "RepositoryLocation" in said:
-            return
         if "PythonError" in said:
             break
+        if said.count('"RepositoryLocation"') == locations:
+            return
         time.sleep(0.3)
     raise AssertionError(f"the definitions were not loaded: {said}\n{log.read_text()[-3000:]}")

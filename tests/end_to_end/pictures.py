@@ -22,7 +22,7 @@ def take(pictures: Path, scratch: Path) -> None:
     drop_days(scratch / "data/landing", date(2013, 1, 1), 1)
     environment = {"FLIGHTS_DATA": str(scratch / "data"), ENGINE_VARIABLE: "sail"}
     with (
-        dagster_server("definitions", scratch / "home", environment) as address,
+        dagster_server(["definitions"], scratch / "home", environment) as address,
         browser(address, "2700,2400") as page,
     ):
         page.open("/locations/definitions/jobs/flights_epoch")

@@ -19,7 +19,7 @@ def test_a_run_by_hand_materialises_the_tables(tmp_path: Path) -> None:
     demo.drop(tmp_path, 0, [("a", 1), ("b", 2)])
     demo.drop(tmp_path, 3, [("a", 10)])
     module, environment = "tests.end_to_end.served", {FOLDER: str(tmp_path), ENGINE_VARIABLE: "sail"}
-    with dagster_server(module, tmp_path / "home", environment) as address, browser(address) as page:
+    with dagster_server([module], tmp_path / "home", environment) as address, browser(address) as page:
         page.open("/asset-groups")
         page.sees("rows", "clean", "totals", "hourly")
         page.sees("Never materialized", times=3)
@@ -39,3 +39,15 @@ def test_a_run_by_hand_materialises_the_tables(tmp_path: Path) -> None:
         page.sees("Row count", "epoch", "delta_version", "watermark", "2023-12-31T23:00:00Z")
     (complete,) = demo.pipeline(tmp_path).history()
     assert complete.rows["clean"] == 2
+
+
+LAKE, REPORT = "tests.end_to_end.served_lake", "tests.end_to_end.served_report"
+
+
+def test_two_locations_with_other_peoples_assets_are_one_graph(tmp_path: Path) -> None:
+    """What is kept in DuckDB is behind a pipeline that reads the root of one in another location."""
+    demo.drop(tmp_path, 0, [("a", 1), ("b", 2)])
+    environment = {FOLDER: str(tmp_path), ENGINE_VARIABLE: "sail"}
+    with dagster_server([LAKE, REPORT], tmp_path / "home", environment) as address, browser(address, "2400,1600") as page:
+        page.open("/assets/largest?view=lineage&lineageScope=upstream&lineageDepth=9")
+        page.sees("rows", "clean", "totals", "joined", "summary", "largest")

@@ -7,6 +7,7 @@ import os
 from unittest.mock import MagicMock
 
 import pytest
+from pyarrow import fs
 
 from dagster_operators import FileSource, MemorySource, Pipeline
 from dagster_operators.errors import EngineError, PipelineError
@@ -118,10 +119,56 @@ def test_the_requests_of_an_epoch(s3, tmp_path):
     assert min(counts[9:]) <= 50, "the tenth and eleventh"
 
 
+def two(root, feed, options=None):
+    pipeline = Pipeline("two", root=root, engine=SAIL, storage_options=options)
+    source = FileSource(str(feed), format="csv", schema="v long", max_files=1)
+    kept = pipeline.source("orders", source).filter("v > 0", name="kept")
+    kept.to_table("kept")
+    kept.filter("v > 1", name="larger").to_table("larger")
+    return pipeline
+
+
+def requests_of(pipeline, feed, s3, epochs):
+    """How many requests each of the epochs makes, behind a first one that opens what is there."""
+    counts = []
+    for epoch in epochs:
+        (feed / f"{epoch:04}.csv").write_text(f"v\n{epoch}\n2\n")
+        s3.requests()
+        assert pipeline.run_epoch().epoch == epoch
+        counts.append(len(s3.requests()))
+    return counts[1:]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("sail")
+def test_the_five_hundredth_epoch_makes_the_requests_of_the_tenth(s3, tmp_path):
+    """The 498 before it were made on this disk, and their root was copied to the store as it was.
+
+    Every few epochs one sums the ledger's entries up or writes checkpoints of logs, at 10 as at 500; these are not counted here.
+    """
+    few, many, bucket = tmp_path / "few", tmp_path / "many", s3.bucket()
+    for feed, count in ((few, 8), (many, 498)):
+        feed.mkdir()
+        for epoch in range(1, count + 1):
+            (feed / f"{epoch:04}.csv").write_text(f"v\n{epoch}\n2\n")
+            os.utime(feed / f"{epoch:04}.csv", (1_700_000_000 + epoch, 1_700_000_000 + epoch))
+        two(str(tmp_path / f"root_{count}"), feed).run_until_caught_up()
+        there = Root(f"{bucket}/{count}", s3.options())
+        there_path = there.path("").rstrip("/")
+        fs.copy_files(
+            str(tmp_path / f"root_{count}"), there_path,
+            source_filesystem=fs.LocalFileSystem(), destination_filesystem=there.files,
+        )  # fmt: skip
+    early = requests_of(two(f"{bucket}/8", few, s3.options()), few, s3, range(9, 20))
+    late = requests_of(two(f"{bucket}/498", many, s3.options()), many, s3, range(499, 510))
+    assert sorted(early)[3] <= 50
+    assert sorted(late)[3] <= 50
+    assert sorted(late)[3] <= sorted(early)[3] + 5
+
+
 def stored(root):
     """All that is kept below a root, as text."""
-    from pyarrow import fs
-
     found = root.files.get_file_info(fs.FileSelector(root.path("").rstrip("/"), recursive=True))
     contents = [root.files.open_input_file(info.path).read() for info in found if info.is_file]
     assert len(contents) > 20

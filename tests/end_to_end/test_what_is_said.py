@@ -288,3 +288,28 @@ def test_one_of_several_states_of_ones_own_is_asked_about(tmp_path: Path, names:
     if way == "drop":
         assert not [one for one in (tmp_path / "state").iterdir() if one.name.endswith(".other")]
     assert made(2, *names).run_epoch().empty
+
+
+def test_another_event_time_with_a_first_window_is_asked_about(tmp_path: Path) -> None:
+    """The watermark of the old column is far ahead of the new one."""
+    batches = [[("a", 1, "2026-01-01 10:00:00", "2026-01-01 01:00:00")], [("a", 2, "2026-01-01 11:00:00", "2026-01-01 09:00:00")]]
+
+    def made(root: str, count: int, time: str, *, window: bool) -> do.Pipeline:
+        pipeline = do.Pipeline("timed", root=str(tmp_path / root), engine=SAIL, parallelism=1)
+        source = do.MemorySource(batches[:count], schema="k string, v int, at timestamp, seen timestamp")
+        rows: Any = pipeline.source("rows", source, event_time=time)
+        rows.select("k", "v", name="raw").to_table("raw")
+        if window:
+            hourly(rows, n="sum(v)").to_table("hourly")
+        return pipeline
+
+    made("root", 1, "at", window=False).run_until_caught_up()
+    assert all(one.level is not Level.DECISION for one in made("root", 2, "seen", window=False).changes())
+    now = made("root", 2, "seen", window=True)
+    with pytest.raises(UndecidedChangeError, match=r"its watermark is of at, by which rows would be late"):
+        now.run_epoch()
+    now.decide("source rows", "restart")
+    now.run_until_caught_up()
+    whole = made("whole", 2, "seen", window=True)
+    whole.run_until_caught_up()
+    assert content(now, "hourly") == content(whole, "hourly") != []

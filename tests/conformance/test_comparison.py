@@ -88,6 +88,7 @@ def test_sail_still_reads_no_columns_that_the_page_says_it_does_not(sail: SparkS
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # some thousand questions to each engine
 @pytest.mark.usefixtures("spark", "sail")
 def test_the_page_is_current(tmp_path: Path) -> None:
     found = []

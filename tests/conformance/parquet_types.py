@@ -104,15 +104,15 @@ def read_as(session: SparkSession, folder: Path, pairs: Sequence[tuple[str, str]
         pairs: Those that are asked for; by default all.
     """
     found = {}
+    schemas = {declared: FileSource(folder, schema=f"v {declared}").infer_schema(session) for declared in DECLARED}
     for number, name in enumerate(FILES):
-        for declared in DECLARED:
+        for declared, schema in schemas.items():
             if pairs and (name, declared) not in pairs:
                 continue
             source = FileSource(folder / str(number) / "*.parquet", schema=f"v {declared}")
             choice = source.choose(None, lambda: iter(()))
             assert choice is not None
             assert choice.slice is not None
-            schema = source.infer_schema(session)
             try:
                 rows = source.read(session, choice.slice.items, schema)
             except BadInputError:

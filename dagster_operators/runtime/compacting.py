@@ -14,6 +14,7 @@ from dagster_operators.errors import EpochUnderWayError, PipelineError
 from dagster_operators.runtime.clustering import cuts, in_order
 from dagster_operators.runtime.results import table_names
 from dagster_operators.runtime.stages.staged_rows import described, read_batches, write_batches
+from dagster_operators.runtime.stored_changes import StoredChanges
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.lost import PUT_BACK, lost_error, sizes_of
 from dagster_operators.transactions.manifest import KEPT_FOLDER, Change, FileEntry, by_partition
@@ -129,7 +130,9 @@ def compact(run: Coordinator, table: str | None = None, target_size: int | None 
     found = {name: work for name, record in asked.items() if (work := _work(run, view, name, record, target_size)).groups}
     if not found:
         return Compaction(last.epoch)
-    made = run.transit(plan, _behind(view, last, found), lambda attempt: _changes(run, attempt, found.values()))
+    to = _behind(view, last, found)
+    StoredChanges(run).carry(plan, to)
+    made = run.transit(plan, to, lambda attempt: _changes(run, attempt, found.values()))
     return Compaction(made.epoch, {name: _told(work) for name, work in found.items()})
 
 

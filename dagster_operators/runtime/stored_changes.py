@@ -17,7 +17,10 @@ from dagster_operators.runtime.past_plans import PastPlans
 from dagster_operators.runtime.renamed_tables import as_of_now, renamed_since, told
 from dagster_operators.runtime.ways_out import ways_out, without_dead_ends
 from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.plan import PlanRecord
 from dagster_operators.transactions.records import Complete, Decide
+from dagster_operators.transactions.transition import Transition
+from dagster_operators.transactions.transition_epoch import plan_of_transition
 from dagster_operators.transactions.view import LedgerView
 
 if TYPE_CHECKING:
@@ -30,6 +33,9 @@ ASKED: Final = "plans/asked.json"
 
 REBUILD: Final = "rebuild"
 """Under which it told the tables that may be computed anew instead."""
+
+_CARRIED: Final = "carried"
+"""Under which the epoch is told that computes nothing and behind which it asks the same."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ class StoredChanges:
         from dagster_operators.plans.verdict import Level, Verdict
 
         view, last, before = self._last(self._coordinator.view())
-        asked = {} if plan else self._asked(last)
+        asked = {} if plan else self._asked(view, last)
         after = plan or self._kept.read(asked["plan"])
         changes = diff(before, named_as_before(after, match(before, after)))
         if plan:
@@ -147,15 +153,15 @@ class StoredChanges:
         """
         from dagster_operators.plans.verdict import Verdict
 
-        last = self._last(self._coordinator.settle())[1]
-        everything = [verdict for told in self._asked(last)["questions"] if (verdict := Verdict.from_json(told)).choices]
+        view, last, _ = self._last(self._coordinator.settle())
+        everything = [verdict for told in self._asked(view, last)["questions"] if (verdict := Verdict.from_json(told)).choices]
         asked = [verdict for verdict in everything if verdict.subject == subject]
         fitting = [verdict for verdict in asked if choice in verdict.choices]
         if not fitting:
             told = [f"{verdict.subject} ({', '.join(verdict.choices)})" for verdict in asked or everything]
             raise PipelineError(
                 f"{choice!r} is no answer to what was asked about {subject!r}", pipeline=self._coordinator.pipeline,
-                remedy=f"what may be decided: {', '.join(told)}",
+                remedy=f"what may be decided: {', '.join(told)}" if told else "nothing is to be decided: run an epoch",
             )  # fmt: skip
         for verdict in fitting:
             self._coordinator.decide(Decide(0, 0, subject, choice, verdict.question))
@@ -179,9 +185,26 @@ class StoredChanges:
         Raises:
             LedgerError: No plan was kept of it, or no epoch is complete.
         """
-        _, last, _ = self._last(self._coordinator.view())
-        asked = self._last_asked()
-        return self._kept.data(asked["plan"] if asked.get("epoch") == last.epoch else last.logical_plan)
+        view, last, _ = self._last(self._coordinator.view())
+        asked = asked_behind(self._last_asked(), view)
+        return self._kept.data(asked["plan"] if asked else last.logical_plan)
+
+    def refused(self) -> str:
+        """What the plan is called of the program that was refused since the last completed epoch; nothing if none was."""
+        return str(asked_behind(self._last_asked(), self._coordinator.view()).get("plan", ""))
+
+    def carry(self, plan: PlanRecord, to: Transition, settled: str = "") -> None:
+        """Let what was refused since the last completed epoch stay so behind an epoch that computes nothing, once there is that.
+
+        Args:
+            plan: What the pipeline is behind that epoch.
+            to: The epoch.
+            settled: What it settles, as the subject of what was asked.
+        """
+        if asked := asked_behind(self._last_asked(), self._coordinator.view()):
+            (stage,) = plan_of_transition(plan, to).stages
+            told = {**asked, _CARRIED: {"stage": stage.fingerprint, "settled": settled}}
+            self._coordinator.root.write(ASKED, json.dumps(told).encode())
 
     def drop(self, name: str) -> list[str]:
         """Forget and delete a table, or an operator's state.
@@ -218,9 +241,9 @@ class StoredChanges:
             )  # fmt: skip
         return view, last, self._kept.read(last.logical_plan)
 
-    def _asked(self, last: Complete) -> Mapping[str, Any]:
-        asked = self._last_asked()
-        if asked.get("epoch") != last.epoch:
+    def _asked(self, view: LedgerView, last: Complete) -> Mapping[str, Any]:
+        asked = asked_behind(self._last_asked(), view)
+        if not asked:
             raise LedgerError(
                 f"no run was refused since epoch {last.epoch}", pipeline=self._coordinator.pipeline,
                 remedy="run the changed pipeline, which says what is to be decided; or give its plan as a FILE",
@@ -239,6 +262,18 @@ class StoredChanges:
                 remedy="run the changed pipeline, which says again what is to be decided",
             ) from None
         return asked
+
+
+def asked_behind(asked: Mapping[str, Any], view: LedgerView) -> Mapping[str, Any]:
+    """What of it is still asked behind the last completed epoch: nothing if another program, or its own, ran since."""
+    last, carried = view.last_complete, asked.get(_CARRIED)
+    if last is None or asked.get("epoch") == last.epoch:
+        return asked if last else {}
+    made = [stage.fingerprint for stage in view.last_plan.stages] if view.last_plan else []
+    if carried is None or asked["epoch"] != last.epoch - 1 or made != [carried["stage"]]:
+        return {}
+    left = [told for told in asked["questions"] if told["subject"] != carried["settled"]]
+    return {**{name: told for name, told in asked.items() if name != _CARRIED}, "epoch": last.epoch, "questions": left}
 
 
 def nothing_decided(pipeline: str, subject: str, decided: Collection[str]) -> PipelineError:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dagster_operators.errors import LedgerError, PipelineError
 from dagster_operators.planner.plan import without_marks
 from dagster_operators.runtime.compacting import TARGET_SIZE, Work, written_anew
+from dagster_operators.runtime.stored_changes import StoredChanges
 from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.manifest import KEPT_FOLDER, Change
 from dagster_operators.transactions.plan import DatasetRecord
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
 def widen(epochs: Epochs, table: str) -> Complete:
     """Write a table anew with the wider types that the program gives its columns.
 
+    Until an epoch of a program runs, this one is what ``dagster-operators diff``, ``rebuild`` and ``widen`` take: that of the
+    last epoch has the narrower types.
+
     Args:
         epochs: The pipeline's, opened.
         table: The table.
 
     Raises:
-        PipelineError: There is no such table, its columns do not only become wider, or it is the state of an operator.
+        PipelineError: There is no such table, its columns do not only become wider, it has no rows, or is state.
         UndecidedChangeError: The program says that tables were renamed, which are so before, and something else is to be decided.
         LostFileError: A file is gone, or has not the rows that it was written with.
     """
@@ -57,6 +61,11 @@ def widen(epochs: Epochs, table: str) -> Complete:
         raise PipelineError("there is no such table", **where, remedy=f"name one that was there in the last epoch: {both}")
     before = run.schema(dataset, view.versions[dataset])
     _check(where, known, before, wanted)
+    if not run.files(dataset, view.versions[dataset]):
+        raise PipelineError(
+            "the table has no rows: its columns are as the program has them with its first ones", **where,
+            remedy="run an epoch: nothing is to be written anew",
+        )  # fmt: skip
     widened = _widened(before, wanted)
     to = Transition(
         "widen", f"{table}: {difference(columns_of(before), columns_of(widened))}", last.offsets, last.watermarks, last.finished,
@@ -64,7 +73,16 @@ def widen(epochs: Epochs, table: str) -> Complete:
     )  # fmt: skip
     record = replace(known, schema_json=widened)
     plan = replace(plan, datasets={**plan.datasets, dataset: record})
+    _keep_program(epochs, view).carry(plan, to, f"table {table}")
     return run.transit(plan, to, lambda attempt: _changes(run, view, attempt, dataset, record), {dataset})
+
+
+def _keep_program(epochs: Epochs, view: LedgerView) -> StoredChanges:
+    """What is asked, of the program that the table is made wider for, which may not have been refused yet."""
+    comparing, stored = epochs.planning.comparing, StoredChanges(epochs.coordinator)
+    if stored.refused() != (logical := comparing.keep()):
+        comparing.keep_refused(epochs.refusals(), view, logical)
+    return stored
 
 
 def _wanted(epochs: Epochs, table: str) -> str | None:

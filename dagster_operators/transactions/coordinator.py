@@ -11,7 +11,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from dagster_operators.errors import ChangedPipelineError, DamagedTableError, LedgerError, OperatorsError, PipelineBusyError
+from dagster_operators.errors import (
+    ChangedColumnsError,
+    ChangedPipelineError,
+    DamagedTableError,
+    LedgerError,
+    OperatorsError,
+    PipelineBusyError,
+)
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.cleaning import clean_up
@@ -349,8 +356,17 @@ class Coordinator:
             changes: Gives what becomes of each table.
             replaced: The datasets of which nothing stays that there is.
         """
-        made, before = plan_of_transition(plan, to), self.view().last_epoch
-        handle = self._run(begin_transition(self._context(self._generation), made, to, before, replaced))
+        made, view, gone = plan_of_transition(plan, to), self.view(), {*replaced}
+        while True:
+            try:
+                handle = self._run(begin_transition(self._context(self._generation), made, to, view.last_epoch, gone))
+                break
+            except ChangedColumnsError as error:  # as in an epoch, a table without any row may have other columns than before
+                dataset = str(error.where["table"])
+                dataset = dataset if dataset in plan.datasets else f"tables/{dataset}"
+                if dataset in gone or self.files(dataset, view.versions.get(dataset, 0)):
+                    raise
+                gone.add(dataset)
         self._generation = handle.generation
         self._lease.hold(self._generation)
         self.prepare(handle, to.kind, lambda attempt: manifest_of(self.pipeline, attempt, changes(attempt)))

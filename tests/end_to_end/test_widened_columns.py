@@ -298,3 +298,79 @@ def test_state_that_does_not_fit_beside_it_is_told_with_it_and_each_way_leads_on
     now.run_epoch()
     assert values(now) == [1, 2**40]
     assert sorted(row.i for row in now.read("firsts").collect()) == [1, 2**40]
+
+
+def command(*arguments: str) -> str:
+    done = CliRunner().invoke(main, list(arguments))
+    assert done.exit_code == 0, done.output
+    return str(done.output)
+
+
+def two_tables(root: Path, kind: str, where: str = "true") -> Any:
+    """As those without the program run it: of nothing but what a plan holds."""
+    folder = root.parent / "in"
+    folder.mkdir(exist_ok=True)
+    for day in () if list(folder.iterdir()) else (1, 2):
+        (folder / f"{day}.csv").write_text(f"at,v\n2026-01-0{day} 00:00:00,{day}\n")
+    made: Any = do.Pipeline("p", root=str(root), engine=SAIL)
+    source = do.FileSource(f"{folder}/*.csv", schema="at timestamp, v int", max_files=1)
+    rows = made.source("in", source, event_time="at").with_columns(v=f"CAST(v AS {kind})")
+    rows.to_table("full")
+    rows.filter(where, name="some").to_table("part")
+    return made
+
+
+def kind_of(pipeline: Any, table: str) -> str:
+    return str(pipeline.to_arrow(table).schema.field("v").type)
+
+
+@pytest.mark.parametrize("between", ["nothing", "compact", "not refused"])
+def test_what_is_computed_anew_behind_it_is_by_the_program_that_it_was_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, between: str
+) -> None:
+    """The program of the last epoch would make the column narrow again."""
+    monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
+    root = tmp_path / "root"
+    two_tables(root, "int").run_until_caught_up()
+    wide = two_tables(root, "long")
+    if between == "not refused":
+        wide.widen("full")
+    else:
+        with pytest.raises(ChangedColumnsError):
+            wide.run_epoch()
+        command("widen", str(root), "full")
+    told = command("diff", str(root))
+    assert "since epoch 3" in told
+    assert "table part" in told, "what is left"
+    assert "table full:" not in told
+    if between == "compact":
+        assert "joined" in command("compact", str(root))
+    command("widen", str(root), "part")
+    assert wide.run_until_caught_up() == []
+    command("rebuild", str(root), "full")
+    assert [kind_of(wide, name) for name in ("full", "part")] == ["int64", "int64"]
+
+
+def test_a_program_that_ran_since_is_the_one_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
+    root = tmp_path / "root"
+    two_tables(root, "int").run_until_caught_up()
+    two_tables(root, "long").widen("full")
+    two_tables(root, "int").rebuild("full")
+    command("rebuild", str(root), "full")
+    assert kind_of(two_tables(root, "int"), "full") == "int32"
+
+
+def test_a_table_without_rows_has_the_columns_of_the_program_and_hinders_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    two_tables(root, "int", "v > 2").run_until_caught_up()
+    wide = two_tables(root, "long", "v > 2")
+    with pytest.raises(PipelineError, match=r"the table has no rows.*To do: run an epoch"):
+        wide.widen("part")
+    wide.widen("full")
+    wide.rebuild("full", between=("2026-01-01", "2026-01-02"))
+    assert sorted(row.v for row in wide.read("full").collect()) == [1, 2]
+    (tmp_path / "in/3.csv").write_text("at,v\n2026-01-03 00:00:00,3\n")
+    wide.run_epoch()
+    assert [kind_of(wide, name) for name in ("full", "part")] == ["int64", "int64"]
+    assert [row.v for row in wide.read("part").collect()] == [3]

@@ -114,6 +114,7 @@ class Spark:
         """
         key = self._key
         with _lock:
+            self._replace_server(key)
             session = _sessions.get(key)
             if session is None or _stopped(session):
                 try:
@@ -134,16 +135,15 @@ class Spark:
     def in_use(self, *, begins: bool = False) -> Iterator[None]:
         """While a step of an epoch, or a read, is at work with the session: until then it stays the same one.
 
-        Where Sail has a process of its own, an epoch begins with another one if that has grown too much, or is gone. What holds
-        on to the session before, such as a DataFrame, keeps its process until it is forgotten itself.
+        Where Sail has a process of its own, an epoch begins with another one if that has grown too much, and each step does if
+        it is gone. What holds on to the session before, such as a DataFrame, keeps its process until it is forgotten itself.
 
         Args:
             begins: Whether it is the beginning of an epoch.
         """
         key = self._key
         with _lock:
-            if begins and not _in_use[key] and key in _growths:
-                self._replace_server(key)
+            self._replace_server(key, begins=begins)
             _in_use[key] += 1
         try:
             yield
@@ -155,12 +155,14 @@ class Spark:
     def _key(self) -> str:
         return repr((self.master, self.remote, sorted(self.config.items())))
 
-    def _replace_server(self, key: str) -> None:
-        """Let the next session have a new server if that of this one is gone, or has grown too much."""
+    def _replace_server(self, key: str, *, begins: bool = False) -> None:
+        """Let the next session have a new server if that of this one is gone, or an epoch begins and it has grown too much."""
+        if _in_use[key] or key not in _growths:
+            return
         server, growth = _sail_servers[key], _growths[key]
-        if growth.is_at_home():
+        if begins and growth.is_at_home():
             gc.collect()  # the session before is in circles of references, and its process is there as long as it is
-        if isinstance(server, OwnProcess) and (server.ended or growth.is_too_much(server.megabytes)):
+        if isinstance(server, OwnProcess) and (server.ended or (begins and growth.is_too_much(server.megabytes))):
             old = _sessions.pop(key, None)
             del _sail_servers[key], _growths[key]
             forget(old)

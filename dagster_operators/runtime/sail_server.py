@@ -44,14 +44,26 @@ _SETTINGS: Final = {
 """Settings of Sail; what the environment says already stays."""
 
 _PROGRAM: Final = f"""
-import sys
+import os, sys
 from pysail.spark import SparkConnectServer
+if sys.stdout:
+    sys.stdout.reconfigure(line_buffering=True)
 server = SparkConnectServer({_HOST!r}, 0)
 server.start(background=True)
-print(server.listening_address[1], flush=True)
+with os.fdopen(int(sys.argv[1]), "w") as told:
+    print(server.listening_address[1], file=told)
 sys.stdin.read()
+if sys.stdout:
+    sys.stdout.flush()
+os._exit(0)
 """
-"""Serves until the process that started it closes the pipe, or is gone."""
+"""Serves until the process that started it closes the pipe, or is gone; tells its port to the file descriptor of its argument.
+
+The standard output is left to functions of the user's own, which print there: line by line, as the process may be killed.
+"""
+
+_PATIENCE: Final = 2
+"""Seconds in which it is to end by itself, so that what is left of a line is written, before it is killed."""
 
 _WARM: Final = 100
 """Epochs after which a server's caches are full, and what it holds is what it is to stay at."""
@@ -81,7 +93,8 @@ class InProcess:
 class OwnProcess:
     """A server in a process of its own, which ends with this one.
 
-    It finds modules where this process does, so functions of the user's own are imported there as by workers of Spark.
+    It finds modules where this process does, so functions of the user's own are imported there as by workers of Spark. What they
+    print goes where that of this process goes.
 
     Args:
         environment: The environment of this process.
@@ -90,19 +103,24 @@ class OwnProcess:
     def __init__(self, environment: Mapping[str, str]) -> None:
         _need_sail()
         places = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-        self._process = subprocess.Popen(  # noqa: S603 - Python itself
-            [sys.executable, "-c", _PROGRAM],
-            env={**_SETTINGS, **environment, "PYTHONPATH": places},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # an interrupt from the keyboard is for this process, which ends the other one
-        )
-        told = self._process.stdout.readline() if self._process.stdout else ""
-        if not told.strip().isdigit():
+        # A pipe for the port alone: of one that is its standard output, nobody would read what functions print later.
+        port, telling = os.pipe()
+        with os.fdopen(port) as told:
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - Python itself
+                    [sys.executable, "-c", _PROGRAM, str(telling)],
+                    env={**_SETTINGS, **environment, "PYTHONPATH": places},
+                    stdin=subprocess.PIPE,
+                    pass_fds=(telling,),
+                    start_new_session=True,  # an interrupt from the keyboard is for this process, which ends the other one
+                )
+            finally:
+                os.close(telling)
+            found = told.readline()
+        if not found.strip().isdigit():
             self.stop()
             raise EngineError("Sail's process ended before it served", remedy="see what it wrote to the standard error")
-        self.port = int(told)
+        self.port = int(found)
 
     def session(self) -> SparkSession:
         """A session on it; the process ends when nothing refers to that any more."""
@@ -127,12 +145,14 @@ class OwnProcess:
 
     def stop(self) -> None:
         """End it."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 @dataclass

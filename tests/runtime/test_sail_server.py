@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,13 +86,63 @@ def test_one_that_was_killed_is_replaced_with_the_next_epoch(tmp_path: Path) -> 
     engine_module._sessions.pop(ENGINE._key)
 
 
+def killed() -> OwnProcess:
+    found = server()
+    psutil.Process(found._process.pid).kill()
+    found._process.wait()
+    return found
+
+
+def test_one_that_was_killed_is_replaced_with_a_read(tmp_path: Path) -> None:
+    made = pipeline(tmp_path)
+    made.run_epoch()
+    first = killed()
+    assert made.read("t").collect() == [("a", 20, 1)]
+    second = server()
+    assert second is not first
+    killed()
+    assert ENGINE.session().range(3).count() == 3
+    assert server() is not second
+    made.run_epoch()
+    assert made.read("t").collect() == [("a", 60, 2)]
+    engine_module._sessions.pop(ENGINE._key)
+
+
+def test_functions_print_as_much_as_they_like_and_none_of_it_is_lost(capfd: pytest.CaptureFixture[str]) -> None:
+    """More than a pipe holds, which stops who writes there until someone reads."""
+    from pyspark.sql.connect.functions import udf
+
+    @udf("long", useArrow=False)
+    def loud(number: int) -> int:
+        print("row", number, "." * 100)  # noqa: T201 - what is tested
+        print("error", number, "." * 100, file=sys.stderr)  # noqa: T201
+        if number == 1999:
+            print("what is left of a line", end="")  # noqa: T201
+        return number
+
+    running = OwnProcess(os.environ)
+    late = threading.Timer(60, running.stop)
+    late.daemon = True
+    late.start()
+    assert running.session().range(0, 2000, 1, 1).select(loud("id")).collect() == [(number,) for number in range(2000)]
+    late.cancel()
+    running.stop()
+    out, err = capfd.readouterr()
+    assert len(out) > 2**17
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("row ")] == [str(row) for row in range(2000)]
+    assert [line.split()[1] for line in err.splitlines() if line.startswith("error ")] == [str(row) for row in range(2000)]
+    assert out.endswith("what is left of a line")
+    assert running._process.returncode == 0
+
+
 def test_within_an_epoch_it_stays_the_same() -> None:
     ENGINE.session()
     first = server()
-    psutil.Process(first._process.pid).kill()
-    first._process.wait()
     with ENGINE.in_use(), ENGINE.in_use(begins=True):
-        assert server() is first
+        killed()
+        ENGINE.session()
+        with ENGINE.in_use(begins=True):
+            assert server() is first
     with ENGINE.in_use(begins=True):
         assert ENGINE._key not in engine_module._sail_servers
 

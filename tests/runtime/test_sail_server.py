@@ -111,8 +111,11 @@ def test_one_that_was_killed_is_replaced_with_a_read(tmp_path: Path) -> None:
 def test_functions_print_as_much_as_they_like_and_none_of_it_is_lost(capfd: pytest.CaptureFixture[str]) -> None:
     """More than a pipe holds, which stops who writes there until someone reads."""
     from pyspark.sql.connect.functions import udf
+    from pyspark.sql.types import LongType
 
-    @udf("long", useArrow=False)
+    engine_module.select_api(connect=True)
+
+    @udf(LongType(), useArrow=False)  # a text would be parsed by a session, which need not be there yet
     def loud(number: int) -> int:
         print("row", number, "." * 100)  # noqa: T201 - what is tested
         print("error", number, "." * 100, file=sys.stderr)  # noqa: T201

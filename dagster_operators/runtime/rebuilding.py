@@ -143,7 +143,8 @@ class Rebuilding:
         """Go on with what a run before this one has computed, if it is the same."""
         self._look(self._run.view())
         told = self._folder.told
-        if told.get("id") == self._id and (self._over() or not self._choosing.is_stale(self._shadow.coordinator.view())):
+        stale = self._is_rest() or self._choosing.is_stale(self._shadow.coordinator.view())
+        if told.get("id") == self._id and (self._over() or not stale):
             return
         if told:
             self._folder.delete()
@@ -156,14 +157,19 @@ class Rebuilding:
         return id_of(self._shadow.plan().fingerprint, self._part.tables, self._request.since, self._record)
 
     def _over(self) -> Complete | None:
-        """The epoch that took over what is in the folder, should a run have died then, and nobody put the pipeline back since."""
-        known = (one for one in reversed(self._run.history()) if one.transition.partition(" ")[0] not in {"", "compact"})
-        last = next(known, None)
-        if last is None or not last.transition.startswith("rebuild "):
-            return None
-        begins = (one for one in self._run.records(Begin) if isinstance(one, Begin) and one.begin_id == last.begin_id)
-        taken = {begin.transition.taken for begin in begins if begin.transition is not None}
-        return last if self._shadow.coordinator.view().pipeline in taken else None
+        """The epoch that took over what is in the folder, should a run have died right then: nothing was completed since."""
+        last = self._run.last_complete()
+        return last if last is not None and last.begin_id in self._begins() else None
+
+    def _begins(self) -> set[str]:
+        """What the epochs are called that took over what is in the folder, or were to."""
+        made = self._shadow.coordinator.view().pipeline
+        begins = (one for one in self._run.records(Begin) if isinstance(one, Begin) and one.transition is not None)
+        return {one.begin_id for one in begins if one.transition is not None and made and one.transition.taken == made}
+
+    def _is_rest(self) -> bool:
+        """Whether it was taken over, and more was completed since: what is rebuilt now is another one."""
+        return self._over() is None and not self._begins().isdisjoint(one.begin_id for one in self._run.history())
 
     def _catch_up(self, owner: Owner) -> None:
         while (handle := self._shadow.begin(owner, choose=self._choosing.choose)) is not None:

@@ -192,15 +192,30 @@ def test_one_that_died_when_all_was_taken_over_only_cleans_up(tmp_path: Path) ->
     with watch(Dies("before:append_drop", 1)), pytest.raises(DiedError):
         pipeline(root, rows[:3], window="2 minutes").rebuild("minutes")
     later = pipeline(root, rows, window="2 minutes")
-    assert later.run_epoch().epoch == 5
-    states = {path.name for path in (root / "state").iterdir()}
-    assert states == {"per_key.partials", "per_window_2.panes"}, "the next epoch deletes what the rebuild left"
     with watch(Dies("before:append_begin", 1)):
         assert later.rebuild("minutes").epoch == 4, "nothing is computed again"
     assert not (root / "rebuild").exists()
+    assert later.run_epoch().epoch == 5
+    states = {path.name for path in (root / "state").iterdir()}
+    assert states == {"per_key.partials", "per_window_2.panes"}, "the next epoch deletes what the rebuild left"
     later.rollback(4)
     assert later.rebuild("minutes").epoch == 7
     assert content(later) == computed(tmp_path / "fresh", rows[:3], window="2 minutes")
+
+
+@pytest.mark.parametrize("place", ["before:append_complete", "after:append_complete"])
+def test_a_rebuild_asked_for_later_is_not_the_one_that_died_when_all_was_taken_over(tmp_path: Path, place: str) -> None:
+    """Epochs came in between: what it says is computed was computed now."""
+    rows, root = batches(1, 4), tmp_path / "root"
+    pipeline(root, rows[:3]).run_until_caught_up()
+    with watch(Dies(place, 2)), pytest.raises(DiedError):
+        pipeline(root, rows[:3], window="2 minutes").rebuild("minutes")
+    later = pipeline(root, rows, window="2 minutes")
+    assert later.run_epoch().epoch == 5
+    assert later.rebuild("minutes").epoch == 6
+    assert later.history()[-1].transition == "rebuild minutes"
+    assert content(later) == computed(tmp_path / "fresh", rows, window="2 minutes")
+    assert not (root / "rebuild").exists()
 
 
 def test_another_rebuild_at_the_same_time_is_refused(tmp_path: Path) -> None:

@@ -134,6 +134,19 @@ def test_one_that_dies_is_taken_up(tmp_path: Path, place: str, times: int) -> No
     assert not (tmp_path / "root/rebuild").exists()
 
 
+def test_one_asked_for_later_takes_over_rows_that_were_late(tmp_path: Path) -> None:
+    """One before it died when all was taken over; what is late for the pipeline came since."""
+    rows, between = [*batches(5, 4), [("late", 9, "2026-01-01 00:00:30")]], (at(0), at(2))
+    ran(tmp_path / "root", rows[:4])
+    with watch(Dies("after:append_complete", 2)), pytest.raises(DiedError):
+        pipeline(tmp_path / "root", rows[:4], least=4).rebuild("clean", between=between)
+    made = pipeline(tmp_path / "root", rows, least=4)
+    made.run_until_caught_up()
+    before = parts(made, "clean", between)[1]
+    assert made.rebuild("clean", between=between).epoch == 7
+    assert parts(made, "clean", between) == (parts(ran(tmp_path / "fresh", rows, least=4), "clean", between)[0], before)
+
+
 def test_another_range_is_another_rebuild(tmp_path: Path) -> None:
     rows = batches(5, 8)
     ran(tmp_path / "root", rows)

@@ -74,8 +74,6 @@ class Settling(ABC):
         [1, 2]
         >>> folder.cleanup()
         """
-        if keep not in ("ours", "theirs"):
-            raise PipelineError(f"repair keeps 'ours' or 'theirs', not {keep!r}", pipeline=self.name, table=table)
         return self._alone(lambda coordinator: coordinator.repair(table if "/" in table else f"tables/{table}", keep))
 
     def repair_all(self, keep: Literal["ours", "theirs"]) -> list[Repair]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dagster_operators.graph.places import PLACES
-from dagster_operators.operators.batch_operator import NUMBERS
+from dagster_operators.operators.batch_operator import NUMBERS, ORIGIN, SEQUENCE
 from dagster_operators.runtime.workers.task import NumberedFiles, StagedFile
 
 _ROWS: Final = 8 * 1024
@@ -55,11 +55,13 @@ def can_be_ordered(by: Sequence[str], schemas: Sequence[pa.Schema]) -> bool:
 def rows_of(file: StagedFile, entry: NumberedFiles, files: Any, size: int) -> Iterator[pa.RecordBatch]:
     """The rows of a file with their places, at most so many at once."""
     wanted, number = entry.whole, file.first
-    for batch in _read(file, pa.schema(list(wanted)[:-2]), files, size):  # the last two are of the file as a whole
+    stored = pa.schema([field for field in wanted if field.name not in (ORIGIN, SEQUENCE)])  # these are not in the file
+    for batch in _read(file, stored, files, size):
         numbers = pa.array(np.arange(number, number + batch.num_rows, dtype=np.int64))
         number += batch.num_rows
         origin = pa.array([entry.origin], pa.string()).take(pa.array(np.zeros(batch.num_rows, np.int8)))
-        yield pa.RecordBatch.from_arrays([*batch.columns, origin, numbers], schema=wanted)
+        columns = {**dict(zip(stored.names, batch.columns, strict=True)), ORIGIN: origin, SEQUENCE: numbers}
+        yield pa.RecordBatch.from_arrays([columns[name] for name in wanted.names], schema=wanted)
 
 
 def staged_rows(entries: Sequence[NumberedFiles | None], by: Sequence[str], files: Any) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.connectors.dialect import reader_paths
-from dagster_operators.connectors.places import PLACES_OF_PARQUET, in_order_of_files, read_parquet_with_places
+from dagster_operators.connectors.places import in_order_of_files, places_of_parquet, read_parquet_with_places, with_metadata
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.errors import MissingInputError
 from dagster_operators.graph.places import PLACES
@@ -96,7 +96,10 @@ def _read_partition(
     reader = session.read.schema(struct(stored.to_json()))
     paths = reader_paths(session, location.file_uris([file.file for _, file in numbered]))
     frame = reader.options(ignoreCorruptFiles="false", ignoreMissingFiles="false").parquet(*paths)
-    return frame.selectExpr(*columns, *(PLACES_OF_PARQUET if places else ()))
+    if not places:
+        return frame.selectExpr(*columns)
+    frame, metadata = with_metadata(frame)
+    return frame.selectExpr(*columns, *places_of_parquet(metadata))
 
 
 def _column(field: Field, partition: Mapping[str, str | None]) -> str:

@@ -29,6 +29,7 @@ from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.operators.engine_schema import empty
 from dagster_operators.storage.access import Access
 from dagster_operators.storage.location import FileLocation, SourceFile, changed_file, older_extract
+from dagster_operators.types.inferred import as_spark_infers
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -235,8 +236,7 @@ class FileSource(Connector):
                 options = {"inferSchema": "true", **options, "header": str(text.has_header).lower()}
         paths = reader_paths(session, self._location.file_uris(files))
         found = str(session.read.format(kind).options(**options).load(paths).schema.json())
-        # Of a column without a value Sail knows no type; Spark takes it for text.
-        return found if kind == "parquet" else found.replace('"type":"void"', '"type":"string"')
+        return found if kind == "parquet" else as_spark_infers(found)
 
     def _check_inferable(self, session: SparkSession, file: SourceFile) -> None:
         try:

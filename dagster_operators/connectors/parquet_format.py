@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_operators.connectors.connector import UNKNOWN, Unknown
 from dagster_operators.connectors.dialect import reader_paths
-from dagster_operators.connectors.places import PLACES_OF_PARQUET, in_order_of_files, read_parquet_with_places
+from dagster_operators.connectors.places import in_order_of_files, places_of_parquet, read_parquet_with_places, with_metadata
 from dagster_operators.errors import BadInputError
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import struct
@@ -128,8 +128,10 @@ def read(
 ) -> DataFrame:
     """The rows of files in the columns of the schema; with their places behind if these are wanted."""
     if places and reads_like_spark(session):
-        rows = _read(session, location, files, schema_json).selectExpr("*", *PLACES_OF_PARQUET)
-        return in_order_of_files(rows, location.file_uris(files))
+        rows = _read(session, location, files, schema_json)
+        columns = [quoted(name) for name in rows.columns]
+        rows, metadata = with_metadata(rows)
+        return in_order_of_files(rows.selectExpr(*columns, *places_of_parquet(metadata)), location.file_uris(files))
     if places:
         return read_parquet_with_places(session, location, enumerate(files), schema_json)
     if reads_like_spark(session):

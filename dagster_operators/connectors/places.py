@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PLACES_DDL: Final = f"{FILE} bigint, {PLACE} bigint"
 
 _PATH: Final = "__do_path"
+_NUMBER: Final = "__do_number"
 _LONGEST: Final = 2**42
 """No file has so many bytes: numbers of files are multiples of it, to which the piece's beginning is added."""
 
@@ -30,12 +31,34 @@ _ROWS: Final = 16 * 1024
 _TASKS: Final = 32
 _SCHEME: Final = "^[A-Za-z0-9]+:/+"
 
-# The path is a URI, whose scheme may be another one than that by which it was asked for.
-_DECODED: Final = f"regexp_replace(try_url_decode(replace(_metadata.file_path, '+', '%2B')), '{_SCHEME}', '') AS {_PATH}"
-# A piece of a file is read by one task, whose numbers ascend.
-PLACES_OF_TEXT: Final = (_DECODED, f"_metadata.file_block_start AS {FILE}", f"monotonically_increasing_id() AS {PLACE}")
-PLACES_OF_PARQUET: Final = (_DECODED, f"0L AS {FILE}", f"_metadata.row_index AS {PLACE}")
-"""What is selected of rows as one of Spark's readers gives them, for :func:`in_order_of_files`."""
+_METADATA: Final = "_metadata"
+_OTHER_METADATA: Final = "__do_metadata"
+
+
+def with_metadata(rows: DataFrame) -> tuple[DataFrame, str]:
+    """Rows as one of Spark's readers gives them, and the name by which they say what file they are of.
+
+    It is Spark's own, unless the files have a column of that name, which then would be meant.
+    """
+    if _METADATA not in {name.lower() for name in rows.columns}:
+        return rows, _METADATA
+    return rows.select("*", rows.metadataColumn(_METADATA).alias(_OTHER_METADATA)), _OTHER_METADATA
+
+
+def places_of_text(metadata: str) -> tuple[str, ...]:
+    """What is selected of the rows of texts for :func:`in_order_of_files`, by the name that :func:`with_metadata` gave."""
+    # A piece of a file is read by one task, whose numbers ascend.
+    return _path_by(metadata), f"{metadata}.file_block_start AS {FILE}", f"monotonically_increasing_id() AS {PLACE}"
+
+
+def places_of_parquet(metadata: str) -> tuple[str, ...]:
+    """The same of Parquet."""
+    return _path_by(metadata), f"0L AS {FILE}", f"{metadata}.row_index AS {PLACE}"
+
+
+def _path_by(metadata: str) -> str:
+    # The path is a URI, whose scheme may be another one than that by which it was asked for.
+    return f"regexp_replace(try_url_decode(replace({metadata}.file_path, '+', '%2B')), '{_SCHEME}', '') AS {_PATH}"
 
 
 def in_order_of_files(rows: DataFrame, uris: Sequence[str]) -> DataFrame:
@@ -47,14 +70,14 @@ def in_order_of_files(rows: DataFrame, uris: Sequence[str]) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    names = [quoted(name) for name in rows.columns if name not in (_PATH, FILE)]
+    names = [quoted(name) for name in rows.columns if name not in (_PATH, FILE, PLACE)]
     if len(uris) == 1:
         return rows.drop(_PATH)
     numbers = [(re.sub(_SCHEME, "", uri), number * _LONGEST) for number, uri in enumerate(uris)]
-    listed = rows.sparkSession.createDataFrame(numbers, f"{_PATH} string, _number bigint")
+    listed = rows.sparkSession.createDataFrame(numbers, f"{_PATH} string, {_NUMBER} bigint")
     unknown = f"CAST(raise_error(concat('a row is of another file than was asked for: ', {_PATH})) AS BIGINT)"
     found = rows.join(F.broadcast(listed), _PATH, "left")
-    return found.selectExpr(*names[:-1], f"coalesce(_number, {unknown}) + {FILE} AS {FILE}", names[-1])
+    return found.selectExpr(*names, f"coalesce({_NUMBER}, {unknown}) + {FILE} AS {FILE}", PLACE)
 
 
 def read_parquet_with_places(

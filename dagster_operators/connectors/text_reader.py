@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.connectors.connector import OnCorrupt
 from dagster_operators.connectors.dialect import reader_paths
-from dagster_operators.connectors.places import PLACES_OF_TEXT, in_order_of_files
+from dagster_operators.connectors.places import in_order_of_files, places_of_text, with_metadata
 from dagster_operators.connectors.rejects import CORRUPT_FILE, CORRUPT_REASON, CORRUPT_RECORD, INCOMPLETE
 from dagster_operators.connectors.sql_text import literal
 from dagster_operators.connectors.text_format import TextFormat
@@ -62,7 +62,7 @@ class TextReader:
             read = read_salvaging if corrupt == "reject" else read_strictly
             return read(session, self.location, self.text, files, schema_json, places=places)
         parts = [
-            self._read_alike(session, alike, columns, schema_json, corrupt, places=PLACES_OF_TEXT if places else ())
+            self._read_alike(session, alike, columns, schema_json, corrupt, places=places)
             for columns, alike in self._layouts(files, schema_json)
         ]
         rows = functools.reduce(lambda left, right: left.union(right), parts)
@@ -85,7 +85,7 @@ class TextReader:
         schema_json: str,
         corrupt: OnCorrupt,
         *,
-        places: Sequence[str],
+        places: bool,
     ) -> DataFrame:
         fields = _file_fields(columns, schema_json)
         if corrupt == "reject":
@@ -101,16 +101,18 @@ class TextReader:
             .options(mode="PERMISSIVE" if corrupt == "reject" else "FAILFAST", columnNameOfCorruptRecord=CORRUPT_RECORD)
             .options(ignoreCorruptFiles="false", ignoreMissingFiles="false")
             .load(reader_paths(session, self.location.file_uris(files)))
-            .where(f"{_all_columns_matter([field.name for field in fields])} AND monotonically_increasing_id() >= 0")
         )
+        frame, metadata = with_metadata(frame)
+        frame = frame.where(f"{_all_columns_matter([field.name for field in fields])} AND monotonically_increasing_id() >= 0")
+        at = places_of_text(metadata) if places else ()
         declared = [quoted(name) for name in Schema.from_json(schema_json).names]
         if corrupt == "fail":
-            return frame.selectExpr(*declared, *places)
+            return frame.selectExpr(*declared, *at)
         reason = self._reason([field.name for field in fields[:-1]], schema_json)
         # The path is a URI: decoded, it is the name people know the file by.
-        file = "regexp_replace(try_url_decode(replace(_metadata.file_path, '+', '%2B')), '^file:/+', '/')"
+        file = f"regexp_replace(try_url_decode(replace({metadata}.file_path, '+', '%2B')), '^file:/+', '/')"
         located = f"CASE WHEN {CORRUPT_RECORD} IS NOT NULL THEN {file} END AS {CORRUPT_FILE}"
-        return frame.selectExpr(*declared, CORRUPT_RECORD, located, f"{reason} AS {CORRUPT_REASON}", *places)
+        return frame.selectExpr(*declared, CORRUPT_RECORD, located, f"{reason} AS {CORRUPT_REASON}", *at)
 
     def _reason(self, columns: Sequence[str], schema_json: str) -> str:
         """SQL for what is wrong with a corrupt record: the columns whose text is there and whose value is not."""
@@ -142,7 +144,7 @@ def check_options(session: SparkSession, text: TextFormat) -> None:
 def _file_fields(columns: Sequence[str], schema_json: str) -> list[Field]:
     """The fields of a file in its own order: the declared ones as declared, others as strings that nobody reads."""
     declared = {field.name.lower(): replace(field, nullable=True) for field in Schema.from_json(schema_json)}
-    return [declared.get(name.lower(), _string_field(f"_unread_{place}")) for place, name in enumerate(columns)]
+    return [declared.get(name.lower(), _string_field(f"__do_unread_{place}")) for place, name in enumerate(columns)]
 
 
 def _string_field(name: str) -> Field:

@@ -103,6 +103,30 @@ def test_rows_of_a_delta_table(session, tmp_path):
     assert sorted(commits[:20]) == list(range(20, 40))
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_columns_of_the_user_may_have_the_names_of_sparks_and_of_helpers(session, tmp_path, kind):
+    names = ["v", "_number", "_Metadata", "_unread_4"]
+    for number, name in enumerate("ab"):
+        rows = [dict.fromkeys(names, value) | {"other": 7} for value in (2 * number, 2 * number + 1)]
+        path = tmp_path / f"{name}.{kind}"
+        if kind == "parquet":
+            pq.write_table(pa.Table.from_pylist(rows), path)
+        elif kind == "csv":
+            path.write_text("\n".join([",".join([*names, "other"]), *(",".join(map(str, row.values())) for row in rows)]))
+        else:
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        os.utime(path, (1_700_000_000 + number,) * 2)
+    for corrupt in ("fail", "reject"):
+        source = FileSource(tmp_path, format=kind, schema=", ".join(f"{name} long" for name in names), corrupt=corrupt)
+        found = (
+            split_rejects(frame_of(session, source))[0]
+            if corrupt == "reject" and kind != "parquet"
+            else frame_of(session, source)
+        )
+        told = sorted(found.collect(), key=lambda row: (row[FILE], row[PLACE]))
+        assert [[row[name] for name in names] for row in told] == [[value] * 4 for value in range(4)]
+
+
 def test_rows_in_memory(session):
     source = MemorySource([[(5,), (3,), (4,)]], schema="v long")
     assert in_their_order(frame_of(session, source).collect()) == [5, 3, 4]

@@ -1,0 +1,44 @@
+"""What becomes of a column that no row of a JSON file has a value in, whichever engine infers the schema."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from dagster_operators.types.data_type import Array, DataType, Field, Map, Plain, Struct
+from dagster_operators.types.schema import Schema
+
+_TEXT: Final = Plain("string")
+
+
+def as_spark_infers(schema_json: str) -> str:
+    """A schema with text where no value says the type, and without what has no fields: Sail leaves both as they are.
+
+    >>> from dagster_operators.types.data_type import Array, Field, Plain, Struct
+    >>> found = Schema((Field("k", Plain("void")), Field("v", Array(Plain("void"))), Field("none", Struct(()))))
+    >>> Schema.from_json(as_spark_infers(found.to_json())).to_ddl()
+    '`k` string, `v` array<string>'
+    """
+    return Schema(_fields(Schema.from_json(schema_json).fields)).to_json()
+
+
+def _fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    return tuple(replace(field, type=kind) for field in fields if (kind := _type(field.type)) is not None)
+
+
+def _type(kind: DataType) -> DataType | None:
+    """The type; None if there is nothing in it."""
+    match kind:
+        case Plain("void"):
+            return _TEXT
+        case Array():
+            element = _type(kind.element)
+            return None if element is None else replace(kind, element=element)
+        case Map():
+            key, value = _type(kind.key), _type(kind.value)
+            return None if key is None or value is None else replace(kind, key=key, value=value)
+        case Struct():
+            fields = _fields(kind.fields)
+            return Struct(fields) if fields else None
+        case _:
+            return kind

@@ -237,7 +237,8 @@ def _fits_collection(value: Any, origin: type, parts: tuple[Any, ...]) -> bool:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         return False
     each = parts[0] if origin is not tuple or parts[1:] == (...,) else Any
-    return not isinstance(value, list | tuple | AbstractSet) or all(_fits(item, each) for item in value)
+    plain = type(value) in {list, tuple} or isinstance(value, AbstractSet)  # of other classes, such as AssetKey, it is their own
+    return not plain or all(_fits(item, each) for item in value)
 
 
 def _in_words(wanted: Any) -> str:

@@ -215,6 +215,8 @@ def _fits(value: Any, wanted: Any) -> bool:
     if inspect.isclass(wanted) and origin is None:
         return _fits_class(value, wanted)
     if origin in (Union, UnionType):
+        if timedelta in parts and isinstance(value, int) and not isinstance(value, bool):
+            return True  # microseconds: whoever takes a duration says whether it is one with a unit
         return any(_fits(value, part) for part in parts)
     if origin is Literal:
         return any(value == part and type(value) is type(part) for part in parts)

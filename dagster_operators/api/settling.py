@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from dagster_operators.errors import PipelineError
-from dagster_operators.time.watermark import parse_duration
+from dagster_operators.time.watermark import parse_duration, require_unit
 
 if TYPE_CHECKING:
     from dagster_operators.api.history import History
@@ -169,6 +169,7 @@ class Settling(ABC):
         >>> folder.cleanup()
         """
         try:
+            require_unit(keep)
             kept = parse_duration(keep)
         except ValueError as error:
             raise PipelineError(f"keep: {error}", pipeline=self.name) from None

@@ -170,6 +170,7 @@ def test_a_refused_call_can_be_made_again_rightly() -> None:
             "storage_options of FileSource is of type str. To do: give a mapping",
         ),
         (lambda one, two: do.Pipeline("p", root="r", durable="yes"), "durable of Pipeline is 'yes'.*give True or False"),
+        (lambda one, two: do.Pipeline("p", root="nowhere").clean(keep=7), "7 has no unit; write for example '7 seconds'"),
         (lambda one, two: do.Check("v > 1", blocking="no"), "blocking of Check is 'no'"),
     ],
 )
@@ -177,3 +178,10 @@ def test_wrong_values_are_told_with_what_is_right(call: Callable[..., Any], told
     _, one, two, *_ = started()
     with pytest.raises(OperatorsError, match=told):
         call(one, two)
+
+
+def test_what_was_taken_before_still_is() -> None:
+    pipeline, *_ = started()
+    source = do.MemorySource([], schema="t timestamp")
+    assert pipeline.source("now", source, event_time="t", lateness=0).event_time == "t"  # type: ignore[arg-type]
+    assert pipeline.source("hour", source, event_time="t", lateness=3_600_000_000).event_time == "t"  # type: ignore[arg-type]

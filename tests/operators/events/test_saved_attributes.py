@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dagster_operators.errors import OperatorFailedError, StorageError
@@ -158,6 +158,7 @@ def test_what_is_nested_too_deeply_is_an_error():
         save({"a": nested})
 
 
+@example(data=b"\0\0\0\0\0\0\0\0010")
 @given(data=st.binary(max_size=40))
 @settings(max_examples=30, deadline=None)
 def test_other_bytes_are_refused(data):

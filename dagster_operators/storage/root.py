@@ -246,6 +246,19 @@ class Root:
             info = self.files.get_file_info(self.path(path))
             return None if info.type == fs.FileType.NotFound else (info.mtime_ns or 0) / 1e9
 
+    def written(self, path: str) -> dict[str, float]:
+        """When the files in a folder were written, in seconds since 1970, by their names in order: a listing tells of all."""
+        from pyarrow import fs
+
+        with self.guard(path, "a folder cannot be listed"):
+            if self._objects:
+                key = f"{self._key(path)}/"
+                found = {name.removeprefix(key): about.modified for name, about in self._objects.below(key[:-1]).items()}
+            else:
+                listed = self.files.get_file_info(fs.FileSelector(self.path(path), allow_not_found=True))
+                found = {info.base_name: (info.mtime_ns or 0) / 1e9 for info in listed if info.is_file}
+        return {name: found[name] for name in sorted(found) if "/" not in name}
+
     def stamp(self, path: str) -> tuple[int, int]:
         """What tells a file from another one of that name: when it was written or a store's ETag, and its size; else zeros."""
         with self.guard(path, "a file cannot be looked up"):

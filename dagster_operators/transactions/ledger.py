@@ -297,12 +297,9 @@ class DeltaLedger:
     def _delete_old(self, files: Collection[LedgerFile], version: int, old: float) -> None:
         """Delete files that were folded a while ago, ones that were written but never committed, and the old part of the log."""
         active = {file.path for file in files}
-        for name in self._root.children("ledger"):
-            path = f"ledger/{name}"
-            if name.endswith(".parquet") and name not in active:
-                written = self._root.modified(path)
-                if written is not None and written < old:
-                    self._root.delete_file(path)
+        for name, written in self._root.written("ledger").items():
+            if name.endswith(".parquet") and name not in active and written < old:
+                self._root.delete_file(f"ledger/{name}")
         self._log.clean(version - _KEPT_VERSIONS, old)
 
 

@@ -60,6 +60,10 @@ def test_a_root_is_used_as_a_folder_is(root, s3):
     root.link("a/b", "a/c/d")
     assert root.create("a/b", b"2") is None
     assert root.children("a") == ["b", "c"]
+    s3.requests()
+    assert root.written("a") == {"b": root.modified("a/b")}
+    assert root.written("none") == {}
+    assert len(s3.requests()) == (0 if root.is_local else 3)
     root.move("a", "x")
     assert (root.children("a"), root.children("x"), root.read("x/c/d")) == ([], ["b", "c"], b"1")
     root.delete_folder("x/c")

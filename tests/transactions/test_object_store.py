@@ -50,6 +50,16 @@ def test_epochs_commit_and_are_read_by_a_fresh_process(make):
     assert leftovers(fresh) == []
 
 
+def test_files_of_the_ledger_that_were_folded_are_not_asked_about_one_by_one(make, s3, monkeypatch):
+    """They stay for an hour, and how old they are is in the listing."""
+    monkeypatch.setattr("dagster_operators.transactions.ledger_files.FOLD_COUNT", 6)
+    with make() as run:
+        for _ in range(12):
+            Flow(run).epoch()
+    assert not [line for line in s3.requests() if line.startswith("HEAD") and "/ledger/r" in line]
+    check_result(make(), 12)
+
+
 def test_small_files_are_joined(make):
     with make() as run:
         while Flow(run, last=3).epoch():

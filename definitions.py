@@ -1,7 +1,8 @@
 """What Dagster loads: the flights job over the folder ``data`` (or the one that ``FLIGHTS_DATA`` names).
 
 And the Nexmark job over the folder that ``NEXMARK_DATA`` names, if it does, and the dataflow of event operators over that of
-``DELAYS_DATA``: whoever does not ask for them need not wait for them.
+``DELAYS_DATA``, and the corrections of flights over that of ``CORRECTIONS_DATA`` (the folder
+of the flights job): whoever does not ask for them need not wait for them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ if delays := os.environ.get("DELAYS_DATA"):
     from jobs.delays.job import build as build_delays
 
     pipelines.append(build_delays(Path(delays)))
+if corrections := os.environ.get("CORRECTIONS_DATA"):
+    from jobs.corrections import build as build_corrections
+
+    pipelines.append(build_corrections(Path(corrections)))
 defs = dg.Definitions.merge(
     do.build_definitions(*pipelines, schedule="*/10 * * * *", sensor=True),
     dg.Definitions(executor=dg.in_process_executor),  # also of what is launched from the asset graph: one Spark session for it

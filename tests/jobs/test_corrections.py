@@ -99,6 +99,7 @@ def test_a_correction_counts_whenever_it_comes(tmp_path, monkeypatch, sail):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.spark
 def test_tables_follow_on_spark(tmp_path, monkeypatch, spark):
     monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "local[2]")

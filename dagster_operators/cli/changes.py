@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dagster_operators.cli.at_root import answer, at_root
+from dagster_operators.cli.plans import plan_in
 from dagster_operators.cli.remedies import as_commands
 
 if TYPE_CHECKING:
@@ -25,11 +26,12 @@ _KIND = click.argument("kind", type=click.Choice(["source", "operator", "table",
 def diff(stored: StoredPipeline, *, file: Any, engine: bool, as_json: bool) -> None:
     """What changed since the last completed epoch of ROOT, and what follows from it.
 
-    FILE is the plan of the pipeline as it is now (pipeline.to_plan()); without it, the pipeline that was refused last.
+    FILE is the plan of the pipeline as it is now (pipeline.to_plan()), or its YAML with queries or a dataflow; without it, the
+    pipeline that was refused last.
     """
     if engine and file is None:
         raise click.UsageError("give FILE with --engine; the pipeline that was refused last was planned on it")
-    plan = file.read() if file else None
+    plan = plan_in(file) if file else None
     found = stored.changes(plan)
     if engine and plan is not None:
         found = replace(found, verdicts=tuple(stored.changes_on_engine(plan)))

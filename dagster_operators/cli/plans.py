@@ -39,22 +39,36 @@ def _read(file: BinaryIO) -> LogicalPlan:
     from dagster_operators.plans.codec import from_bytes
 
     with told():
-        return _pipeline(file, "nowhere").logical_plan() if _has_queries(file) else from_bytes(file.read(), to_run=False)
+        return pipeline_in(file, "nowhere").logical_plan() if _has_queries(file) else from_bytes(plan_in(file), to_run=False)
+
+
+def plan_in(file: BinaryIO) -> bytes:
+    """The plan that is in a file, or that of the queries or the dataflow in it; an error names the file."""
+    from dagster_operators.plans.codec import from_bytes
+
+    if _has_queries(file):
+        return pipeline_in(file, "nowhere").to_plan()
+    data = file.read()
+    try:
+        from_bytes(data, to_run=False)
+    except OperatorsError as error:
+        raise error.at(file=file.name) from error.__cause__
+    return data
 
 
 def _has_queries(file: BinaryIO) -> bool:
     return Path(str(getattr(file, "name", ""))).suffix in (".yaml", ".yml")
 
 
-def _pipeline(file: BinaryIO, root: str, **settings: Any) -> Pipeline:
-    """The pipeline of a file with queries or a plan; the user's modules may be in the current folder."""
+def pipeline_in(file: BinaryIO, root: str, **settings: Any) -> Pipeline:
+    """The pipeline of a file with queries, a dataflow or a plan; the user's modules may be in the current folder."""
     from dagster_operators.api.pipeline import Pipeline
 
     if "" not in sys.path:
         sys.path.insert(0, "")
     if _has_queries(file):
         return Pipeline.from_yaml(file.name, root=root, **settings)
-    return Pipeline.from_plan(file.read(), root=root, **settings)
+    return Pipeline.from_plan(plan_in(file), root=root, **settings)
 
 
 @click.group()
@@ -99,9 +113,9 @@ def compare(before: BinaryIO, after: BinaryIO, *, as_json: bool, exit_code: bool
 @click.argument("file", type=_FILE)
 @click.argument("output", type=click.File("wb"))
 def write(file: BinaryIO, output: BinaryIO) -> None:
-    """Write the plan of queries in YAML to a file (- for standard output)."""
+    """Write the plan of queries or a dataflow in YAML to a file (- for standard output)."""
     with told():
-        output.write(_pipeline(file, "nowhere").to_plan())
+        output.write(pipeline_in(file, "nowhere").to_plan())
 
 
 @plan.command()
@@ -120,7 +134,7 @@ def run(file: BinaryIO, *, root: str, until_caught_up: bool, parallelism: int | 
     Stages run where DAGSTER_OPERATORS_ENGINE says, by default on embedded Spark.
     """
     with told():
-        pipeline = _pipeline(file, root, parallelism=parallelism, **_settings(file, secrets))
+        pipeline = pipeline_in(file, root, parallelism=parallelism, **settings_of(file, secrets))
         results = pipeline.run_until_caught_up() if until_caught_up else [pipeline.run_epoch()]
     for result in results:
         click.echo(str(result))
@@ -128,7 +142,8 @@ def run(file: BinaryIO, *, root: str, until_caught_up: bool, parallelism: int | 
         click.echo("the sources hold nothing new")
 
 
-def _settings(file: BinaryIO, path: Path | None) -> dict[str, Any]:
+def settings_of(file: BinaryIO, path: Path | None) -> dict[str, Any]:
+    """What plans leave out, as a file of secrets has it; YAML has its own secrets."""
     found = secrets_of(path)
     if _has_queries(file) and "secrets" in found:
         raise click.BadParameter("queries have their secrets themselves: write !env NAME there", param_hint="--secrets")

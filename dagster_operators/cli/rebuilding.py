@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dagster_operators.cli.at_root import answer, fail
-from dagster_operators.cli.plans import secrets_of
+from dagster_operators.cli.plans import pipeline_in, secrets_of, settings_of
 from dagster_operators.errors import OperatorsError
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline import Pipeline
 
 _PLAN = click.option(
-    "--plan", "file", type=click.File("rb"), help="The program: pipeline.to_plan(); by default as ROOT knows it."
+    "--plan",
+    "file",
+    type=click.File("rb"),
+    help="The program: pipeline.to_plan(), or YAML with queries or a dataflow; by default as ROOT knows it.",
 )
 _SECRETS = click.option(
     "--secrets",
@@ -47,14 +50,16 @@ def rebuild(root: str, tables: tuple[str, ...], *, as_json: bool, **options: Any
     looked for in the current folder, too. It runs where DAGSTER_OPERATORS_ENGINE says, by default on embedded Spark.
     """
     since = options["since"] or 0
+    used = ""
     try:
-        made = _pipeline(root, options["file"], options["secrets"]).rebuild(
+        pipeline, used = _pipeline(root, options["file"], options["secrets"])
+        made = pipeline.rebuild(
             tables or None, options["operators"], since=int(since) if str(since).isdigit() else since,
             between=options["between"], epochs_at_once=options["epochs_at_once"], empty=options["empty"],
         )  # fmt: skip
     except OperatorsError as error:
-        fail(error, root, as_json=as_json)
-    answer({"epoch": made.epoch, "rows": dict(made.rows)}) if as_json else click.echo(str(made))
+        fail(_with(error, used, "rebuild", tables), root, as_json=as_json)
+    answer({"epoch": made.epoch, "rows": dict(made.rows), "program": used}) if as_json else click.echo(f"{made}\n{_told(used)}")
 
 
 @click.command()
@@ -68,26 +73,44 @@ def widen(root: str, tables: tuple[str, ...], *, as_json: bool, file: Any, secre
 
     The program is that of the run that was refused since the last epoch, else that of the last epoch; it runs as with rebuild.
     """
+    used = ""
     try:
-        pipeline = _pipeline(root, file, secrets)
+        pipeline, used = _pipeline(root, file, secrets)
         made = [pipeline.widen(table) for table in tables]
     except OperatorsError as error:
-        fail(error, root, as_json=as_json)
-    answer([{"epoch": one.epoch} for one in made]) if as_json else click.echo("\n".join(map(str, made)))
+        fail(_with(error, used, "widen", tables), root, as_json=as_json)
+    if as_json:
+        answer([{"epoch": one.epoch, "program": used} for one in made])
+    else:
+        click.echo("\n".join([*map(str, made), _told(used)]))
 
 
-def _pipeline(root: str, file: Any, secrets: Path | None) -> Pipeline:
-    """The program of a root; the user's modules are looked for in the current folder, too."""
+def _told(used: str) -> str:
+    return f"the program was {used}"
+
+
+def _with(error: OperatorsError, used: str, call: str, tables: tuple[str, ...]) -> OperatorsError:
+    """An error with the program that was used, and the call in Python that does what the command was to do."""
+    found = error.at(program=used) if used else error
+    given = ", ".join(map(repr, tables))
+    found.remedy = found.remedy.replace("pipeline.rebuild(...)", f"pipeline.{call}({f'[{given}]' if tables[1:] else given})")
+    return found
+
+
+def _pipeline(root: str, file: Any, secrets: Path | None) -> tuple[Pipeline, str]:
+    """The program of a root, and which it is; the user's modules are looked for in the current folder, too."""
     from dagster_operators.api.pipeline import Pipeline
 
     if "" not in sys.path:
         sys.path.insert(0, "")
+    if file:
+        return pipeline_in(file, root, **settings_of(file, secrets)), f"that of {file.name}"
     given = secrets_of(secrets)
-    program = file.read() if file else _known(root, given.get("storage_options"))
-    return Pipeline.from_plan(program, root=root, **given)
+    program, used = _known(root, given.get("storage_options"))
+    return Pipeline.from_plan(program, root=root, **given), used
 
 
-def _known(root: str, access: Any) -> bytes:
+def _known(root: str, access: Any) -> tuple[bytes, str]:
     from dagster_operators.runtime.stored_changes import StoredChanges
     from dagster_operators.storage.root import Root
     from dagster_operators.transactions.coordinator import Coordinator

@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from dagster_operators.errors import PlanError
 from dagster_operators.functions.content import digest_of
 from dagster_operators.functions.secrets import holds_secret
 from dagster_operators.graph.user_functions import UserFunction
 from dagster_operators.graph.values import Fields, check_fields
+
+IN_PROGRAM: Final = (
+    "it is in a program that was run as a script: put it into a module, and write the plan again with to_plan(); "
+    "or, in that program, call in Python: pipeline.rebuild(...)"
+)
+"""What to do about something of ``__main__``, which is another program's by now."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,8 @@ class Reference:
         except (ImportError, AttributeError) as error:
             raise PlanError(
                 f"{str(self)!r} cannot be imported: {error}", function=str(self),
-                remedy=f"install what has the module {self.module!r}, in the version that the plan was written with",
+                remedy=IN_PROGRAM if self.module == "__main__" else
+                f"install what has the module {self.module!r}, in the version that the plan was written with",
             ) from error  # fmt: skip
         digest = Reference.to(found).digest
         if digest != self.digest:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import OperatorsError, PlanError
-from dagster_operators.functions.references import Reference, resolved
+from dagster_operators.functions.references import IN_PROGRAM, Reference, resolved
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.graph.outputs import SinkOutput
@@ -119,7 +119,8 @@ def _require(name: str, reference: Reference) -> None:
     if found is None:
         raise PlanError(
             f"the function {name!r}, which expressions call, is not known", function=name,
-            remedy=f"declare it before the pipeline is run, as {reference} did when the plan was written",
+            remedy=IN_PROGRAM if reference.module == "__main__" else
+            f"declare it before the pipeline is run, as {reference} did when the plan was written",
         )  # fmt: skip
     if found.digest != reference.digest:
         raise PlanError(

@@ -179,15 +179,17 @@ class StoredChanges:
         for question in questions:
             self._coordinator.decide(Decide(0, 0, subject, "withdraw", question))
 
-    def program(self) -> bytes:
-        """The plan of the pipeline that was refused since the last completed epoch, else of that epoch.
+    def program(self) -> tuple[bytes, str]:
+        """The plan of the pipeline that was refused since the last completed epoch, else of that epoch; and which of them it is.
 
         Raises:
             LedgerError: No plan was kept of it, or no epoch is complete.
         """
         view, last, _ = self._last(self._coordinator.view())
         asked = asked_behind(self._last_asked(), view)
-        return self._kept.data(asked["plan"] if asked else last.logical_plan)
+        if asked:
+            return self._kept.data(asked["plan"]), f"the one that was refused after epoch {asked['epoch']}"
+        return self._kept.data(last.logical_plan), f"that of the last epoch, {last.epoch}"
 
     def refused(self) -> str:
         """What the plan is called of the program that was refused since the last completed epoch; nothing if none was."""

@@ -1,0 +1,107 @@
+"""The commands that run a pipeline's program: which one it is, in which forms it may be given, and where it cannot be found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import dagster_operators as do
+from dagster_operators.cli.main import main
+from tests.engines import SAIL
+
+QUERIES = """
+pipeline: p
+sources: {{rows: {{files: {{path: {folder}/*.csv, schema: v int}}}}}}
+tables: {{t: {{from: rows, steps: [filter: v > {least}]}}}}
+"""
+SCRIPT = """
+import pyarrow.compute as pc
+import dagster_operators as do
+{declared}
+pipeline = do.Pipeline("p", root="root")
+pipeline.source("rows", do.FileSource("in/*.csv", schema="v long")).with_columns(w="twice(v)").to_table("out")
+if __name__ == "__main__":
+    print({call})
+"""
+DECLARED = """
+@do.udf(returns="long")
+def twice(v):
+    return pc.multiply(v, 2)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _on_sail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
+
+
+def command(*arguments: object, code: int = 0) -> str:
+    result = CliRunner().invoke(main, list(map(str, arguments)), catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def rows(folder: Path) -> Path:
+    (folder / "in").mkdir()
+    (folder / "in" / "1.csv").write_text("v\n1\n2\n3\n")
+    return folder / "in"
+
+
+def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))
+    called = [sys.executable, *arguments]
+    return subprocess.run(
+        called, cwd=folder, capture_output=True, text=True, check=False, timeout=300, env={**os.environ, "PYTHONPATH": path}
+    )
+
+
+@pytest.mark.sail
+def test_a_program_may_be_given_as_queries_and_which_it_is_is_told(tmp_path: Path) -> None:
+    folder, root, file = rows(tmp_path), tmp_path / "root", tmp_path / "flow.yml"
+    file.write_text(QUERIES.format(folder=folder, least=1))
+    do.Pipeline.from_yaml(file, root=str(root), engine=SAIL).run_epoch()
+    file.write_text(QUERIES.format(folder=folder, least=2))
+    assert "condition was 'v > 1', is 'v > 2'" in command("diff", root, file)
+    assert command("rebuild", root, "t", "--plan", file).splitlines()[1:] == [f"the program was that of {file}"]
+    assert do.StoredPipeline(str(root)).to_arrow("t").to_pydict() == {"v": [3]}
+    said = json.loads(command("rebuild", root, "t", "--json"))
+    assert said["program"].startswith("that of the last epoch, ")
+    assert "[program 'that of the last epoch, " in command("rebuild", root, "other", code=1).replace("pipeline 'p', ", "")
+
+
+@pytest.mark.sail
+def test_what_is_no_plan_is_told_with_its_name(tmp_path: Path) -> None:
+    file, other = tmp_path / "flow.yml", tmp_path / "other.txt"
+    file.write_text(QUERIES.format(folder=rows(tmp_path), least=1))
+    do.Pipeline.from_yaml(file, root=str(tmp_path / "root"), engine=SAIL).run_epoch()
+    other.write_text("{}")
+    for arguments in (["diff", tmp_path / "root", other], ["rebuild", tmp_path / "root", "t", "--plan", other]):
+        assert f"[file '{other}']" in command(*arguments, code=1)
+
+
+@pytest.mark.sail
+def test_functions_of_a_script_are_asked_for_in_a_way_that_works(tmp_path: Path) -> None:
+    rows(tmp_path)
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(declared=DECLARED, call="pipeline.run_epoch()"))
+    assert "3 rows in out" in ran(tmp_path, str(script)).stdout
+    asked = ran(tmp_path, "-m", "dagster_operators", "rebuild", "root", "out")
+    assert asked.returncode == 1
+    assert "put it into a module" in asked.stderr
+    assert "call in Python: pipeline.rebuild('out')" in asked.stderr
+
+    script.write_text(SCRIPT.format(declared=DECLARED, call="pipeline.rebuild('out')"))
+    assert "rebuild out" in ran(tmp_path, str(script)).stdout
+
+    (tmp_path / "mine.py").write_text(f"import pyarrow.compute as pc\nimport dagster_operators as do\n{DECLARED}")
+    write = "open('new.plan', 'wb').write(pipeline.to_plan())"
+    script.write_text(SCRIPT.format(declared="import mine", call=write))
+    assert ran(tmp_path, str(script)).returncode == 0
+    done = ran(tmp_path, "-m", "dagster_operators", "rebuild", "root", "out", "--plan", "new.plan")
+    assert "rebuild out\nthe program was that of new.plan" in done.stdout, done.stderr

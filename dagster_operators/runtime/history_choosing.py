@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from dagster_operators.connectors.connector import Connector
 from dagster_operators.errors import BadInputError, PipelineError, SourceError, located
@@ -117,6 +118,23 @@ class HistoryChoosing:
     def sources(self) -> tuple[str, ...]:
         """The sources that are read."""
         return self._planning.plan().sources
+
+    @cached_property
+    def lookups(self) -> Mapping[str, SourceSlice]:
+        """The lookup tables as all epochs of the rebuild read them: as they were when it began."""
+        return pinned(self._planning)
+
+    def is_outdated(self) -> bool:
+        """Whether a lookup table is not there any more as it was when the rebuild began."""
+        schemas = self._planning.input_schemas()
+        for name, piece in self.lookups.items():
+            connector = self._planning.connector(name)
+            try:
+                if connector is not None:
+                    connector.verify(piece.items, schemas[name])
+            except SourceError:
+                return True
+        return False
 
     def check(self) -> None:
         """Refuse what cannot be read again.
@@ -235,7 +253,7 @@ class HistoryChoosing:
             if known and None not in known:
                 timed.add(name)
                 marks = {name: known[-1] or MIN_WATERMARK, **marks}
-        return Slices({**offsets, **pinned(self._planning)}, watermarks=marks, timed=frozenset(timed))
+        return Slices({**offsets, **self.lookups}, watermarks=marks, timed=frozenset(timed))
 
     def _marks(self) -> dict[str, int]:
         """How far the sources that have an event time are in the pipeline."""

@@ -11,9 +11,9 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from dagster_operators.errors import BadInputError, ChangedPipelineError, LedgerError, PipelineError
+from dagster_operators.errors import BadInputError, ChangedPipelineError, EngineError, LedgerError, PipelineError, SourceError
 from dagster_operators.graph.restricted import Part, part_with, reach_of
 from dagster_operators.runtime.history_choosing import History, HistoryChoosing
 from dagster_operators.runtime.rebuild_folder import FOLDER, RUNS, RebuildFolder, leave
@@ -26,6 +26,7 @@ from dagster_operators.transactions.transition import Transition, unfinished_in
 from dagster_operators.transactions.unlocking import unlock
 
 if TYPE_CHECKING:
+    from dagster_operators.graph.slice import SourceSlice
     from dagster_operators.graph.time_range import TimeRange
     from dagster_operators.runtime.epochs import Epochs
     from dagster_operators.transactions.coordinator import Coordinator
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from dagster_operators.transactions.owner import Owner
     from dagster_operators.transactions.plan import PlanRecord
     from dagster_operators.transactions.view import LedgerView
+
+_TIMES: Final = 3
+"""How often it begins anew, in one run, as a lookup table is another than when it began."""
 
 
 @dataclass(frozen=True)
@@ -147,14 +151,20 @@ class Rebuilding:
         if told.get("id") == self._id and (self._over() or not stale):
             return
         if told:
-            self._folder.delete()
-            self._made_anew()
-            self._look(self._run.view())
+            self._delete()
         self._folder.tell({"id": self._id, "tables": list(self._part.tables)})
+
+    def _delete(self) -> None:
+        """Begin with nothing computed, and the lookup tables of now."""
+        self._folder.delete()
+        self._made_anew()
+        self._look(self._run.view())
 
     @property
     def _id(self) -> str:
-        return id_of(self._shadow.plan().fingerprint, self._part.tables, self._request.since, self._record)
+        return id_of(
+            self._shadow.plan().fingerprint, self._part.tables, self._request.since, self._record, self._choosing.lookups
+        )
 
     def _over(self) -> Complete | None:
         """The epoch that took over what is in the folder, should a run have died right then: nothing was completed since."""
@@ -172,6 +182,25 @@ class Rebuilding:
         return self._over() is None and not self._begins().isdisjoint(one.begin_id for one in self._run.history())
 
     def _catch_up(self, owner: Owner) -> None:
+        """Compute what is left, all of it over one state of each lookup table: where that is gone, all begins anew."""
+        for left in reversed(range(_TIMES)):
+            try:
+                return self._compute(owner)
+            except (SourceError, EngineError) as error:
+                if not self._choosing.is_outdated():
+                    raise
+                if not left:
+                    raise PipelineError(
+                        "a lookup table was replaced each time before all was computed, which is to be of one state of it",
+                        pipeline=self._run.pipeline, lookups=", ".join(self._choosing.lookups),
+                        remedy="rebuild when nobody writes it; or look up a Delta table, whose versions stay",
+                    ) from error  # fmt: skip
+            leave(self._shadow.coordinator, owner)
+            self._delete()
+            self._folder.tell({"id": self._id, "tables": list(self._part.tables)})
+        return None
+
+    def _compute(self, owner: Owner) -> None:
         while (handle := self._shadow.begin(owner, choose=self._choosing.choose)) is not None:
             try:
                 self._shadow.run_stages(handle)
@@ -293,7 +322,9 @@ def decided_files(run: Coordinator) -> dict[tuple[str, str], FileEntry]:
     }
 
 
-def id_of(fingerprint: str, tables: Collection[str], since: int, record: PlanRecord) -> str:
+def id_of(
+    fingerprint: str, tables: Collection[str], since: int, record: PlanRecord, lookups: Mapping[str, SourceSlice] | None = None
+) -> str:
     """What tells a rebuild from another one, so that it does not go on with what that one computed.
 
     Args:
@@ -301,9 +332,11 @@ def id_of(fingerprint: str, tables: Collection[str], since: int, record: PlanRec
         tables: The tables that are computed anew.
         since: The first epoch of which something is read.
         record: The record of that part of the pipeline.
+        lookups: The lookup tables as they are read.
     """
+    pins = [{name: piece.items for name, piece in lookups.items()}] if lookups else []
     datasets = sorted((name, dataset.schema_json, *dataset.partition_by) for name, dataset in record.datasets.items())
-    told = json.dumps([fingerprint, tuple(tables), since, dict(record.sources), datasets])
+    told = json.dumps([fingerprint, tuple(tables), since, dict(record.sources), datasets, *pins])
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 

@@ -218,6 +218,74 @@ def test_a_rebuild_asked_for_later_is_not_the_one_that_died_when_all_was_taken_o
     assert not (root / "rebuild").exists()
 
 
+def looked_up(place: Path, lookup: Any) -> do.Pipeline:
+    made = do.Pipeline("looked_up", root=str(place / "root"), engine=SAIL)
+    read = made.source("rows", do.MemorySource(batches(2, 3), schema=SCHEMA))
+    read.lookup(lookup, on="k", name="named").to_table("t")
+    return made
+
+
+def names_in(place: Path, name: str, number: int) -> do.FileSource:
+    put(place / "names.csv", "k,name\n" + "".join(f"{key},{name}\n" for key in "abc"), number)
+    return do.FileSource(str(place / "names.csv"), schema="k string, name string")
+
+
+def shown(made: do.Pipeline) -> set[str]:
+    return {row["name"] for row in made.read("t").collect()}
+
+
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_one_that_died_is_not_gone_on_with_by_another_state_of_a_lookup_table(tmp_path: Path, times: int) -> None:
+    lookup = names_in(tmp_path, "old", 1)
+    looked_up(tmp_path, lookup).run_until_caught_up()
+    with watch(Dies("after:append_complete", times)), pytest.raises(DiedError):
+        looked_up(tmp_path, lookup).rebuild("t", epochs_at_once=1)
+    names_in(tmp_path, "newer", 2)
+    made = looked_up(tmp_path, lookup)
+    made.rebuild("t", epochs_at_once=1)
+    assert shown(made) == {"newer"}
+    assert not (tmp_path / "root/rebuild").exists()
+
+
+def test_a_lookup_table_that_is_replaced_meanwhile(tmp_path: Path) -> None:
+    """All begins anew, some times; then it is refused, and done when it stays."""
+    lookup = names_in(tmp_path, "old", 1)
+    made = looked_up(tmp_path, lookup)
+    made.run_until_caught_up()
+    done: list[str] = []
+
+    def replaced(most: int) -> None:
+        def in_between(name: str) -> None:
+            if name == "after:append_complete" and len(done) < most:
+                done.append(name)
+                names_in(tmp_path, "x" * len(done), 1 + len(done))
+
+        with watch(in_between):
+            made.rebuild("t", epochs_at_once=1)
+
+    replaced(1)
+    assert shown(made) == {"x"}
+    with pytest.raises(PipelineError, match=r"replaced each time before all was computed.*rebuild when nobody writes it"):
+        replaced(99)
+    assert shown(made) == {"x"}
+    made.rebuild("t", epochs_at_once=1)
+    assert shown(made) == {"x" * len(done)}
+
+
+def test_a_lookup_table_that_keeps_its_versions_is_read_as_it_was_when_the_rebuild_began(tmp_path: Path) -> None:
+    def write(name: str) -> None:
+        write_deltalake(str(tmp_path / "names"), pa.table({"k": [*"abc"], "name": [name] * 3}), mode="overwrite")
+
+    write("old")
+    made = looked_up(tmp_path, do.DeltaSource(str(tmp_path / "names")))
+    made.run_until_caught_up()
+    with watch(lambda name: write("new") if name == "after:append_complete" else None):
+        made.rebuild("t", epochs_at_once=1)
+    assert shown(made) == {"old"}
+    made.rebuild("t")
+    assert shown(made) == {"new"}
+
+
 def test_another_rebuild_at_the_same_time_is_refused(tmp_path: Path) -> None:
     rows, root = batches(2, 3), tmp_path / "root"
     pipeline(root, rows).run_until_caught_up()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.runtime.rebuilding import id_of
 from dagster_operators.transactions.plan import DatasetRecord, PlanRecord
 
@@ -20,7 +21,8 @@ USUAL: dict[str, Any] = {"fingerprint": "p", "tables": ("a",), "since": 1, "reco
     {"record": replace(RECORD, datasets={"tables/b": TABLE})},
     {"record": replace(RECORD, datasets={"tables/a": replace(TABLE, schema_json="[]")})},
     {"record": replace(RECORD, datasets={"tables/a": replace(TABLE, partition_by=("day",))})},
-], ids=["plan", "tables", "since", "sources", "table", "columns", "partitions"])  # fmt: skip
+    {"lookups": {"names": SourceSlice(None, None, {"snapshot": 3})}},
+], ids=["plan", "tables", "since", "sources", "table", "columns", "partitions", "lookups"])  # fmt: skip
 def test_another_rebuild_has_another_name(other: dict[str, Any]) -> None:
     assert id_of(**USUAL | other) != id_of(**USUAL)
 

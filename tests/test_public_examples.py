@@ -27,7 +27,10 @@ CALLED = [
 ]  # fmt: skip
 """Classes whose every method is for users; the methods of sources and sinks are called by the package."""
 
-BETWEEN_PARTS = {"Pipeline.epochs_beside", "Pipeline.fill", "Pipeline.rebuild_on"}
+BETWEEN_PARTS = {
+    "Pipeline.epochs_beside", "Pipeline.fill", "Pipeline.range_of", "Pipeline.rebuild_on", "Pipeline.widen_on",
+    "StoredPipeline.changes_on_engine",
+}  # fmt: skip
 """Methods that other parts of the package call, and users do not."""
 
 

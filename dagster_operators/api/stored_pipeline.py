@@ -170,6 +170,16 @@ class StoredPipeline(Settling):
             PipelineError: There is no such table.
             UnknownEpochError: There is no such completed epoch, or it was cleaned away.
             LostFileError: A file of the table is missing.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> folder = TemporaryDirectory()
+        >>> pipeline = Pipeline("p", root=folder.name, engine="sail")
+        >>> rows = pipeline.source("rows", MemorySource([[(1,)], [(2,)]], schema="v long")).to_table("kept")
+        >>> epochs = pipeline.run_until_caught_up()
+        >>> StoredPipeline(folder.name).to_spark("kept", "sail").filter("v > 1").collect()
+        [Row(v=2)]
+        >>> folder.cleanup()
         """
         from dagster_operators.runtime.engine import default_engine, engine_given
         from dagster_operators.runtime.engine_reading import read_on

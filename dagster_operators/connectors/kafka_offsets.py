@@ -50,7 +50,7 @@ def with_others(position: JSON, before: JSON | None) -> JSON:
     One that names no partition stays so.
 
     >>> with_others({"offsets": {"0": 8}}, {"offsets": {"0": 10, "1": 3}, "identity": "x", "spool": [], "heard": {"1": 17}})
-    {'offsets': {'0': 8}, 'heard': {'1': 17}, 'others': {'1': 3}, 'others_of': 'x'}
+    {'heard': {'1': 17}, 'offsets': {'0': 8}, 'others': {'1': 3}, 'others_of': 'x'}
     >>> with_others({"offsets": {}}, {"offsets": {"0": 10}})
     {'offsets': {}}
     """

@@ -11,6 +11,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -166,7 +167,8 @@ class OperatorSource(Connector):
             return None
         root = self._root()
         tidy(root, self._spool, known.get("spool", ()))
-        context = _Context(self.name, known.get("position"))
+        # What the operator changes in place is its own: the position of the last epoch is compared with, and is a retry's start.
+        context = _Context(self.name, deepcopy(known.get("position")))
         spool = _Spool(root, self._spool, self._schema, self.name)
         with spool:
             end = self._turn(context, spool)

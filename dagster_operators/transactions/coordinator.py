@@ -18,6 +18,7 @@ from dagster_operators.errors import (
     LedgerError,
     OperatorsError,
     PipelineBusyError,
+    located,
 )
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.storage.root import Root
@@ -210,7 +211,8 @@ class Coordinator:
 
     def view(self) -> LedgerView:
         """The ledger as it is now."""
-        return self._ledger.view()
+        with located(pipeline=self.pipeline):
+            return self._ledger.view()
 
     def steady(self) -> AbstractContextManager[None]:
         """While this is open, :meth:`view` gives what it gave last in this thread, if a look at the storage is a request."""

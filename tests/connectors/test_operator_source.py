@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import dagster_operators as do
-from dagster_operators.errors import BadInputError, PipelineError, SchemaError
+from dagster_operators.errors import BadInputError, PipelineError, SchemaError, SourceError
 from dagster_operators.transactions import failpoints
 from dagster_operators.transactions.owner import Owner
 from tests.engines import ENGINES, SAIL
@@ -109,6 +109,39 @@ def test_a_source_with_nothing_more_right_now_is_asked_again(sail, tmp_path):
     assert made.run_epoch().empty
     source.end = 4
     assert made.run_epoch().rows["rows"] == 1
+
+
+class Tally(Clock):
+    """Its position is changed in place."""
+
+    broken = False
+
+    def run(self, ctx, out):
+        ctx.position = {"next": 0} if ctx.position is None else ctx.position
+        start = ctx.position["next"]
+        ctx.position["next"] += 2
+        out.collect(pa.table({"minute": [start, start + 1], "t": pa.array([0, 0], pa.timestamp("us", "UTC")), "turn": [0, 0]}))
+        if type(self).broken and start:
+            raise ConnectionError("no answer")
+        return "graceful" if ctx.position["next"] < self.end else self.last
+
+    def has_news(self, position):
+        return position is None or position["next"] < self.end
+
+
+def test_a_position_that_is_changed_in_place_is_news_and_not_moved_by_what_failed(sail, tmp_path, monkeypatch):
+    made, rows = pipeline(tmp_path, Tally())
+    rows.to_table("rows")
+    made.run_epoch()
+    monkeypatch.setattr(Tally, "broken", True)
+    for _ in range(2):
+        with pytest.raises(SourceError, match="no answer"):
+            made.run_epoch()
+    monkeypatch.setattr(Tally, "broken", False)
+    made.run_until_caught_up()
+    assert sorted(row.minute for row in made.read("rows").collect()) == list(range(6))
+    places = [complete.offsets["clock"]["position"] for complete in made.history()]
+    assert places == [{"next": 2}, {"next": 4}, {"next": 6}]
 
 
 def test_a_repeated_epoch_has_the_same_rows(sail, tmp_path):

@@ -167,24 +167,25 @@ class OperatorSource(Connector):
             return None
         root = self._root()
         tidy(root, self._spool, known.get("spool", ()))
-        # What the operator changes in place is its own: the position of the last epoch is compared with, and is a retry's start.
+        # What the operator changes in place is its own, while it has its turn and afterwards: it is given a copy, and leaves one.
         context = _Context(self.name, deepcopy(known.get("position")))
         spool = _Spool(root, self._spool, self._schema, self.name)
         with spool:
-            end = self._turn(context, spool)
+            end, left = self._turn(context, spool)
         final = end == "final"
-        position: dict[str, JSON] = {"position": context.position, "final": final, "spool": spool.files}
+        position: dict[str, JSON] = {"position": left, "final": final, "spool": spool.files}
         choice = self._files.choose(None, lambda: iter(())) if spool.rows else None
-        news = choice is not None or final or context.position != known.get("position")
+        news = choice is not None or final or left != known.get("position")
         if not news and not context.is_idle:
             return None
         listed: Any = choice.slice.items if choice else []
         items = [item for item in listed if item[0].rpartition("/")[2] in spool.files] if choice else None
         piece = SourceSlice(start, position if news else start, items)
-        reached = None if final else self.operator.reached(context.position)
+        reached = None if final else self.operator.reached(deepcopy(left))
         return SliceChoice(piece, more=end == "graceful" and news, news=news, idle=context.is_idle, final=final, reached=reached)
 
-    def _turn(self, context: _Context, spool: _Spool) -> SourceEnd:
+    def _turn(self, context: _Context, spool: _Spool) -> tuple[SourceEnd, JSON]:
+        """How the turn ended, and the position that it left, which is not the operator's own object."""
         try:
             end = self.operator.run(context, spool)
         except OperatorsError as error:
@@ -197,13 +198,20 @@ class OperatorSource(Connector):
             raise PipelineError(
                 f"run returned {end!r}", source=self.name, remedy=f"return how it ended: {', '.join(get_args(SourceEnd))}"
             )
-        return end
+        try:
+            left: JSON = deepcopy(context.position)
+        except Exception as error:
+            raise PipelineError(
+                f"the position cannot be copied when the turn ends: {error}", source=self.name,
+                remedy="set ctx.position to plain JSON; to a copy, if another thread changes it",
+            ) from error  # fmt: skip
+        return end, left
 
     @override
     def news(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> JSON | None:
         """What the operator says; it gets no turn."""
         known = start if isinstance(start, dict) else {}
-        if known.get("final") or not self.operator.has_news(known.get("position")):
+        if known.get("final") or not self.operator.has_news(deepcopy(known.get("position"))):
             return None
         return {"after": known.get("position")}
 

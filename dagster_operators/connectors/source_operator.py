@@ -20,7 +20,7 @@ class SourceContext(Protocol):
     Attributes:
         source: The source's name.
         position: Where to begin: what the last committed epoch left, None at first. Set it to where the next epoch is to begin;
-            plain JSON.
+            plain JSON. It is copied when the turn ends: what the operator changes in it later counts for nothing.
     """
 
     source: str

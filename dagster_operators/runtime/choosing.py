@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from math import inf
 from typing import Any
 
@@ -126,7 +127,7 @@ class Choosing:
             return False
         frontiers = Frontiers(self._dataflow, at_beginning(last.watermarks), held_in(last.held))
         left: Any = last.offsets.get(name)
-        least = connector.operator.waits_until(left["position"]) if isinstance(left, dict) else None
+        least = connector.operator.waits_until(deepcopy(left["position"])) if isinstance(left, dict) else None
         return frontiers.of(StreamRef(operator, port or MAIN)).less_than(last.watermarks[name] if least is None else least)
 
     def _offer(

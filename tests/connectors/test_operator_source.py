@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pyarrow as pa
 import pytest
 
@@ -142,6 +144,70 @@ def test_a_position_that_is_changed_in_place_is_news_and_not_moved_by_what_faile
     assert sorted(row.minute for row in made.read("rows").collect()) == list(range(6))
     places = [complete.offsets["clock"]["position"] for complete in made.history()]
     assert places == [{"next": 2}, {"next": 4}, {"next": 6}]
+
+
+class Listener(Clock):
+    """Keeps its position in an attribute, which moves on while an epoch runs, and changes what it is asked about."""
+
+    def __init__(self, **more):
+        super().__init__(**more)
+        self._at = {"next": 0}
+
+    def run(self, ctx, out):
+        self._at = ctx.position or self._at
+        start = self._at["next"]
+        self._at["next"] = start + 2
+        ctx.position = self._at
+        out.collect(pa.table({"minute": [start, start + 1], "t": pa.array([0, 0], pa.timestamp("us", "UTC")), "turn": [0, 0]}))
+        return "graceful" if start + 2 < self.end else self.last
+
+    def reached(self, position):
+        position["next"] = 98
+
+    def has_news(self, position):
+        if position:
+            position["next"] = 98
+        return True
+
+    def waits_until(self, position):
+        position["next"] = 98
+        return -1
+
+
+@pytest.mark.parametrize("waits_for", [None, "same"])
+def test_a_position_that_the_operator_goes_on_changing_is_where_its_turn_ended(sail, tmp_path, waits_for):
+    source = Listener()
+    source.waits_for = waits_for
+    made, rows = pipeline(tmp_path, source)
+    rows.filter("true", name="same").to_table("rows")
+    with failpoints.watch(lambda name: source._at.update(next=98) if name == "after:append_begin" else None):
+        for _ in range(3):
+            assert made.epochs.has_news()
+            made.run_epoch()
+    assert sorted(row.minute for row in made.read("rows").collect()) == list(range(6))
+    places = [complete.offsets["clock"]["position"] for complete in made.history()]
+    assert places == [{"next": 2}, {"next": 4}, {"next": 6}]
+
+
+class Locked(Clock):
+    lock = threading.Lock()
+
+    def run(self, ctx, out):
+        end = super().run(ctx, out)
+        ctx.position = {"next": ctx.position, "lock": self.lock}
+        return end
+
+
+def test_a_position_that_cannot_be_copied_is_refused(sail, tmp_path, monkeypatch):
+    made, rows = pipeline(tmp_path, Locked())
+    rows.to_table("rows")
+    with pytest.raises(PipelineError, match="the position cannot be copied when the turn ends: cannot pickle") as raised:
+        made.run_epoch()
+    assert (raised.value.source, raised.value.pipeline) == ("clock", "p")
+    assert raised.value.remedy.startswith("set ctx.position to plain JSON")
+    monkeypatch.setattr(Locked, "lock", None)
+    made.run_epoch()
+    assert sorted(row.minute for row in made.read("rows").collect()) == [0, 1]
 
 
 def test_a_repeated_epoch_has_the_same_rows(sail, tmp_path):

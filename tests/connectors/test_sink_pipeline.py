@@ -114,6 +114,19 @@ def test_a_sink_may_share_its_stream_with_a_table_and_with_other_sinks(sail, tmp
 
 
 @pytest.mark.parametrize("engine", ["sail", "spark"])
+def test_a_source_that_a_sink_alone_reads_is_read_without_places(request, tmp_path, monkeypatch, engine):
+    """These are for event operators: on Sail Python reads all Parquet files for them, and on Spark it is a join."""
+    request.getfixturevalue(engine)
+    monkeypatch.setattr(do.MemorySource, "with_places", lambda self: pytest.fail("nobody wants the places"))
+    sink = ListSink()
+    pipeline, rows = pipeline_of(tmp_path, [[("a", 1)]], engine=ENGINES[engine])
+    rows.to_sink(sink)
+    pipeline.source("others", do.MemorySource([], schema=SCHEMA)).to_table("others")
+    pipeline.run_epoch()
+    assert sink.rows == [{"k": "a", "v": 1}]
+
+
+@pytest.mark.parametrize("engine", ["sail", "spark"])
 def test_rows_come_in_bounded_batches_of_one_schema(request, tmp_path, monkeypatch, engine):
     request.getfixturevalue(engine)
     monkeypatch.setattr(sinks, "BATCH_ROWS", 100)

@@ -186,12 +186,12 @@ class StageInputs:
         return made_of(rows, read)
 
     def _reader(self, source: str) -> Connector:
-        """What reads a source; with places if all want them who read its stream: in a table they would be columns."""
+        """What reads a source; with places if its stream has readers and all of them want these: in a table they were columns."""
         connector = self._connector(source)
         stream = StreamRef(source)
         output = self._work.stage.output(stream)
         readers = [node for node in self._work.plan.physical.nodes.values() if any(edge.stream == stream for edge in node.inputs)]
-        placed = all(isinstance(node.operator, BatchOperator) and node.operator.is_placed for node in readers)
+        placed = bool(readers) and all(isinstance(node.operator, BatchOperator) and node.operator.is_placed for node in readers)
         return connector.with_places() if placed and output is not None and output.table is None else connector
 
     def _rows(self, connector: Connector, operator: str, items: Any, any_of: Sequence[str], *, with_parts: bool) -> DataFrame:

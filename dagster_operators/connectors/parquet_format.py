@@ -15,7 +15,7 @@ from dagster_operators.errors import BadInputError
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import struct
 from dagster_operators.storage.location import FileLocation, SourceFile
-from dagster_operators.types.data_type import Array, Decimal, Map, Struct
+from dagster_operators.types.data_type import Array, Decimal, Field, Map, Struct
 from dagster_operators.types.data_type import DataType as SparkType
 from dagster_operators.types.names import quoted
 from dagster_operators.types.schema import Schema
@@ -132,22 +132,42 @@ def read(
         columns = [quoted(name) for name in rows.columns]
         rows, metadata = with_metadata(rows)
         return in_order_of_files(rows.selectExpr(*columns, *places_of_parquet(metadata)), location.file_uris(files))
-    if places:
-        return read_parquet_with_places(session, location, enumerate(files), schema_json)
     if reads_like_spark(session):
         return _read(session, location, files, schema_json)
     schema = Schema.from_json(schema_json)
+    nested = [field for field in schema if field.type.is_nested]
+    for file in files if nested else ():
+        _refuse_other_case(location, file, nested)
+    if places:
+        return read_parquet_with_places(session, location, enumerate(files), schema_json)
     for file in files:
         _refuse_what_sail_does_not_read(location, file, schema)
     frames = [_read_alike(session, location, group, schema_json, types) for group, types in _alike(location, files)]
     return functools.reduce(lambda one, other: one.union(other), frames)
 
 
-def _refuse_what_sail_does_not_read(location: FileLocation, file: SourceFile, schema: Schema) -> None:
-    """Refuse columns that only Spark reads, and fields within structs that the schema writes in another case: null for Sail.
+def _refuse_other_case(location: FileLocation, file: SourceFile, nested: Iterable[Field]) -> None:
+    """Refuse fields within structs that the schema writes in another case: null for Sail, and for Arrow, which reads places.
 
     Raises:
-        BadInputError: Names the column, or the field.
+        BadInputError: Names the field.
+    """
+    types = footer(location, file).types
+    for field in nested:
+        if (name := _in_other_case(types.get(field.name), field.type)) is not None:
+            raise BadInputError(
+                f"a field is called {name!r} in the file and otherwise in the schema, but for case, which Sail does not read",
+                file=location.full_path(file),
+                column=field.name,
+                remedy="write it in the schema as in the file, or read the files with Apache Spark",
+            )
+
+
+def _refuse_what_sail_does_not_read(location: FileLocation, file: SourceFile, schema: Schema) -> None:
+    """Refuse columns of types that only Spark reads, and Arrow.
+
+    Raises:
+        BadInputError: Names the column.
     """
     types = footer(location, file).types
     for field in schema:
@@ -157,13 +177,6 @@ def _refuse_what_sail_does_not_read(location: FileLocation, file: SourceFile, sc
                 file=location.full_path(file),
                 column=field.name,
                 remedy=f"write it as {field.type}, or read the files with Apache Spark",
-            )
-        if field.type.is_nested and (name := _in_other_case(types.get(field.name), field.type)) is not None:
-            raise BadInputError(
-                f"a field is called {name!r} in the file and otherwise in the schema, but for case, which Sail does not read",
-                file=location.full_path(file),
-                column=field.name,
-                remedy="write it in the schema as in the file, or read the files with Apache Spark",
             )
 
 

@@ -115,7 +115,7 @@ class Rebuildable:
         """
         return self.rebuild_on(
             self.epochs, self.epochs_beside(self.epochs), self._owner, tables=_names(tables), operators=_names(operators) or (),
-            since=since, between=self.range_of(between or ()), epochs_at_once=epochs_at_once, empty=empty,
+            since=since, between=None if between is None else self.range_of(between), epochs_at_once=epochs_at_once, empty=empty,
             wait_seconds=wait_seconds,
         )  # fmt: skip
 
@@ -141,6 +141,7 @@ class Rebuildable:
         if epochs_at_once < 1:
             raise PipelineError(f"epochs_at_once is {epochs_at_once}", pipeline=self.name, remedy="choose 1 or more")
         part = part_of(epochs, tables, operators, between)
+        self._check_filled(epochs, part, since)
         request = Request(part, self._first(epochs, since), epochs_at_once, empty)
         if between is None:
             warn_of_logs(epochs, part, epochs_at_once)
@@ -149,8 +150,8 @@ class Rebuildable:
             rebuilding = RangeRebuilding(epochs, beside, request, between)
         return result_of(rebuilding.run(owner, wait_seconds=wait_seconds), tuple(self.tables))
 
-    def range_of(self, between: Sequence[str | datetime]) -> TimeRange | None:
-        """The range of event time from one moment up to another; None without any.
+    def range_of(self, between: Sequence[str | datetime]) -> TimeRange:
+        """The range of event time from one moment up to another.
 
         Raises:
             PipelineError: It is no range.
@@ -159,10 +160,8 @@ class Rebuildable:
         from dagster_operators.runtime.resetting import moment_of
 
         moments = [to_micros(moment_of(moment)) for moment in between]
-        if not moments:
-            return None
         if len(moments) != _ENDS or moments[0] >= moments[1]:
-            told = ", ".join(map(str, between))
+            told = ", ".join(map(str, between)) or "no moments"
             raise PipelineError(f"between {told} is no time", pipeline=self.name, remedy="name a moment, and a later one")
         return TimeRange(*moments)
 
@@ -182,6 +181,20 @@ class Rebuildable:
             self._check_filling(epochs, new)
             self.rebuild_on(
                 epochs, beside, owner, tables=new, operators=(), since=0, epochs_at_once=AT_ONCE, wait_seconds=wait_seconds
+            )  # fmt: skip
+
+    def _check_filled(self, epochs: Epochs, part: Part, since: int | str | datetime) -> None:
+        """Refuse to rebuild beside a table that is yet to be filled: behind the rebuild the next epoch would take it as there."""
+        whole = part.between is None
+        left = [name for name in self._to_fill(epochs) if name not in part.tables or not whole]
+        if left:
+            named = ", ".join(map(repr, [*(part.tables if whole else ()), *left]))
+            options = f", since={since if isinstance(since, int) else str(since)!r}" if whole and since else ""
+            raise PipelineError(
+                f"{', '.join(left)} is yet to be filled with the rows of before, and would not be behind a rebuild",
+                pipeline=self.name, table=left[0],
+                remedy=f"run an epoch first, which fills it; or compute it {'with these' if whole else 'as a whole'}: "
+                f"pipeline.rebuild([{named}]{options})",
             )  # fmt: skip
 
     def _check_filling(self, epochs: Epochs, new: Collection[str]) -> None:

@@ -52,7 +52,7 @@ def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:
                 made = steps.pipeline.rebuild_on(
                     epochs, steps.beside(epochs), owner_of(context), tables=config.tables or None, operators=config.operators,
                     since=int(config.since) if config.since.isdigit() else config.since, epochs_at_once=config.epochs_at_once,
-                    empty=config.empty, between=steps.pipeline.range_of(config.between),
+                    empty=config.empty, between=steps.pipeline.range_of(config.between) if config.between else None,
                     wait_seconds=steps.options.wait_seconds,
                 )  # fmt: skip
             told = events(steps, epochs, epochs.coordinator.versions(made.epoch))

@@ -277,7 +277,7 @@ def moment_of(moment: str | datetime) -> datetime:
         return moment
     try:
         return datetime.fromisoformat(moment)
-    except ValueError:
+    except (ValueError, TypeError):
         raise PipelineError(f"{moment!r} is no time", remedy="write it as 2026-01-31 or 2026-01-31 12:00:00") from None
 
 

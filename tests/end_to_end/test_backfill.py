@@ -237,3 +237,40 @@ def test_a_rebuild_tells_of_a_table_of_changes_that_nobody_named(
     if warned:  # what the message says
         made.rebuild(named, epochs_at_once=1)
         assert content(made, "log") == before
+
+
+def filled(root: Path, *, late: bool, count: int = 4) -> do.Pipeline:
+    made = do.Pipeline("filled", root=str(root), engine=SAIL)
+    rows = [[("a", number, f"2026-01-01 00:0{number}:00")] for number in range(5)]
+    read = made.source("rows", do.MemorySource(rows[:count], schema="k string, v long, at timestamp"), event_time="at")
+    read.filter("v >= 1", name="some").to_table("clean")
+    if late:
+        read.filter("v >= 0", name="other").to_table("late", backfill=True)
+    return made
+
+
+WHOLE: dict[str, Any] = {}
+MINUTES: dict[str, Any] = {"between": ("2026-01-01 00:01:00", "2026-01-01 00:03:00")}
+
+
+@pytest.mark.parametrize("options", [WHOLE, MINUTES], ids=["whole", "range"])
+@pytest.mark.parametrize("remedy", ["epoch", "rebuild"])
+def test_a_table_that_is_yet_to_be_filled_is_not_passed_over_by_a_rebuild(
+    tmp_path: Path, options: dict[str, Any], remedy: str
+) -> None:
+    """Behind it the table would have been there, and nothing would have filled it."""
+    filled(tmp_path, late=False).run_until_caught_up()
+    made = filled(tmp_path, late=True)
+    for tables in ("clean", ["clean", "late"]) if options else ("clean",):
+        with pytest.raises(PipelineError, match="late is yet to be filled") as caught:
+            made.rebuild(tables, **options)
+    if remedy == "epoch":
+        assert "run an epoch first" in caught.value.remedy
+        made.run_epoch()
+    else:
+        (call,) = re.findall(r"pipeline\.(rebuild\(.*\))", caught.value.remedy)
+        eval(f"made.{call}", {"made": made})  # noqa: S307 - what the message says
+    made.rebuild("clean", **options)
+    later = filled(tmp_path, late=True, count=5)
+    later.run_until_caught_up()
+    assert {table: sum(content(later, table).values()) for table in ("clean", "late")} == {"clean": 4, "late": 5}

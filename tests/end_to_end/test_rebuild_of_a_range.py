@@ -217,6 +217,10 @@ def test_what_cannot_be_computed_for_a_range(tmp_path: Path) -> None:
         made.rebuild("totals", between=(at(0), at(1)))
     with pytest.raises(PipelineError, match="between 2026-01-02, 2026-01-01 is no time"):
         made.rebuild("clean", between=("2026-01-02", "2026-01-01"))
+    with pytest.raises(PipelineError, match="between no moments is no time"):
+        made.rebuild("clean", between=[])  # type: ignore[arg-type]  # not all of the table
+    with pytest.raises(PipelineError, match="None is no time"):
+        made.rebuild("clean", between=(at(0), None))  # type: ignore[arg-type]
     assert made.history()[-1].versions == versions
     made.rebuild("totals")  # what the refusal names
 

@@ -126,14 +126,17 @@ def _condition(steps: PipelineSteps) -> dg.AutomationCondition[dg.AssetKey] | No
     """When a run is asked for.
 
     With new input, that counts until a run was asked for, and not until one has made the tables, as in ``eager``: what came
-    while it was at work would be lost.
+    while it was at work would be lost. What came between the tick that asked and the next one is for another run, as the first
+    may have chosen what it reads: ``since`` alone forgets it in Dagster 1.12, and in 1.13 where it does not know when it came.
+    The first evaluation asks for a run: of what was told before it Dagster knows nothing.
     """
     condition = steps.options.automation_condition
     if condition != "new input":
         return condition
     news = dg.AutomationCondition.any_deps_updated().allow(dg.AssetSelection.assets(*steps.keys.inputs.values()))
-    asked = dg.AutomationCondition.newly_requested() | dg.AutomationCondition.initial_evaluation()
-    return (news.since(asked) & ~dg.AutomationCondition.in_progress()).with_label("new input")
+    due = news | dg.AutomationCondition.initial_evaluation()
+    pending = due.since(dg.AutomationCondition.newly_requested() & ~due)
+    return (pending & ~dg.AutomationCondition.in_progress()).with_label("new input")
 
 
 def _operators(steps: PipelineSteps, table: TableAsset) -> dict[str, str]:

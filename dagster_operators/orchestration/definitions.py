@@ -90,8 +90,8 @@ def build_definitions(
             ``dg.multiprocess_executor`` every op starts its own session, unless the engine is remote.
         retry_policy: Of every op, instead of the defaults.
         automation_condition: Of every table's asset. ``"new input"`` asks for a run when a source holds something new, or another
-            pipeline's table that is read has an epoch more. Without ``sensor`` there is then ``<pipeline>_sources``, which starts
-            nothing and tells Dagster what the sources newly hold; the sensor that starts runs tells it, too.
+            pipeline's table that is read has an epoch more. Without ``sensor`` there is then ``<pipeline>_sources``, which tells
+            Dagster what the sources newly hold, and what is left to do; the sensor that starts runs tells what they hold, too.
         group_name: The assets' group; the pipeline's name by default.
         owners: Of the tables that have none of their own.
         tags: Of every table's asset.
@@ -170,7 +170,7 @@ def build_definitions(
         if sensor:
             sensors.append(news_sensor(steps, target, minimum_interval_seconds, dg.DefaultSensorStatus(default_status)))
         elif automation_condition is not None:
-            sensors.append(source_sensor(steps, minimum_interval_seconds, dg.DefaultSensorStatus(default_status)))
+            sensors.append(source_sensor(steps, target, minimum_interval_seconds, dg.DefaultSensorStatus(default_status)))
     return dg.Definitions(
         assets=assets,
         asset_checks=checks,

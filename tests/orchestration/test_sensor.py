@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 import pytest
@@ -290,3 +290,157 @@ def test_new_input_makes_the_tables_due(folder: Path, instance: dg.DagsterInstan
     assert (told(), due()) == (0, set())
     demo.drop(folder, 2, [("a", 4)])
     assert (told(), due(), told(), due()) == (1, everything, 0, set())
+
+
+class Automation:
+    """Dagster's automation of definitions with ``"new input"``, tick by tick, and the sensor that tells it of the sources."""
+
+    def __init__(self, defs: dg.Definitions, instance: dg.DagsterInstance, name: str = "demo") -> None:
+        self._defs, self._instance, self._name = defs, instance, name
+        self._cursor: Any = None
+        self._conditions: Any = None
+
+    def look(self) -> dg.SensorResult | dg.SkipReason:
+        sensor = self._defs.resolve_sensor_def(f"{self._name}_sources")
+        found = sensor(dg.build_sensor_context(instance=self._instance, cursor=self._cursor))
+        assert isinstance(found, dg.SensorResult | dg.SkipReason)
+        if isinstance(found, dg.SensorResult):
+            self._cursor = found.cursor
+        return found
+
+    def told(self) -> int:
+        """How many sources a tick of the sensor tells Dagster of."""
+        found = self.look()
+        events = found.asset_events if isinstance(found, dg.SensorResult) else []
+        for event in events:
+            self._instance.report_runless_asset_event(event)
+        return len(events)
+
+    def due(self) -> int:
+        """How many assets a tick of the automation asks for."""
+        given = {"cursor": self._conditions} if self._conditions else {}
+        evaluated = dg.evaluate_automation_conditions(self._defs, self._instance, **given)
+        self._conditions = evaluated.cursor
+        return evaluated.total_requested
+
+
+def copying(folder: Path) -> do.Pipeline:
+    made = do.Pipeline("demo", root=str(folder / "demo"))
+    made.source("rows", do.FileSource(str(folder / "in"), format="json", schema=demo.SCHEMA)).to_table("clean")
+    return made
+
+
+@pytest.fixture
+def automation(folder: Path, instance: dg.DagsterInstance) -> Automation:
+    return Automation(do.build_definitions(copying(folder), automation_condition="new input"), instance)
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_what_is_told_after_a_run_was_asked_for_and_before_the_next_tick_is_for_another_run(
+    folder: Path, automation: Automation
+) -> None:
+    automation.due()
+    assert (automation.due(), automation.told(), automation.due()) == (0, 1, 1)
+    demo.drop(folder, 5, [("c", 1)])
+    assert (automation.told(), automation.due(), automation.due()) == (1, 1, 0)
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_what_was_told_before_the_first_tick_of_the_automation_is_read(automation: Automation) -> None:
+    assert (automation.told(), automation.due(), automation.due(), automation.due()) == (1, 1, 0, 0)
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_what_is_offered_again_behind_a_reset_is_news(folder: Path, automation: Automation) -> None:
+    automation.due()
+    assert (automation.told(), automation.due(), automation.due()) == (1, 1, 0)
+    pipeline = copying(folder)
+    pipeline.run_epoch()
+    assert (automation.told(), automation.due()) == (0, 0)
+    pipeline.reset("rows", to=None, tables="restart")
+    assert (automation.told(), automation.due(), automation.told(), automation.due()) == (1, 1, 0, 0)
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_work_that_an_operator_has_left_is_told_after_each_epoch(folder: Path, instance: dg.DagsterInstance) -> None:
+    demo.drop(folder, 5, [("c", 1)])
+    pipeline = do.Pipeline("demo", root=str(folder / "demo"))
+    source = do.FileSource(str(folder / "in"), format="json", schema=demo.SCHEMA)
+    rows = pipeline.source("rows", source, event_time="t", lateness="0 seconds")
+    do.frontier.limit_rate(rows, 2).to_table("slow")
+    automation = Automation(do.build_definitions(pipeline, automation_condition="new input"), instance)
+    automation.due()
+    epochs = 0
+    while automation.told():
+        assert automation.due() == 1
+        assert not pipeline.run_epoch().empty
+        assert automation.due() == 0
+        epochs += 1
+    assert epochs > 1
+    assert pipeline.run_epoch().empty, "all was told"
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_an_epoch_that_waits_to_be_carried_out_is_told_once(folder: Path, automation: Automation) -> None:
+    def fail(name: str) -> None:
+        if name.startswith("before:commit_table"):
+            raise StorageError("the disk is gone")
+
+    automation.due()
+    assert (automation.told(), automation.due(), automation.told(), automation.due()) == (1, 1, 0, 0)
+    with watch(fail), pytest.raises(StorageError):
+        copying(folder).run_epoch()
+    (event,) = cast("dg.SensorResult", automation.look()).asset_events
+    assert event.asset_key == dg.AssetKey(["demo", "rows"])
+    assert "an epoch that is decided and not complete" in str(event.metadata["left to do"].value)
+    assert automation.told() == 0
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_what_was_decided_about_a_change_makes_the_tables_due(folder: Path, instance: dg.DagsterInstance) -> None:
+    def pipeline(*tables: str) -> do.Pipeline:
+        made = do.Pipeline("demo", root=str(folder / "demo"))
+        rows = made.source("rows", do.FileSource(str(folder / "in"), format="json", schema=demo.SCHEMA))
+        for table in tables:
+            rows.select("k", name=f"of_{table}").to_table(table)
+        return made
+
+    pipeline("clean", "copy").run_until_caught_up()
+    changed = pipeline("clean")
+    changed.drop("copy")
+    automation = Automation(do.build_definitions(changed, automation_condition="new input"), instance)
+    automation.due()
+    automation.due()
+    assert (automation.told(), automation.due(), automation.told(), automation.due()) == (1, 1, 0, 0)
+
+
+def runs(found: dg.SensorResult | dg.SkipReason) -> int:
+    return len(found.run_requests or ()) if isinstance(found, dg.SensorResult) else 0
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_where_all_sources_are_others_assets_what_an_epoch_left_is_run(
+    folder: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever makes the table tells of it, and not again when an epoch has read some of it only."""
+
+    def behind() -> do.Pipeline:
+        pipeline = do.Pipeline("behind", root=str(folder / "behind"))
+        pipeline.source("rows", do.PipelineSource(str(folder / "demo"), "clean", max_epochs=1)).to_table("copied")
+        return pipeline
+
+    for hour in (4, 5, 6):
+        copying(folder).run_epoch()
+        demo.drop(folder, hour, [("c", hour)])
+        if hour == 4:
+            behind().run_epoch()  # the first of all
+    automation = Automation(do.build_definitions(behind(), automation_condition="new input"), instance, "behind")
+    assert not runs(automation.look()), "left to those who tell"
+    behind().run_epoch()
+    assert not runs(automation.look())
+    monkeypatch.setattr("dagster_operators.orchestration.news._PATIENCE", 0.0)
+    assert runs(automation.look()) == 1
+    eager = Automation(do.build_definitions(behind(), automation_condition=dg.AutomationCondition.eager()), instance, "behind")
+    assert not runs(eager.look()), "another condition is the user's: nothing but what it asks for"
+    behind().run_epoch()
+    assert not runs(automation.look())

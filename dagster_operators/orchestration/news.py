@@ -1,0 +1,153 @@
+"""What there is to do in a pipeline, as its sensors see it, and what of it Dagster was told. It needs no engine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import dagster as dg
+
+from dagster_operators.orchestration.materialisation import DATA_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dagster_operators.orchestration.steps import PipelineSteps
+    from dagster_operators.runtime.epochs import Epochs
+
+_PATIENCE: Final = 120.0
+"""For so many seconds a source that is somebody else's asset is left to them to tell of: automation looks every 30 s."""
+
+
+@dataclass(frozen=True)
+class News:
+    """What there is to do.
+
+    Attributes:
+        epoch: The last completed epoch.
+        sources: What has something new, with what it offers: sources, and operators with work left.
+        decided: Whether an epoch waits to be carried out.
+        changes: What was decided about changes of the pipeline.
+        inputs: The assets of the sources and lookups that are nobody else's, who would tell of them.
+        others: The sources and lookups that are somebody else's assets.
+    """
+
+    epoch: int
+    sources: Mapping[str, Any]
+    decided: bool
+    changes: Mapping[str, str]
+    inputs: Mapping[str, dg.AssetKey]
+    others: frozenset[str]
+
+    @classmethod
+    def of(cls, steps: PipelineSteps, epochs: Epochs) -> News:
+        """What there is to do in a pipeline."""
+        view = epochs.coordinator.view()
+        return cls(
+            view.last_epoch, epochs.has_news(), view.decision is not None, dict(epochs.waiting()), cls.own(steps),
+            frozenset(steps.keys.theirs),
+        )  # fmt: skip
+
+    @staticmethod
+    def own(steps: PipelineSteps) -> dict[str, dg.AssetKey]:
+        """The assets of a pipeline's sources and lookups that are nobody else's."""
+        return {name: key for name, key in steps.keys.inputs.items() if name not in steps.keys.theirs}
+
+    def __bool__(self) -> bool:
+        return bool(self.sources or self.decided or self.changes)
+
+    def as_json(self) -> dict[str, Any]:
+        """What a run is asked for."""
+        found = {"epoch": self.epoch, "sources": self.sources, "decided": self.decided}
+        return {**found, "changes": self.changes} if self.changes else found
+
+    def digest(self) -> str:
+        """A short name of it."""
+        return _digest(self.as_json())
+
+    def in_words(self) -> str:
+        """It for a person."""
+        sources = [f"{name} up to {json.dumps(end)}" for name, end in self.sources.items()]
+        changes = [f"{subject}: {choice}" for subject, choice in self.changes.items()]
+        return ", ".join([*sources, *changes, *(["an epoch that is decided and not complete"] if self.decided else [])])
+
+
+@dataclass
+class Told:
+    """What Dagster was told, as a sensor's cursor keeps it.
+
+    Attributes:
+        sources: What each source offered when Dagster was told of it last, and after which epoch: where an epoch left some of it
+            unread, or the pipeline went back, it is news again.
+        seen: The same of what is somebody else's asset, and since when.
+        rest: What was left to do beside that.
+    """
+
+    sources: dict[str, Any] = field(default_factory=dict)
+    seen: dict[str, Any] = field(default_factory=dict)
+    rest: Any = None
+
+    @classmethod
+    def of(cls, cursor: str | None) -> Told:
+        """What a cursor says."""
+        found = json.loads(cursor) if cursor else {}
+        return cls(found.get("told_of", {}), found.get("seen", {}), found.get("rest"))
+
+    def as_json(self) -> dict[str, Any]:
+        """It as a part of a cursor."""
+        return {"told_of": self.sources, "seen": self.seen, "rest": self.rest}
+
+    def as_cursor(self) -> str:
+        """It as the whole cursor."""
+        return json.dumps(self.as_json(), sort_keys=True)
+
+    def tell(self, news: News, now: float, *, left: bool = True) -> list[dg.AssetMaterialization]:
+        """The sources that hold something new that Dagster was not told of; from now on it was.
+
+        Of an external asset that is a materialization: of what is merely observed Dagster's automation conditions see nothing.
+
+        Args:
+            news: What there is to do.
+            now: The time.
+            left: Whether to tell one of the sources, too, if something is left that none has told.
+        """
+        found = []
+        for name, offered in news.sources.items():
+            if name in news.inputs and self.sources.get(name) != [news.epoch, offered]:
+                self.sources[name] = [news.epoch, offered]
+                position = dg.MetadataValue.json({"position": offered})
+                found.append(_event(news, name, offered, {"offers rows up to": position}))
+        rest = self.left(news, now) if left else None
+        if rest and news.inputs and rest != self.rest:
+            self.rest = rest
+            if not found:
+                name = next(iter(news.inputs))
+                _, offered = self.sources.get(name, (None, None))  # as it was told: no table is behind it
+                found.append(_event(news, name, offered, {"left to do": dg.MetadataValue.text(news.in_words())}))
+        return found
+
+    def left(self, news: News, now: float) -> dict[str, Any] | None:
+        """What begins an epoch and is no news of the pipeline's own sources; None if nothing is.
+
+        With sources that are others' assets of whom nothing came for a while: an epoch may have left some of their rows unread.
+        """
+        self.seen = {name: self._seen(news, name, now) for name in news.sources if name in news.others}
+        others = {name: [epoch, offered] for name, (epoch, offered, since) in self.seen.items() if now - since >= _PATIENCE}
+        work = {name: what for name, what in news.sources.items() if name not in news.inputs and name not in news.others}
+        found = {"decided": news.decided, "changes": dict(news.changes), "sources": {**work, **others}}
+        return {"epoch": news.epoch, **found} if any(found.values()) else None
+
+    def _seen(self, news: News, name: str, now: float) -> list[Any]:
+        before, at = self.seen.get(name), [news.epoch, news.sources[name]]
+        return before if before and before[:2] == at else [*at, now]
+
+
+def _event(news: News, name: str, offered: Any, said: Mapping[str, dg.MetadataValue[Any]]) -> dg.AssetMaterialization:
+    metadata = {**said, "after epoch": dg.MetadataValue.int(news.epoch)}
+    return dg.AssetMaterialization(news.inputs[name], metadata=metadata, tags={DATA_VERSION: _digest({"position": offered})})
+
+
+def _digest(news: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(news, sort_keys=True).encode()).hexdigest()[:16]

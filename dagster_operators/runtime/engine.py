@@ -162,7 +162,7 @@ class Spark:
         server, growth = _sail_servers[key], _growths[key]
         if begins and growth.is_at_home():
             gc.collect()  # the session before is in circles of references, and its process is there as long as it is
-        if isinstance(server, OwnProcess) and (server.ended or (begins and growth.is_too_much(server.megabytes))):
+        if isinstance(server, OwnProcess) and (server.ended or (begins and growth.is_too_much(lambda: server.megabytes))):
             old = _sessions.pop(key, None)
             del _sail_servers[key], _growths[key]
             forget(old)

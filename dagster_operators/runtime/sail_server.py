@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dagster_operators.errors import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -70,6 +70,9 @@ _WARM: Final = 100
 
 _EVERY: Final = 5
 """Epochs from one look at its memory to the next."""
+
+_PROCESSES: Final = Path("/proc")
+"""Where Linux tells of processes; other systems tell of them by ``ps``."""
 
 
 class InProcess:
@@ -136,12 +139,7 @@ class OwnProcess:
     @property
     def megabytes(self) -> float:
         """What the process holds; nothing if it is gone."""
-        import psutil  # type: ignore[import-untyped]
-
-        try:
-            return float(psutil.Process(self._process.pid).memory_info().rss) / 1e6
-        except psutil.Error:
-            return 0.0
+        return _held_by(self._process.pid) / 1e6
 
     def stop(self) -> None:
         """End it."""
@@ -160,10 +158,10 @@ class Growth:
     """When a server has grown too much: seen every few epochs, against what it held as soon as it was warm.
 
     >>> growth = Growth(10)
-    >>> [growth.is_too_much(held) for held in [150.0] * 200].index(True)
+    >>> [growth.is_too_much(lambda: held) for held in [150.0] * 200].index(True)
     Traceback (most recent call last):
     ValueError: True is not in list
-    >>> [growth.is_too_much(held) for held in [159.0] * 5 + [160.0] * 5].index(True)
+    >>> [growth.is_too_much(lambda: held) for held in [159.0] * 5 + [160.0] * 5].index(True)
     9
     """
 
@@ -175,13 +173,18 @@ class Growth:
         """Whether enough epochs began with it that nothing of the package refers to the session before; true once."""
         return self.epochs == _EVERY
 
-    def is_too_much(self, megabytes: float) -> bool:
-        """Whether to replace the server before the next epoch."""
+    def is_too_much(self, megabytes: Callable[[], float]) -> bool:
+        """Whether to replace the server before the next epoch.
+
+        Args:
+            megabytes: Says what it holds; asked only when it is looked at.
+        """
         self.epochs += 1
         if self.epochs < _WARM or self.epochs % _EVERY:
             return False
-        self.warm = megabytes if self.warm is None else self.warm
-        return megabytes - self.warm >= self.most
+        held = megabytes()
+        self.warm = held if self.warm is None else self.warm
+        return held - self.warm >= self.most
 
 
 def forget(session: Any) -> None:
@@ -233,6 +236,18 @@ def growth_of(config: Mapping[str, str]) -> float:
             f"{GROWTH} is {told!r}, which is no number of megabytes", remedy=f"write a number: {{'{GROWTH}': '64'}}"
         )
     return found
+
+
+def _held_by(process: int) -> float:
+    """The bytes of memory that a process holds, as the system counts them; none if it is gone."""
+    if (_PROCESSES / "self" / "statm").exists():
+        try:
+            return float((_PROCESSES / str(process) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return 0.0
+    asked = ["ps", "-o", "rss=", "-p", str(process)]
+    told = subprocess.run(asked, capture_output=True, text=True, check=False).stdout  # noqa: S603 - a command of the system's
+    return float(told.strip() or 0) * 1024
 
 
 def _need_sail() -> None:

@@ -32,6 +32,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A server is warm at once, and looked at with each epoch, so that nearly each begins with another one."""
     monkeypatch.setattr(sail_server, "_WARM", 1)
     monkeypatch.setattr(sail_server, "_EVERY", 1)
+    monkeypatch.setitem(sys.modules, "psutil", None)  # the package does not bring it
     yield
     engine_module._sessions.pop(ENGINE._key, None)
     gc.collect()
@@ -71,7 +72,8 @@ def test_epochs_go_on_with_another_server_and_what_was_read_stays(tmp_path: Path
     assert made.read("t").collect() == [("a", 20 * sum(range(1, EPOCHS + 1)), EPOCHS)]
     gc.collect()
     assert first.ended
-    assert [child.pid for child in psutil.Process().children() if child.pid == first._process.pid] == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(first._process.pid, 0)
 
 
 def test_one_that_was_killed_is_replaced_with_the_next_epoch(tmp_path: Path) -> None:
@@ -148,6 +150,24 @@ def test_within_an_epoch_it_stays_the_same() -> None:
             assert server() is first
     with ENGINE.in_use(begins=True):
         assert ENGINE._key not in engine_module._sail_servers
+
+
+@pytest.mark.parametrize("processes", ["/proc", "/no/such/folder"])
+def test_what_a_process_holds(processes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Linux tells it, and as other systems do."""
+    monkeypatch.setattr(sail_server, "_PROCESSES", Path(processes))
+    assert sail_server._held_by(os.getpid()) == pytest.approx(psutil.Process().memory_info().rss, rel=0.1)
+    gone = psutil.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    assert sail_server._held_by(gone.pid) == 0
+
+
+def test_what_it_holds_is_asked_only_when_it_is_looked_at() -> None:
+    asked: list[int] = []
+    growth = sail_server.Growth(10)
+    for epoch in range(1, 121):
+        growth.is_too_much(lambda epoch=epoch: float(asked.append(epoch) or 1))  # type: ignore[misc, func-returns-value]
+    assert asked == [100, 105, 110, 115, 120]
 
 
 @pytest.mark.parametrize("told", ["much", "-1", "inf"])

@@ -111,7 +111,7 @@ class OwnProcess:
         with os.fdopen(port) as told:
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - Python itself
-                    [sys.executable, "-c", _PROGRAM, str(telling)],
+                    [sys.executable, "-P", "-c", _PROGRAM, str(telling)],
                     env={**_SETTINGS, **environment, "PYTHONPATH": places},
                     stdin=subprocess.PIPE,
                     pass_fds=(telling,),

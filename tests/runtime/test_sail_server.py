@@ -110,8 +110,16 @@ def test_one_that_was_killed_is_replaced_with_a_read(tmp_path: Path) -> None:
     engine_module._sessions.pop(ENGINE._key)
 
 
-def test_functions_print_as_much_as_they_like_and_none_of_it_is_lost(capfd: pytest.CaptureFixture[str]) -> None:
-    """More than a pipe holds, which stops who writes there until someone reads."""
+def test_functions_print_as_much_as_they_like_and_none_of_it_is_lost(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a pipe holds, which stops who writes there until someone reads.
+
+    Modules are found where this process finds them: in the current folder only if that is among these.
+    """
+    (tmp_path / "queue.py").write_text("raise RuntimeError('another module of that name')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     from pyspark.sql.connect.functions import udf
     from pyspark.sql.types import LongType
 

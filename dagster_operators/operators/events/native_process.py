@@ -74,7 +74,7 @@ class NativeProcess:
         with theirs:
             self._pipe = ours
             self.running = subprocess.Popen(  # noqa: S603 - this Python, with our own program
-                [sys.executable, "-u", "-c", _START, str(theirs.fileno()), str(descriptor), json.dumps(sys.path)],
+                [sys.executable, "-P", "-u", "-c", _START, str(theirs.fileno()), str(descriptor), json.dumps(sys.path)],
                 pass_fds=[theirs.fileno(), descriptor],
                 stdin=subprocess.PIPE,
             )

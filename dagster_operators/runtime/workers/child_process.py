@@ -47,7 +47,7 @@ class ChildProcess:
         with theirs:
             self._pipe = ours
             self._process = subprocess.Popen(  # noqa: S603 - this Python, with our own program
-                [sys.executable, "-u", "-c", _START, str(theirs.fileno()), json.dumps(sys.path)],
+                [sys.executable, "-P", "-u", "-c", _START, str(theirs.fileno()), json.dumps(sys.path)],
                 pass_fds=[theirs.fileno()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
         self._parent = os.getpid()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections import deque
 from datetime import UTC, datetime, timedelta
@@ -93,6 +94,15 @@ def test_it_is_told_of_events_and_sends(counter):
         told.event(other_event("INPUT_CLOSED", "in"))
         told.event(other_event("STOP", "ALL_INPUTS_CLOSED"))
     assert told.sent == [("told", text) for text in ("in 1", "tick 2", "in 3", "closed 3", "stop 3")]
+
+
+def test_it_finds_modules_where_this_process_does_and_not_in_the_current_folder(counter, tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise RuntimeError('another module of that name')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    with Told(counter) as told:
+        told.message(b"x")
+    assert told.sent == [("told", "in 1")]
 
 
 def test_it_is_told_again_what_it_was_told_and_sends_nothing_again(counter):

@@ -103,6 +103,14 @@ def test_the_rows_of_a_slice_are_sent_alone():
     assert run(apart(Big("a", [])), range(100))[0].out == {("a", "main"): [1]}
 
 
+def test_it_finds_modules_where_this_process_does_and_not_in_the_current_folder(tmp_path, monkeypatch):
+    end_idle()
+    (tmp_path / "json.py").write_text("raise RuntimeError('another module of that name')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    assert run(apart(Logging("a", [])), [1])[0].out == run(Logging("a", []), [1])[0].out
+
+
 class Wrong(do.ArrowOperator):
     state = Everything.state
 

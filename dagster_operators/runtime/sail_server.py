@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import math
 import os
+import selectors
 import subprocess
 import sys
 import weakref
@@ -61,6 +62,9 @@ os._exit(0)
 
 The standard output is left to functions of the user's own, which print there: line by line, as the process may be killed.
 """
+
+_STARTING: Final = 120.0
+"""Seconds in which it is to serve."""
 
 _PATIENCE: Final = 2
 """Seconds in which it is to end by itself, so that what is left of a line is written, before it is killed."""
@@ -119,10 +123,16 @@ class OwnProcess:
                 )
             finally:
                 os.close(telling)
-            found = told.readline()
+            in_time = _tells(port, _STARTING)
+            found = told.readline() if in_time else ""
         if not found.strip().isdigit():
             self.stop()
-            raise EngineError("Sail's process ended before it served", remedy="see what it wrote to the standard error")
+            problem = "ended before it served" if in_time else f"did not serve within {_STARTING:g} seconds"
+            raise EngineError(
+                f"Sail's process {problem}",
+                remedy="see what it wrote to the standard error; "
+                f"without {GROWTH} and {GROWTH_VARIABLE} Sail runs in this process",
+            )
         self.port = int(found)
 
     def session(self) -> SparkSession:
@@ -207,6 +217,13 @@ def _session(port: int) -> SparkSession:
     # Before PySpark's own hook, which asks the server for things that Sail has not, and logs its refusal.
     atexit.register(session.client.close)
     return session
+
+
+def _tells(pipe: int, seconds: float) -> bool:
+    """Whether something comes from a pipe in time, be it its end."""
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(pipe, selectors.EVENT_READ)
+        return bool(waiting.select(seconds))
 
 
 def _let_go(client: Any, server: OwnProcess) -> None:

@@ -19,7 +19,7 @@ from dagster_operators.errors import EngineError
 from dagster_operators.runtime import engine as engine_module
 from dagster_operators.runtime import sail_server
 from dagster_operators.runtime.engine import Spark
-from dagster_operators.runtime.sail_server import GROWTH, OwnProcess
+from dagster_operators.runtime.sail_server import GROWTH, GROWTH_VARIABLE, OwnProcess
 
 pytestmark = pytest.mark.sail
 
@@ -158,6 +158,25 @@ def test_within_an_epoch_it_stays_the_same() -> None:
             assert server() is first
     with ENGINE.in_use(begins=True):
         assert ENGINE._key not in engine_module._sail_servers
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("raise SystemExit", "ended before it served"),
+        ("import time; time.sleep(60)", "did not serve within 0.5 seconds"),
+    ],
+)
+def test_one_that_does_not_serve_is_told_and_ended(program: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sail_server, "_PROGRAM", program)
+    monkeypatch.setattr(sail_server, "_STARTING", 0.5 if "sleep" in program else 60.0)
+    monkeypatch.setattr(sail_server, "_PATIENCE", 0.1)
+    before = set(psutil.Process().children())
+    with pytest.raises(EngineError, match=told) as refused:
+        OwnProcess(os.environ)
+    assert set(psutil.Process().children()) <= before
+    assert f"without {GROWTH} and {GROWTH_VARIABLE} Sail runs in this process" in refused.value.remedy
+    assert Spark(remote="sail").session().range(3).count() == 3
 
 
 @pytest.mark.parametrize("processes", ["/proc", "/no/such/folder"])

@@ -138,6 +138,7 @@ class OwnProcess:
     def session(self) -> SparkSession:
         """A session on it; the process ends when nothing refers to that any more."""
         found = _session(self.port)
+        _let_be_inactive(found)
         weakref.finalize(found, _let_go, found.client, self).atexit = False
         return found
 
@@ -198,12 +199,21 @@ class Growth:
 
 
 def forget(session: Any) -> None:
-    """Make PySpark forget a session, which it holds if it was the first of the process, or of this thread."""
+    """Make PySpark forget a session that is replaced, which it holds if it was the first one of the process."""
     from pyspark.sql.connect.session import SparkSession as Sessions
 
     if Sessions._default_session is session:  # noqa: SLF001 - there is no other way
         Sessions._default_session = None  # noqa: SLF001
-    if getattr(Sessions._active_session, "session", None) is session:  # noqa: SLF001
+
+
+def _let_be_inactive(session: Any) -> None:
+    """Let PySpark not hold a session for this thread, which no other thread that replaces it could make it forget.
+
+    ``SparkSession.active()`` finds the process's default one then, which :func:`forget` sees to.
+    """
+    from pyspark.sql.connect.session import SparkSession as Sessions
+
+    if getattr(Sessions._active_session, "session", None) is session:  # noqa: SLF001 - there is no other way
         Sessions._active_session.session = None  # noqa: SLF001
 
 

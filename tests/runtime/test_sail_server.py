@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -74,6 +75,25 @@ def test_epochs_go_on_with_another_server_and_what_was_read_stays(tmp_path: Path
     assert first.ended
     with pytest.raises(ProcessLookupError):
         os.kill(first._process.pid, 0)
+
+
+def test_a_thread_that_made_the_session_neither_keeps_the_process_nor_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql.connect.session import SparkSession
+
+    monkeypatch.setattr(SparkSession, "_default_session", None)  # other tests have sessions, too
+    monkeypatch.setattr(SparkSession, "_active_session", threading.local())
+    monkeypatch.setattr(sail_server.Growth, "is_too_much", lambda *_: True)
+    engine_module._sessions.pop(ENGINE._key, None)
+    with ThreadPoolExecutor(1) as another:
+        assert another.submit(lambda: ENGINE.session().range(3).count()).result() == 3
+        first = server()
+        with ENGINE.in_use(begins=True):
+            assert ENGINE.session().range(3).count() == 3
+        gc.collect()
+        assert first.ended
+        assert another.submit(SparkSession.active).result() is SparkSession.active() is ENGINE.session()
+        assert another.submit(lambda: SparkSession.active().range(3).count()).result() == 3
+    engine_module._sessions.pop(ENGINE._key)
 
 
 def test_one_that_was_killed_is_replaced_with_the_next_epoch(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dagster_operators.errors import located
 from dagster_operators.graph.ports import MAIN
-from dagster_operators.operators.events.event_run import EventRun, Saved, begins_anew, waits_for_time
+from dagster_operators.operators.events.event_run import EventRun, Saved, is_of_another_file, waits_for_time
 from dagster_operators.operators.events.message_rows import KEY, SourceMessages
 from dagster_operators.time.watermark import MAX_WATERMARK
 
@@ -62,7 +62,9 @@ class EventProgram:
         self._out = out
         marks = [frontier.to_watermark() for frontier in inputs]
         ends = MAX_WATERMARK in marks
-        waiting = [key for key, saved in self._saved.items() if ends or waits_for_time(saved) or begins_anew(self._own, saved)]
+        waiting = [
+            key for key, saved in self._saved.items() if ends or waits_for_time(saved) or is_of_another_file(self._own, saved)
+        ]
         with located(**self._ctx.where):
             for key in dict.fromkeys([*self._runs, *waiting]):
                 self._run(key).pass_time(marks)

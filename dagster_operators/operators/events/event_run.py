@@ -108,7 +108,7 @@ class EventRun:
             "next": {port: rows.next for port, rows in self._rows.items()},
             "types": {port: _text_of(rows.pinned) for port, rows in self._rows.items() if rows.pinned is not None},
         }
-        if began := {one.path: one.restart for one in self._own.operators if one.restart}:
+        if began := _restarts(self._own):
             loop["restart"] = began
         saved[LOOP] = ("", json.dumps(loop, sort_keys=True).encode())
         if later := self.loop.later():
@@ -170,9 +170,23 @@ class EventRun:
             self._put(found, rows.address)
 
 
-def begins_anew(own: EventOperators, saved: Saved) -> bool:
-    """Whether an operator of a dataflow is to begin anew, which is done in the epoch that says so: later it may not say so."""
-    return any(one.restart for one in own.operators) and LOOP in saved and bool(_anew(own, json.loads(saved[LOOP][1])))
+def is_of_another_file(own: EventOperators, saved: Saved) -> bool:
+    """Whether what was saved is of a dataflow with something that is gone, or with another ``restart``.
+
+    All keys then have to be saved again in the epoch that says so: later the file may be as it was.
+    """
+    if LOOP not in saved:
+        return False
+    state = json.loads(saved[LOOP][1])
+    return bool(
+        state.get("restart", {}) != _restarts(own)
+        or saved.keys() - {LOOP, LATER} - {one.path for one in own.operators}
+        or state.get("next", {}).keys() - set(own.addresses)
+    )
+
+
+def _restarts(own: EventOperators) -> dict[str, str]:
+    return {one.path: one.restart for one in own.operators if one.restart}
 
 
 def _anew(own: EventOperators, state: Mapping[str, Any]) -> set[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dagster_operators as do
 from dagster_operators.errors import OperatorFailedError, QueryError, SchemaError, UndecidedChangeError
@@ -16,6 +18,7 @@ from dagster_operators.operators.events.wiring import EventInput, EventOperator,
 from dagster_operators.testing import OperatorHarness
 from dagster_operators.time.watermark import MAX_WATERMARK
 from tests.engines import ENGINES
+from tests.examples import fresh_examples, unlike_the_simplest
 
 SECOND = 1_000_000
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -101,6 +104,73 @@ def test_one_that_begins_anew_does_so_for_keys_without_an_event_too():
     assert texts(driven) == {"a": ["2 INPUT v [1]"], "b": ["1 INPUT v [1]"]}, "b had no event while the file said so"
 
 
+def file_of(restarts):
+    """A file with the operators that are named, each with its ``restart``."""
+    read, types = (EventInput("v", "rows/v"),), (("log", "string"),)
+    operators = tuple(
+        EventOperator(name, "op", True, "log.py", read, ("log",), types, restart=restart)  # noqa: FBT003
+        for name, restart in restarts.items()
+    )
+    sources = (EventSource("rows", (("v", "v"),), "t"),)
+    return EventOperators(name="events", sources=sources, operators=operators, files=(("log.py", LOG),), partition_by="k")
+
+
+def sent(epochs):
+    """The number of each message and what its operator had counted to, in the last of some epochs, by operator and key.
+
+    Args:
+        epochs: The ``restart`` of each operator that is in the file then, and the keys that have an event.
+    """
+    driven = None
+    for restarts, keys in epochs:
+        before, driven = driven, harness(file_of(restarts), parallelism=2)
+        if before is not None:
+            driven.restore(before.snapshot())
+        driven.process([{"t": 0, "k": key, "v": 1} for key in keys])
+        driven.end_epoch(0)
+    found = {}
+    for name in epochs[-1][0]:
+        for row in driven.rows(f"{name}/log"):
+            found[name, row["key"]] = row["seq"], int(row["value"][0].split()[0])
+    return found
+
+
+def test_restart_that_is_put_back_counts_for_keys_that_had_no_event_without_it():
+    plain, again = {"one": ""}, {"one": "1"}
+    found = sent([(plain, "ab"), (again, "ab"), (plain, "a"), (again, "ab")])
+    assert found == {("one", "a"): (4, 1), ("one", "b"): (3, 1)}
+
+
+def test_one_that_was_taken_out_begins_anew_for_keys_that_had_no_event_without_it():
+    both, alone = {"one": "", "two": ""}, {"one": ""}
+    found = sent([(both, "ab"), (alone, "a"), (both, "ab")])
+    assert found == {("one", "a"): (3, 3), ("one", "b"): (2, 2), ("two", "a"): (1, 1), ("two", "b"): (1, 1)}
+
+
+FILES = st.sampled_from([{"one": ""}, {"one": "1"}, {"one": "", "two": ""}, {"one": "", "two": "2"}])
+
+
+@fresh_examples(12)
+@given(FILES, unlike_the_simplest(st.lists(st.tuples(FILES, st.sampled_from(["a", "ab"])), min_size=2, max_size=4)))
+def test_what_a_file_says_is_for_all_keys_whichever_have_events(file, between):
+    epochs = [(file, "ab"), *between, (file, "ab")]
+    count, seq, before = Counter(), Counter(), {}
+    for restarts, keys in epochs:
+        for name in ("one", "two"):
+            is_new = name in restarts and name not in before
+            begins = is_new or (bool(restarts.get(name)) and restarts[name] != before[name])
+            for key in "ab":
+                count[name, key] = 0 if begins else count[name, key]
+                seq[name, key] = 0 if is_new else seq[name, key]
+        expected = {}
+        for name, key in ((name, key) for name in restarts for key in keys):
+            count[name, key] += 1
+            seq[name, key] += 1
+            expected[name, key] = seq[name, key], count[name, key]
+        before = restarts
+    assert sent(epochs) == expected
+
+
 def test_what_fails_is_told_with_its_key():
     broken = LOG.replace("self.count += 1", "1 / (dora_event['value'][0].as_py() - 5)")
     made = logging(("v", "rows/v"))
@@ -166,6 +236,24 @@ def test_a_partitioned_operator_runs_in_several_subtasks_and_goes_on_in_another_
     assert {(row.epoch, row.key, row.operator, row.events) for row in told} == {
         (epoch, key, "log", 2) for epoch in (1, 2) for key in KEYS
     }
+
+
+@pytest.mark.parametrize(
+    "engine", [pytest.param("sail", marks=pytest.mark.sail), pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])]
+)
+def test_an_epoch_without_restart_is_one_for_keys_in_all_subtasks(engine, tmp_path):
+    (tmp_path / "log.py").write_text(LOG)
+    batches = [[{"t": START + timedelta(seconds=n), "k": k, "v": n} for k in keys] for n, keys in enumerate((KEYS, "x", KEYS))]
+    for text in (restarting := PARTITIONED.replace("partition_by", "restart: 1, partition_by"), PARTITIONED, restarting):
+        (tmp_path / "dataflow.yml").write_text(text)
+        sources = do.Sources()
+        sources.add("rows", do.MemorySource(batches, schema="t timestamp, k string, v long"), event_time="t")
+        made = do.Pipeline.from_yaml(
+            tmp_path / "dataflow.yml", root=str(tmp_path / "root"), sources=sources, engine=ENGINES[engine], parallelism=3
+        )
+        made.run_epoch()
+    told = [(row.seq, *row.value) for row in made.read("log/log").collect() if row.value[0].endswith("[2]")]
+    assert told == [(2, "1 INPUT v [2]")] * len(KEYS)
 
 
 def test_operators_with_and_without_partitions_read_the_same_source(tmp_path):

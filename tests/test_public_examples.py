@@ -29,7 +29,6 @@ CALLED = [
 
 BETWEEN_PARTS = {
     "Pipeline.epochs_beside", "Pipeline.fill", "Pipeline.range_of", "Pipeline.rebuild_on", "Pipeline.widen_on",
-    "StoredPipeline.changes_on_engine",
 }  # fmt: skip
 """Methods that other parts of the package call, and users do not."""
 

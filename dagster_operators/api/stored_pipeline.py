@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from dagster_operators.plans.verdict import Choice, Verdict
+    from dagster_operators.plans.verdict import Choice
     from dagster_operators.runtime.doctor import Finding
     from dagster_operators.runtime.engine import Engine
     from dagster_operators.runtime.resetting import Place, Tables
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 @checked_pipeline
 @checked_constructor
 class StoredPipeline(Settling):
-    """What lies in a storage root: its epochs, tables and whoever is at work. Starts no engine and imports nothing of the user's.
+    """What lies in a storage root: its epochs, tables and whoever is at work.
+
+    It starts no engine and imports nothing of the user's; :meth:`to_spark` alone reads with the engine that it is given.
 
     Args:
         root: The storage root of a pipeline that has run.
@@ -251,16 +253,6 @@ class StoredPipeline(Settling):
         from dagster_operators.runtime.stored_changes import StoredChanges
 
         return StoredChanges(self._coordinator).compared(from_bytes(plan, to_run=False).without_rows() if plan else None)
-
-    def changes_on_engine(self, plan: bytes) -> list[Verdict]:
-        """What follows from a program that has not run, planned on the engine as :meth:`Pipeline.changes` does it.
-
-        Args:
-            plan: The pipeline as it is now, from ``pipeline.to_plan()``.
-        """
-        from dagster_operators.api.pipeline import Pipeline
-
-        return Pipeline.from_plan(plan, root=self.root, storage_options=self._storage_options).changes()
 
     def decide(self, subject: str, choice: Choice) -> None:
         """Answer what the run that was refused last asked: see :meth:`Pipeline.decide`.

@@ -22,7 +22,10 @@ BUSY = 3
 
 
 def at_root(command: Callable[..., Any]) -> Callable[..., None]:
-    """A function of a pipeline and ``as_json`` as a command on ROOT. An error is told, as JSON too, and ends it with 1 or 3."""
+    """A function of a pipeline and ``as_json`` as a command on ROOT. An error is told, as JSON too, and ends it with 1 or 3.
+
+    The context's object is the access to the root's store.
+    """
 
     @click.argument("root")
     @click.option("--json", "as_json", is_flag=True, help="The answer, or the error, as JSON.")
@@ -30,7 +33,8 @@ def at_root(command: Callable[..., Any]) -> Callable[..., None]:
     @functools.wraps(command)
     def called(*, root: str, as_json: bool, storage_options: Any, **arguments: Any) -> None:
         try:
-            command(_stored(root, storage_options), as_json=as_json, **arguments)
+            access = click.get_current_context().obj = _access(storage_options)
+            command(_stored(root, access), as_json=as_json, **arguments)
         except OperatorsError as error:
             fail(error, root, as_json=as_json)
 
@@ -59,13 +63,16 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _stored(root: str, options: Any) -> StoredPipeline:
-    from dagster_operators.api.stored_pipeline import StoredPipeline
-
+def _access(options: Any) -> Any:
     try:
-        access = json.load(options) if options else None
+        return json.load(options) if options else None
     except ValueError as error:
         raise LedgerError(f"the storage options are no JSON: {error}", remedy="give a JSON object") from None
+
+
+def _stored(root: str, access: Any) -> StoredPipeline:
+    from dagster_operators.api.stored_pipeline import StoredPipeline
+
     return StoredPipeline(root, access)
 
 

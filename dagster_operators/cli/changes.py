@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dagster_operators.cli.at_root import answer, at_root
-from dagster_operators.cli.plans import plan_in
+from dagster_operators.cli.plans import SECRETS, pipeline_in, plan_in, settings_of
 from dagster_operators.cli.remedies import as_commands
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dagster_operators.api.stored_pipeline import StoredPipeline
 
 _KIND = click.argument("kind", type=click.Choice(["source", "operator", "table", "sink"]))
@@ -23,20 +26,25 @@ _KIND = click.argument("kind", type=click.Choice(["source", "operator", "table",
 @click.option(
     "--engine", is_flag=True, help="Plan FILE on the engine, too, which alone knows whether types of columns still fit."
 )
-def diff(stored: StoredPipeline, *, file: Any, engine: bool, as_json: bool) -> None:
+@SECRETS
+def diff(stored: StoredPipeline, *, file: Any, engine: bool, secrets: Path | None, as_json: bool) -> None:
     """What changed since the last completed epoch of ROOT, and what follows from it.
 
     FILE is the plan of the pipeline as it is now (pipeline.to_plan()), or its YAML with queries or a dataflow; without it, the
-    pipeline that was refused last.
+    pipeline that was refused last. With --engine, what the plan names is imported, from the current folder, too.
     """
     if engine and file is None:
         raise click.UsageError("give FILE with --engine; the pipeline that was refused last was planned on it")
+    if secrets and not engine:
+        raise click.UsageError("--secrets is for --engine: nothing else of a plan is looked at with them")
     plan = plan_in(file) if file else None
     found = stored.changes(plan)
     if engine and plan is not None:
-        found = replace(found, verdicts=tuple(stored.changes_on_engine(plan)))
+        access = {"storage_options": click.get_current_context().obj}
+        pipeline = pipeline_in(file, stored.root, plan, **{**access, **settings_of(file, secrets)})
+        found = replace(found, verdicts=tuple(pipeline.changes()))
     if as_json:
-        answer(found.to_json())
+        answer({**found.to_json(), "types_compared": engine or plan is None})
         return
     for line in found.lines():
         click.echo(as_commands(line, stored.root))
@@ -44,7 +52,8 @@ def diff(stored: StoredPipeline, *, file: Any, engine: bool, as_json: bool) -> N
 
     refused = found.verdicts and all(verdict.level is Level.DECISION for verdict in found.verdicts)
     if plan is not None and not engine and found.changes and not refused:
-        click.echo("whether the types of columns still fit is known to an engine alone: diff --engine")
+        again = shlex.join(["dagster-operators", "diff", stored.root, file.name, "--engine"])
+        click.echo(f"whether the types of columns still fit is known to an engine alone: {again}")
 
 
 @click.command()

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 _FILE = click.File("rb")
 
+SECRETS = click.option(
+    "--secrets",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='A JSON file with what plans leave out: {"storage_options": {...}, "secrets": {NAME: {SETTING: VALUE}}}.',
+)
+
 
 class _BusyError(click.ClickException):
     exit_code = BUSY
@@ -60,15 +66,22 @@ def _has_queries(file: BinaryIO) -> bool:
     return Path(str(getattr(file, "name", ""))).suffix in (".yaml", ".yml")
 
 
-def pipeline_in(file: BinaryIO, root: str, **settings: Any) -> Pipeline:
-    """The pipeline of a file with queries, a dataflow or a plan; the user's modules may be in the current folder."""
+def pipeline_in(file: BinaryIO, root: str, plan: bytes | None = None, **settings: Any) -> Pipeline:
+    """The pipeline of a file with queries, a dataflow or a plan; the user's modules may be in the current folder.
+
+    Args:
+        file: The file.
+        root: The storage root.
+        plan: The plan in the file, if it was read before.
+        settings: Those of :meth:`Pipeline.from_plan`.
+    """
     from dagster_operators.api.pipeline import Pipeline
 
     if "" not in sys.path:
         sys.path.insert(0, "")
     if _has_queries(file):
         return Pipeline.from_yaml(file.name, root=root, **settings)
-    return Pipeline.from_plan(plan_in(file), root=root, **settings)
+    return Pipeline.from_plan(plan_in(file) if plan is None else plan, root=root, **settings)
 
 
 @click.group()
@@ -123,11 +136,7 @@ def write(file: BinaryIO, output: BinaryIO) -> None:
 @click.option("--root", required=True, help="Where tables, state and the ledger live: a path or URI.")
 @click.option("--until-caught-up", is_flag=True, help="Run epochs until the sources hold nothing new, not only one.")
 @click.option("--parallelism", type=click.IntRange(1, 128), help="How many subtasks a keyed operator of the user's own has.")
-@click.option(
-    "--secrets",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help='A JSON file with what plans leave out: {"storage_options": {...}, "secrets": {NAME: {SETTING: VALUE}}}.',
-)
+@SECRETS
 def run(file: BinaryIO, *, root: str, until_caught_up: bool, parallelism: int | None, secrets: Path | None) -> None:
     """Run the pipeline of a plan. The user's modules are looked for in the current folder, too.
 

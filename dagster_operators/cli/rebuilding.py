@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dagster_operators.cli.at_root import answer, fail
-from dagster_operators.cli.plans import pipeline_in, secrets_of, settings_of
+from dagster_operators.cli.plans import SECRETS, pipeline_in, secrets_of, settings_of
 from dagster_operators.errors import OperatorsError
 
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline import Pipeline
+    from dagster_operators.runtime.results import EpochResult
 
 _PLAN = click.option(
     "--plan",
     "file",
     type=click.File("rb"),
     help="The program: pipeline.to_plan(), or YAML with queries or a dataflow; by default as ROOT knows it.",
-)
-_SECRETS = click.option(
-    "--secrets",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help='A JSON file with what plans leave out: {"storage_options": {...}, "secrets": {NAME: {SETTING: VALUE}}}.',
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="The answer, or the error, as JSON.")
 
@@ -35,10 +32,10 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="The answer, or the
 @click.option("--operator", "operators", multiple=True, help="An operator: all tables that it leads to. May be repeated.")
 @click.option("--since", help="The first epoch whose rows are read, or a time; all by default.")
 @click.option("--between", nargs=2, help="Only the rows of a range of event time: its beginning, and its end, without it.")
-@click.option("--epochs-at-once", type=click.IntRange(1), default=500, help="Of how many epochs one step reads at most.")
+@click.option("--epochs-at-once", type=click.IntRange(1), help="Of how many epochs one step reads at most: 500.")
 @click.option("--empty", is_flag=True, help="--since may leave out all that was read, so that the tables are empty.")
 @_PLAN
-@_SECRETS
+@SECRETS
 @_JSON
 def rebuild(root: str, tables: tuple[str, ...], *, as_json: bool, **options: Any) -> None:
     """Compute TABLES of the pipeline in ROOT anew, with the state behind them; all by default.
@@ -49,16 +46,16 @@ def rebuild(root: str, tables: tuple[str, ...], *, as_json: bool, **options: Any
     The program is that of the run that was refused since the last epoch, else that of the last epoch. The user's modules are
     looked for in the current folder, too. It runs where DAGSTER_OPERATORS_ENGINE says, by default on embedded Spark.
     """
-    since = options["since"] or 0
-    used = ""
+    since, used = options.pop("since"), ""
+    file, secrets = options.pop("file"), options.pop("secrets")
+    given = {name: value for name, value in options.items() if value}
+    if since:
+        given["since"] = int(since) if since.isdigit() else since
     try:
-        pipeline, used = _pipeline(root, options["file"], options["secrets"])
-        made = pipeline.rebuild(
-            tables or None, options["operators"], since=int(since) if str(since).isdigit() else since,
-            between=options["between"], epochs_at_once=options["epochs_at_once"], empty=options["empty"],
-        )  # fmt: skip
+        pipeline, used = _pipeline(root, file, secrets)
+        made = pipeline.rebuild(tables or None, **given)
     except OperatorsError as error:
-        fail(_with(error, used, "rebuild", tables), root, as_json=as_json)
+        fail(_with(error, used, f"pipeline.rebuild({', '.join(_arguments(tables, given))})"), root, as_json=as_json)
     answer({"epoch": made.epoch, "rows": dict(made.rows), "program": used}) if as_json else click.echo(f"{made}\n{_told(used)}")
 
 
@@ -66,35 +63,51 @@ def rebuild(root: str, tables: tuple[str, ...], *, as_json: bool, **options: Any
 @click.argument("root")
 @click.argument("tables", nargs=-1, required=True)
 @_PLAN
-@_SECRETS
+@SECRETS
 @_JSON
 def widen(root: str, tables: tuple[str, ...], *, as_json: bool, file: Any, secrets: Path | None) -> None:
     """Let columns of TABLES of the pipeline in ROOT have the wider types that the program gives them, with the rows there are.
 
     The program is that of the run that was refused since the last epoch, else that of the last epoch; it runs as with rebuild.
+    Each table is an epoch of its own: where one is refused, those named before it are done.
     """
     used = ""
+    made: dict[str, EpochResult] = {}
     try:
         pipeline, used = _pipeline(root, file, secrets)
-        made = [pipeline.widen(table) for table in tables]
+        for table in tables:
+            made[table] = pipeline.widen(table)
     except OperatorsError as error:
-        fail(_with(error, used, "widen", tables), root, as_json=as_json)
+        found = error.at(widened=", ".join(made)) if made else error
+        call = "; ".join(f"pipeline.widen({table!r})" for table in tables if table not in made)
+        fail(_with(found, used, call), root, as_json=as_json)
     if as_json:
-        answer([{"epoch": one.epoch, "program": used} for one in made])
+        answer([{"epoch": one.epoch, "program": used} for one in made.values()])
     else:
-        click.echo("\n".join([*map(str, made), _told(used)]))
+        click.echo("\n".join([*map(str, made.values()), _told(used)]))
 
 
 def _told(used: str) -> str:
     return f"the program was {used}"
 
 
-def _with(error: OperatorsError, used: str, call: str, tables: tuple[str, ...]) -> OperatorsError:
+def _with(error: OperatorsError, used: str, call: str) -> OperatorsError:
     """An error with the program that was used, and the call in Python that does what the command was to do."""
     found = error.at(program=used) if used else error
-    given = ", ".join(map(repr, tables))
-    found.remedy = found.remedy.replace("pipeline.rebuild(...)", f"pipeline.{call}({f'[{given}]' if tables[1:] else given})")
+    found.remedy = found.remedy.replace("in Python: pipeline.rebuild(...)", f"in Python: {call}")
     return found
+
+
+def _arguments(tables: tuple[str, ...], given: Mapping[str, Any]) -> Iterator[str]:
+    """The arguments of a call as they are typed.
+
+    >>> ", ".join(_arguments(("t",), {"operators": ("w",), "between": ("2026-01-01", "2026-01-02"), "since": 3}))
+    "'t', operators=['w'], between=('2026-01-01', '2026-01-02'), since=3"
+    """
+    if tables:
+        yield repr(list(tables) if tables[1:] else tables[0])
+    for name, value in given.items():
+        yield f"{name}={list(value) if name == 'operators' else value!r}"
 
 
 def _pipeline(root: str, file: Any, secrets: Path | None) -> tuple[Pipeline, str]:

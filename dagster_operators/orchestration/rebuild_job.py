@@ -48,6 +48,7 @@ def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:
         with steps.epochs(context) as epochs:
             for table in config.widen:
                 made = steps.pipeline.widen_on(epochs, table, owner_of(context))
+                context.log.info("%s", made)
             if config.tables or config.operators or not config.widen:
                 made = steps.pipeline.rebuild_on(
                     epochs, steps.beside(epochs), owner_of(context), tables=config.tables or None, operators=config.operators,
@@ -55,8 +56,8 @@ def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:
                     empty=config.empty, between=steps.pipeline.range_of(config.between) if config.between else None,
                     wait_seconds=steps.options.wait_seconds,
                 )  # fmt: skip
+                context.log.info("%s", made)
             told = events(steps, epochs, epochs.coordinator.versions(made.epoch))
-        context.log.info("%s", made)
         yield from told
         yield dg.Output(None, metadata={"epoch": made.epoch})
 

@@ -154,14 +154,13 @@ class StoredChanges:
         from dagster_operators.plans.verdict import Verdict
 
         view, last, _ = self._last(self._coordinator.settle())
-        everything = [verdict for told in self._asked(view, last)["questions"] if (verdict := Verdict.from_json(told)).choices]
-        asked = [verdict for verdict in everything if verdict.subject == subject]
-        fitting = [verdict for verdict in asked if choice in verdict.choices]
+        everything = self._asked(view, last)["questions"]
+        asked = [told for told in everything if told["subject"] == subject]
+        fitting = [verdict for told in asked if choice in (verdict := Verdict.from_json(told)).choices]
         if not fitting:
-            told = [f"{verdict.subject} ({', '.join(verdict.choices)})" for verdict in asked or everything]
             raise PipelineError(
                 f"{choice!r} is no answer to what was asked about {subject!r}", pipeline=self._coordinator.pipeline,
-                remedy=f"what may be decided: {', '.join(told)}" if told else "nothing is to be decided: run an epoch",
+                remedy=_ways_on(asked or everything) or "nothing is to be decided: run an epoch",
             )  # fmt: skip
         for verdict in fitting:
             self._coordinator.decide(Decide(0, 0, subject, choice, verdict.question))
@@ -264,6 +263,18 @@ class StoredChanges:
                 remedy="run the changed pipeline, which says again what is to be decided",
             ) from None
         return asked
+
+
+def _ways_on(asked: Sequence[Mapping[str, Any]]) -> str:
+    """What may be decided about what was asked, and what is to be done where nothing can be."""
+    told = ", ".join(f"{one['subject']} ({', '.join(one['choices'])})" for one in asked if one["choices"])
+    others = [f"for {one['subject']} ({one['problem']}) {_way_on(one)}" for one in asked if not one["choices"]]
+    return "; ".join([*([f"what may be decided: {told}"] if told else ()), *others])
+
+
+def _way_on(asked: Mapping[str, Any]) -> str:
+    anew = f"compute it anew: pipeline.rebuild({asked[REBUILD]}); or " if asked.get(REBUILD) else ""
+    return str(asked.get("remedy") or f"{anew}change it back")
 
 
 def asked_behind(asked: Mapping[str, Any], view: LedgerView) -> Mapping[str, Any]:

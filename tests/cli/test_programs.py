@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -91,12 +93,13 @@ def test_functions_of_a_script_are_asked_for_in_a_way_that_works(tmp_path: Path)
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(declared=DECLARED, call="pipeline.run_epoch()"))
     assert "3 rows in out" in ran(tmp_path, str(script)).stdout
-    asked = ran(tmp_path, "-m", "dagster_operators", "rebuild", "root", "out")
+    asked = ran(tmp_path, "-m", "dagster_operators", "rebuild", "root", "out", "--since", "1", "--epochs-at-once", "7", "--empty")
     assert asked.returncode == 1
     assert "put it into a module" in asked.stderr
-    assert "call in Python: pipeline.rebuild('out')" in asked.stderr
+    (call,) = re.findall(r"call in Python: (pipeline.rebuild\(.*\))", asked.stderr)
+    assert call == "pipeline.rebuild('out', epochs_at_once=7, empty=True, since=1)", "all that the command was given"
 
-    script.write_text(SCRIPT.format(declared=DECLARED, call="pipeline.rebuild('out')"))
+    script.write_text(SCRIPT.format(declared=DECLARED, call=call))
     assert "rebuild out" in ran(tmp_path, str(script)).stdout
 
     (tmp_path / "mine.py").write_text(f"import pyarrow.compute as pc\nimport dagster_operators as do\n{DECLARED}")
@@ -105,3 +108,30 @@ def test_functions_of_a_script_are_asked_for_in_a_way_that_works(tmp_path: Path)
     assert ran(tmp_path, str(script)).returncode == 0
     done = ran(tmp_path, "-m", "dagster_operators", "rebuild", "root", "out", "--plan", "new.plan")
     assert "rebuild out\nthe program was that of new.plan" in done.stdout, done.stderr
+    seen = ran(tmp_path, "-m", "dagster_operators", "diff", "root", "new.plan", "--engine")
+    assert "nothing changed" in seen.stdout, seen.stderr
+
+
+@pytest.mark.sail
+def test_a_plan_with_secrets_is_compared_on_an_engine(tmp_path: Path) -> None:
+    root, plan, secrets = tmp_path / "root", tmp_path / "new plan", tmp_path / "secrets.json"
+
+    def program(column: str, *, sink: bool) -> do.Pipeline:
+        made = do.Pipeline("p", root=str(root), engine=SAIL)
+        rows = made.source("rows", do.MemorySource([[(1,)]], schema="v int")).select(column)
+        rows.to_table("t")
+        if sink:
+            rows.to_sink(do.PostgresSink("postgresql://u:secret@localhost/db", "t"), name="out")
+        return made
+
+    program("v", sink=False).run_epoch()
+    plan.write_bytes(program("CAST(v AS bigint) AS v", sink=True).to_plan())
+    secrets.write_text(json.dumps({"secrets": {"out": {"dsn": "postgresql://u:secret@localhost/db"}}}))
+    assert not json.loads(command("diff", root, plan, "--json"))["types_compared"]
+    (told,) = command("diff", root, plan).splitlines()[-1:]
+    typed = shlex.split(told.partition("dagster-operators ")[2])
+    assert "secrets={'out': {'dsn': ...}}" in command(*typed, code=1)
+    seen = json.loads(command(*typed, "--secrets", secrets, "--json"))
+    assert seen["types_compared"]
+    assert any("v was integer and is long" in one["problem"] for one in seen["verdicts"])
+    assert "is for --engine" in command("diff", root, plan, "--secrets", secrets, code=2)

@@ -131,12 +131,18 @@ def test_the_command_takes_the_program_that_was_refused(tmp_path: Path, monkeypa
     plan = tmp_path / "now.plan"
     plan.write_bytes(made("bigint").to_plan())
     ahead = CliRunner().invoke(main, ["diff", root, str(plan)])
-    assert "diff --engine" in ahead.output
+    assert f"dagster-operators diff {root} {plan} --engine" in ahead.output
     seen = CliRunner().invoke(main, ["diff", root, str(plan), "--engine", "--json"])
     (asked,) = (one for one in json.loads(seen.output)["verdicts"] if one["level"] == "needs a decision")
     assert asked["subject"] == "table t"
     with pytest.raises(ChangedColumnsError):
         made("bigint").run_epoch()
+    decided = CliRunner().invoke(main, ["decide", root, "table", "t", "keep"])
+    assert asked["remedy"] in made("bigint").changes()[-1].remedy
+    assert f"'keep' is no answer to what was asked about 'table t' [pipeline 'p']. To do: for table t ({asked['problem']})" in (
+        decided.output
+    )
+    assert f"or compute it anew: dagster-operators rebuild {root} t" in decided.output, "and not: run an epoch, which is refused"
     done = CliRunner().invoke(main, ["rebuild", root, "t"])
     assert done.exit_code == 0, done.output
     now = made("bigint")

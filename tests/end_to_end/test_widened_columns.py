@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -374,3 +375,16 @@ def test_a_table_without_rows_has_the_columns_of_the_program_and_hinders_nothing
     wide.run_epoch()
     assert [kind_of(wide, name) for name in ("full", "part")] == ["int64", "int64"]
     assert [row.v for row in wide.read("part").collect()] == [3]
+
+
+def test_of_several_tables_those_that_are_done_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
+    root = tmp_path / "root"
+    two_tables(root, "int").run_until_caught_up()
+    with pytest.raises(ChangedColumnsError):
+        two_tables(root, "long").run_epoch()
+    refused = CliRunner().invoke(main, ["widen", str(root), "part", "other", "full", "--json"])
+    where = json.loads(refused.output)["where"]
+    assert (refused.exit_code, where["table"], where["widened"]) == (1, "other", "part")
+    command("widen", str(root), "full")
+    assert {kind_of(two_tables(root, "long"), table) for table in ("full", "part")} == {"int64"}

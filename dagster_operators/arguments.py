@@ -1,4 +1,4 @@
-"""Arguments of what users call: a misspelt or wrong one is told by the names that the user knows, before it does anything.
+"""Arguments of what users call: a misspelt or wrong one is told by the names that the user knows, and nothing comes of the call.
 
 What is expected stands once, in the signature: a name that no parameter has is answered with the nearest that there is, and a
 value that is none of its annotation with what that asks for. A refusal of the callable's own says more, and comes first.
@@ -38,7 +38,7 @@ def _nowhere(_receiver: Any, _arguments: Mapping[str, Any]) -> Mapping[str, str]
     return {}
 
 
-def _untouched(_receiver: Any) -> AbstractContextManager[None]:
+def _untouched(_arguments: Mapping[str, Any]) -> AbstractContextManager[None]:
     return nullcontext()
 
 
@@ -47,7 +47,7 @@ def checked(
     shown: str = "",
     *,
     place: Callable[[Any, Mapping[str, Any]], Mapping[str, str]] = _nowhere,
-    trial: Callable[[Any], AbstractContextManager[None]] | None = _untouched,
+    trial: Callable[[Mapping[str, Any]], AbstractContextManager[None]] | None = _untouched,
 ) -> F:
     """The function, with wrong arguments told.
 
@@ -55,8 +55,9 @@ def checked(
         function: The function; its first argument is the receiver if it is a method.
         shown: Its name for the user, by default its own.
         place: The fields of an error, from the receiver and the arguments by name.
-        trial: Where the function is called with wrong arguments all the same, to refuse them itself, and what it did is undone;
-            None for one that does more than to make something: it is not called.
+        trial: From the arguments by name to a context in which the function is called, and which undoes what it did when it
+            refuses something. There it is called with wrong arguments all the same, as it may say more of them itself. None for
+            one that does more than to make something: with wrong arguments it is not called.
 
     >>> def read(table: str, epoch: int | None = None): ...
     >>> asked = checked(read)
@@ -76,16 +77,20 @@ def checked(
     def call(*arguments: Any, **keywords: Any) -> Any:
         bound = bound_to(signature, shown, arguments, keywords)
         raised = refusal(function, shown, bound.arguments)
-        if raised is None:
-            return function(*arguments, **keywords)
-        receiver = arguments[0] if arguments else None
-        raised.where.update(place(receiver, bound.arguments))
+        if raised is not None:
+            raised.where.update(place(arguments[0] if arguments else None, bound.arguments))
         if trial is None:
-            raise raised
-        with trial(receiver):
+            if raised is not None:
+                raise raised
+            return function(*arguments, **keywords)
+        with trial(bound.arguments):
+            if raised is None:
+                return function(*arguments, **keywords)
             try:
                 function(*arguments, **keywords)
-            except OperatorsError:
+            except OperatorsError as error:
+                if getattr(error, "_of_argument", False):  # of one that this one calls, which the user may not know
+                    raise raised from None
                 raise
             except Exception:  # noqa: BLE001 - whatever became of a wrong argument
                 raise raised from None
@@ -113,7 +118,7 @@ def checked_constructor(made: C) -> C:
 def checked_methods(
     made: C,
     place: Callable[[Any, Mapping[str, Any]], Mapping[str, str]] = _nowhere,
-    trial: Callable[[Any], AbstractContextManager[None]] | None = None,
+    trial: Callable[[Mapping[str, Any]], AbstractContextManager[None]] | None = None,
 ) -> C:
     """The class, of which all public methods tell wrong arguments, also those that it inherits."""
     for name in dir(made):
@@ -129,10 +134,12 @@ def refusal(function: Callable[..., Any], shown: str, arguments: Mapping[str, An
     >>> print(refusal(checked, "checked", {"shown": 5}))
     the argument shown of checked is 5. To do: give a text
     """
-    for parameter, value, expected in _wrong(function, inspect.signature(function), arguments):
+    for parameter, value, expected in _wrong(function, arguments):
         bare = isinstance(value, int | float) and not isinstance(value, bool) and timedelta in _members(expected)
         problem = f"the argument {parameter} of {shown} is {_value(value, expected)}{', which has no unit' if bare else ''}"
-        return PipelineError(problem, remedy=_remedy(parameter, value, expected))
+        raised = PipelineError(problem, remedy=_remedy(parameter, value, expected))
+        vars(raised)["_of_argument"] = True
+        return raised
     return None
 
 
@@ -165,15 +172,13 @@ def _meant(signature: inspect.Signature, keyword: str) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(named)}" if named else ""
 
 
-def _wrong(
-    function: Callable[..., Any], signature: inspect.Signature, arguments: Mapping[str, Any]
-) -> Iterator[tuple[str, Any, Any]]:
+def _wrong(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """The arguments that are none of what their parameters are annotated with: name, value, annotation."""
-    wanted = _annotations(function)
+    wanted, parameters = _annotations(function), _parameters(function)
     for name, given in arguments.items():
-        if name not in signature.parameters:
+        if name not in parameters:
             continue
-        kind = signature.parameters[name].kind
+        kind = parameters[name].kind
         if kind is inspect.Parameter.VAR_POSITIONAL:
             pairs = [(name, value) for value in given]
         elif kind is inspect.Parameter.VAR_KEYWORD:
@@ -190,6 +195,11 @@ class _Names(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         return Any
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
 
 
 @functools.cache

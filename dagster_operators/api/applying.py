@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, overload
 
+from dagster_operators.api.additions import building
 from dagster_operators.api.apply_to import apply_to
 from dagster_operators.api.keyed_stream import KeyedStream
 from dagster_operators.api.queries.query import Call, Query, written_at
 from dagster_operators.api.stream import Stream
-from dagster_operators.arguments import checked
 from dagster_operators.errors import PipelineError
 from dagster_operators.operators.arrow.arrow_operator import LATE, REJECTS, ArrowOperator
 
@@ -34,7 +34,7 @@ def apply(
 ) -> Query: ...
 
 
-@checked
+@building
 def apply(
     operator: ArrowOperator | str,
     *streams: Stream | KeyedStream | Query,

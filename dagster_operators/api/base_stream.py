@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from dagster_operators.api.feed_as_rows import warn_of_feed_as_rows
@@ -84,6 +84,9 @@ class BaseStream(PluggedIn):
     @property
     def _type(self) -> StreamType:
         return self._dataflow.type_of(self._ref)
+
+    def _mark(self) -> Callable[[], None]:
+        return self._dataflow.mark()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._dataflow.name}.{self.name})"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+from dagster_operators.api.additions import undone
 from dagster_operators.arguments import checked, checked_methods
-from dagster_operators.graph.all_or_nothing import all_or_nothing
 
 C = TypeVar("C", bound=type)
 
@@ -25,13 +24,9 @@ def checked_pipeline(made: C) -> C:
     """
     for name in _BUILDING:
         if hasattr(made, name):
-            setattr(made, name, checked(getattr(made, name), f"{made.__name__}.{name}", place=_place, trial=_trial))
+            setattr(made, name, checked(getattr(made, name), f"{made.__name__}.{name}", place=_place, trial=undone))
     return checked_methods(made, _place)
 
 
 def _place(pipeline: Any, _arguments: Mapping[str, Any]) -> Mapping[str, str]:
     return {"pipeline": pipeline.name}
-
-
-def _trial(pipeline: Any) -> AbstractContextManager[None]:
-    return all_or_nothing(pipeline.dataflow)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+from dagster_operators.api.additions import undone
 from dagster_operators.arguments import checked_methods
-from dagster_operators.graph.all_or_nothing import all_or_nothing
 from dagster_operators.graph.dataflow import Dataflow
 
 C = TypeVar("C", bound=type)
@@ -27,7 +26,7 @@ def checked_stream(made: C) -> C:
     >>> rows.filter("v > 1").name
     'filter'
     """
-    return checked_methods(made, _place, _trial)
+    return checked_methods(made, _place, undone)
 
 
 def _dataflow(stream: Any) -> Dataflow:
@@ -39,7 +38,3 @@ def _dataflow(stream: Any) -> Dataflow:
 def _place(stream: Any, arguments: Mapping[str, Any]) -> Mapping[str, str]:
     named = arguments.get("name")
     return {"pipeline": _dataflow(stream).name, **({"operator": named} if named and isinstance(named, str) else {})}
-
-
-def _trial(stream: Any) -> AbstractContextManager[None]:
-    return all_or_nothing(_dataflow(stream))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.additions import building_methods, marks_of
 from dagster_operators.api.frontier_scope import Scope, check_outside
 from dagster_operators.api.frontier_scoped_stream import ScopedStream
 from dagster_operators.api.frontier_source import CALLS, WithoutInput, empty, source
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _INTERESTS = (NEVER, IF_CAPABILITY, ALWAYS)
 
 
+@building_methods
 class OperatorBuilder:
     """Puts an operator together: inputs, outputs, and which of them are connected.
 
@@ -220,6 +222,20 @@ class OperatorBuilder:
         """
         return self._put("reschedule", constructor, state, chain, calls)
 
+    def _mark(self) -> Callable[[], None]:
+        """What takes back all that is added from now on, to what it is built with too."""
+        inputs, schemas, built = len(self._inputs), len(self._schemas), self._built
+        summaries, notify = dict(self._summaries), dict(self._notify)
+        around = list(marks_of([self._pipeline, *(stream for stream, _ in self._inputs)]))
+
+        def undo() -> None:
+            del self._inputs[inputs:], self._schemas[schemas:]
+            self._summaries, self._notify, self._built = summaries, notify, built
+            for take_back in around:
+                take_back()
+
+        return undo
+
     def _put(self, shape: str, constructor: Any, state: State | None, chain: bool, calls: int | None = None) -> Any:  # noqa: FBT001
         if self._built or not (self._inputs or self._schemas):
             told = "is built already" if self._built else "needs an input or an output"
@@ -227,10 +243,11 @@ class OperatorBuilder:
         if not self._inputs:
             pipeline = self._check_source()
             if len(self._schemas) == 1 and not state:
-                self._built = True
                 made = WithoutInput(constructor)
                 own = CALLS if calls is None else calls
-                return source(pipeline, self.name, made, schema=str(self._schemas[0]), calls=own)
+                put = source(pipeline, self.name, made, schema=str(self._schemas[0]), calls=own)
+                self._built = True
+                return put
             constructor = WithoutInputs(constructor)
         schemas: tuple[Columns, ...] = tuple(self._schemas) or (None,)
         for stream, _ in self._inputs:

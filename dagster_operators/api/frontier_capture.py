@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dagster_operators.api.additions import building
 from dagster_operators.api.frontier_library import fresh_or_given
 from dagster_operators.api.frontier_scope import check_outside
-from dagster_operators.arguments import checked
 from dagster_operators.connectors.delta_source import DeltaSource
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.operators.frontier.declared import CapabilityState, StashState
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 
-@checked
+@building
 def capture(stream: Stream, *, schema: str, pact: Pact | None = None, name: str | None = None) -> Stream:
     """How a stream goes, as rows: its messages and its progress, to be written to a table and replayed.
 
@@ -53,7 +53,7 @@ def capture(stream: Stream, *, schema: str, pact: Pact | None = None, name: str 
     return stream.unary_frontier(pact or Pipeline(), named, made, schema=wanted, state=state)
 
 
-@checked
+@building
 def replay(
     pipeline: PipelineGraph, name: str, table: DeltaSource, *, schema: str, time: str = "t", renamed_from: str | None = None
 ) -> Stream:
@@ -82,7 +82,7 @@ def replay(
     return events.unary(Pipeline(), name, Replay(time), schema=schema)
 
 
-@checked
+@building
 def limit_rate(stream: Stream, rows: int, *, pact: Pact | None = None, name: str | None = None) -> Stream:
     """The rows as they are, in the order of time, and no more than so many in an epoch; the others wait for the next ones.
 
@@ -114,7 +114,7 @@ def limit_rate(stream: Stream, rows: int, *, pact: Pact | None = None, name: str
     return given.through(FrontierOperator, name=named, definition=definition)
 
 
-@checked
+@building
 def barrier(stream: Stream, *, pact: Pact | None = None, name: str | None = None) -> Stream:
     """The rows as they are, all those of a time together: none goes on before the time is complete in all subtasks.
 

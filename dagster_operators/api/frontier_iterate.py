@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dagster_operators.api.additions import building
 from dagster_operators.api.frontier_library import fresh_or_given
 from dagster_operators.api.frontier_scope import Scope
 from dagster_operators.api.frontier_scoped_stream import ScopedStream
-from dagster_operators.arguments import checked
 from dagster_operators.operators.frontier.pacts import Pact
 
 
-@checked
+@building
 def iterate(
     stream: Any,
     logic: Callable[[ScopedStream], tuple[ScopedStream, ScopedStream]],

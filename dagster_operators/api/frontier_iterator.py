@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from dagster_operators.api.additions import building
 from dagster_operators.api.frontier_scope import check_outside
 from dagster_operators.api.frontier_source import FrontierSource
-from dagster_operators.arguments import checked
 from dagster_operators.time.watermark import MIN_WATERMARK
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class IteratorSourceInput:
     lower_bound: int = MIN_WATERMARK
 
 
-@checked
+@building
 def iterator_source(
     pipeline: PipelineGraph,
     name: str,
@@ -79,9 +79,10 @@ def iterator_source(
     ('v', 't')
     """
     made = IteratedSource(Asked(input_function, start), schema, time, start, 1)
-    probe.hold_up(made)
     check_outside(pipeline, "an iterator_source")
-    return pipeline.source(name, made, event_time=time)
+    stream = pipeline.source(name, made, event_time=time)
+    probe.hold_up(made)
+    return stream
 
 
 class IteratedSource(FrontierSource):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.additions import building
 from dagster_operators.api.frontier_scope import check_outside
-from dagster_operators.arguments import checked
 from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.frontier.definition import NEVER, Columns, Definition
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 
-@checked
+@building
 def branch(stream: Stream, condition: Callable[[int, Any], Any], *, name: str | None = None) -> tuple[Stream, Stream]:
     """Two streams: the rows for which a condition is false, and those for which it is true (as in timely, true is the second).
 
@@ -43,7 +43,7 @@ def branch(stream: Stream, condition: Callable[[int, Any], Any], *, name: str | 
     return false, true
 
 
-@checked
+@building
 def branch_when(stream: Stream, condition: Callable[[int], bool], *, name: str | None = None) -> tuple[Stream, Stream]:
     """Two streams: the rows of times for which a condition is false, and those of times for which it is true.
 
@@ -65,7 +65,7 @@ def branch_when(stream: Stream, condition: Callable[[int], bool], *, name: str |
     return false, true
 
 
-@checked
+@building
 def partition(stream: Stream, parts: int, route: Callable[[int, Any], Any], *, name: str | None = None) -> tuple[Stream, ...]:
     """As many streams as there are parts.
 
@@ -86,7 +86,7 @@ def partition(stream: Stream, parts: int, route: Callable[[int, Any], Any], *, n
     return _several(stream, Route(parts, route), fresh_or_given(stream, name, "partition"), [None] * parts)
 
 
-@checked
+@building
 def ok_err(
     stream: Stream, logic: Callable[[Any], tuple[Any, Any]], *, ok: Columns = None, err: Columns = None, name: str | None = None
 ) -> tuple[Stream, Stream]:
@@ -112,7 +112,7 @@ def ok_err(
     return good, bad
 
 
-@checked
+@building
 def map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = None, name: str | None = None) -> Stream:  # noqa: A001
     """What a function makes of each batch: any number of rows, or None.
 
@@ -133,7 +133,7 @@ def map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = None, 
     return stream.unary(Pipeline(), fresh_or_given(stream, name, "map"), Change(logic), schema=schema)
 
 
-@checked
+@building
 def flat_map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = None, name: str | None = None) -> Stream:
     """The same as :func:`map`, which may give any number of rows.
 
@@ -152,7 +152,7 @@ def flat_map(stream: Stream, logic: Callable[[Any], Any], *, schema: Columns = N
     return map(stream, logic, schema=schema, name=fresh_or_given(stream, name, "flat_map"))
 
 
-@checked
+@building
 def map_in_place(stream: Stream, logic: Callable[[Any], Any], *, name: str | None = None) -> Stream:
     """The rows with other values in the same columns.
 
@@ -173,7 +173,7 @@ def map_in_place(stream: Stream, logic: Callable[[Any], Any], *, name: str | Non
     return stream.unary(Pipeline(), fresh_or_given(stream, name, "map_in_place"), made)
 
 
-@checked
+@building
 def filter(stream: Stream, predicate: Callable[[Any], Any], *, name: str | None = None) -> Stream:  # noqa: A001
     """The rows for which a function says so.
 
@@ -193,7 +193,7 @@ def filter(stream: Stream, predicate: Callable[[Any], Any], *, name: str | None 
     return stream.unary(Pipeline(), fresh_or_given(stream, name, "filter"), Keep(predicate))
 
 
-@checked
+@building
 def inspect(stream: Stream, look: Callable[[int, Any], object], *, name: str | None = None) -> Stream:
     """The rows as they are; a function gets to see each time and batch, in the worker.
 
@@ -216,7 +216,7 @@ def inspect(stream: Stream, look: Callable[[int, Any], object], *, name: str | N
 inspect_time = inspect_batch = inspect
 
 
-@checked
+@building
 def inspect_core(
     stream: Stream, look: Callable[[int, Any], object], told: Callable[[Any], object], *, name: str | None = None
 ) -> Stream:
@@ -239,7 +239,7 @@ def inspect_core(
     return stream.unary_frontier(Pipeline(), fresh_or_given(stream, name, "inspect_core"), Watch(look, told))
 
 
-@checked
+@building
 def exchange(stream: Stream, by: Exchange, *, name: str | None = None) -> Stream:
     """The rows as they are, those that are equal in some columns in one subtask.
 
@@ -259,7 +259,7 @@ def exchange(stream: Stream, by: Exchange, *, name: str | None = None) -> Stream
     return stream.unary(by, fresh_or_given(stream, name, "exchange"), Change(None, hands_on=True))
 
 
-@checked
+@building
 def concatenate(first: Stream, *others: Stream, name: str | None = None) -> Stream:
     """The rows of several streams with the same columns.
 
@@ -280,7 +280,7 @@ def concatenate(first: Stream, *others: Stream, name: str | None = None) -> Stre
 concat = concatenate
 
 
-@checked
+@building
 def retime(stream: Stream, function: Callable[[Any], Any], *, times: Any, name: str | None = None) -> Stream:
     """The rows with other times than when something happened: a version number, a round, or both a moment and a round.
 
@@ -327,7 +327,7 @@ def retime(stream: Stream, function: Callable[[Any], Any], *, times: Any, name: 
     return stream.through(FrontierOperator, name=named, definition=definition)
 
 
-@checked
+@building
 def definition_of(stream: Stream) -> Definition:
     """The frontier operator behind which a stream is, for the test harness.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from dagster_operators.api.additions import building, building_methods
 from dagster_operators.api.frontier_scope import check_outside
-from dagster_operators.arguments import checked
 from dagster_operators.errors import PipelineError
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
 from dagster_operators.time.frontier import Frontier
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 
-@checked
+@building
 def probe(pipeline: Pipeline, stream: Stream) -> ProbeHandle:
     """A handle that tells which times a stream may still bring, as of the last completed epoch.
 
@@ -42,7 +42,7 @@ def probe(pipeline: Pipeline, stream: Stream) -> ProbeHandle:
     return ProbeHandle(pipeline, stream)
 
 
-@checked
+@building
 def probe_with(stream: Stream, handle: ProbeHandle) -> Stream:
     """The stream, which a handle that was made before tells of from now on: for a source that is to wait for what comes of it.
 
@@ -69,6 +69,7 @@ def probe_with(stream: Stream, handle: ProbeHandle) -> Stream:
     return stream
 
 
+@building_methods
 class ProbeHandle:
     """How far a stream's time has come; read from the ledger whenever it is asked, so any process may ask.
 
@@ -86,6 +87,16 @@ class ProbeHandle:
         self._waiting: list[SourceOperator] = []
         if stream is not None:
             self.attach(stream)
+
+    def _mark(self) -> Callable[[], None]:
+        stream, waiting = self._stream, tuple((source, source.waits_for) for source in self._waiting)
+
+        def undo() -> None:
+            self._stream, self._waiting = stream, [source for source, _ in waiting]
+            for source, name in waiting:
+                source.waits_for = name
+
+        return undo
 
     def attach(self, stream: Stream) -> None:
         """Tell of a stream from now on, as :func:`probe_with` has it.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.additions import building, building_methods
 from dagster_operators.api.frontier_library import concatenate, map, ok_err  # noqa: A004 - timely's name
-from dagster_operators.arguments import checked
 from dagster_operators.operators.frontier.definition import Columns
 
 if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 
-@checked
+@building
 def results(
     stream: Stream, logic: Callable[[Any], tuple[Any, Any]], *, ok: Columns = None, err: Columns = None, name: str | None = None
 ) -> ResultStream:
@@ -38,6 +38,7 @@ def results(
     return ResultStream(*ok_err(stream, logic, ok=ok, err=err, name=name))
 
 
+@building_methods
 class ResultStream:
     """Two streams, of what went well and of what did not. Functions get whole batches.
 
@@ -49,6 +50,9 @@ class ResultStream:
     def __init__(self, ok: Stream, err: Stream) -> None:
         self._ok = ok
         self._err = err
+
+    def _mark(self) -> Callable[[], None]:
+        return self._ok._mark()  # noqa: SLF001
 
     def ok(self) -> Stream:
         """What went well.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.additions import building_methods, marks_of
 from dagster_operators.api.frontier_rounds import in_rounds
 from dagster_operators.api.frontier_scoped_stream import ScopedStream
 from dagster_operators.api.frontier_stream import exchanged
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 
+@building_methods
 class Scope:
     """A part of a pipeline in which rows can go around: one operator to the outside, as many as one likes within.
 
@@ -189,6 +191,21 @@ class Scope:
             entries=len(self._entries), iterative=self.iterative, limit=self._limit, likes=self._likes(),
         )  # fmt: skip
         body.reachability()  # which refuses loops that do not advance time
+        return self._placed(body)
+
+    def _placed(self, body: ScopeBody) -> Any:
+        """The streams that leave, of the operator that the scope is outside."""
+        before = [(node, dict(vars(node)), node.definition.pacts) for node in self.nodes]
+        try:
+            return self._put(body)
+        except BaseException:
+            for node, own, pacts in before:
+                vars(node).clear()
+                vars(node).update(own)
+                node.definition.pacts = pacts
+            raise
+
+    def _put(self, body: ScopeBody) -> Any:
         entered = [exchanged(stream, pact) for stream, pact in self._entries]
         schema = tuple(left.schema for left in self._leaves)
         everywhere = body.everywhere([number for number, (_, pact) in enumerate(entered) if isinstance(pact, Broadcast)])
@@ -200,6 +217,26 @@ class Scope:
         main = first.through(FrontierOperator, *others, name=self.name, definition=definition)
         streams = tuple(main if port == MAIN else main.side_output(port) for port in definition.ports)
         return streams if len(streams) > 1 else main
+
+    def _mark(self) -> Callable[[], None]:
+        """What takes back all that is added from now on, to the scopes around it and their pipeline too."""
+        lists: tuple[list[Any], ...] = (
+            self._entered, self._entries, self._leaves, self.nodes, self._handles, self._asked,
+        )  # fmt: skip
+        sizes, built = tuple(map(len, lists)), self._built
+        open_ = [handle for handle in self._handles if not handle.sources]
+        around = list(marks_of(stream for stream, _ in self._entries) if self.parent is None else marks_of([self.parent]))
+
+        def undo() -> None:
+            for entries, size in zip(lists, sizes, strict=True):
+                del entries[size:]
+            for handle in open_:
+                handle.sources = ()
+            self._built = built
+            for take_back in around:
+                take_back()
+
+        return undo
 
     # --- what streams within need -------------------------------------------------------------------------------------
 
@@ -310,6 +347,7 @@ def check_outside(given: Any, what: str) -> None:
         )  # fmt: skip
 
 
+@building_methods
 class LoopHandle:
     """What is to be connected with the rows that go around."""
 
@@ -318,6 +356,9 @@ class LoopHandle:
         self.number = number
         self.summary = summary
         self.sources: Sequence[Source] = ()
+
+    def _mark(self) -> Callable[[], None]:
+        return self.scope._mark()  # noqa: SLF001 - as all that builds it
 
     def connect(self, stream: ScopedStream) -> None:
         """Send a stream around.

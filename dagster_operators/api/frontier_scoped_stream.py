@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from dagster_operators.api.additions import building_methods
 from dagster_operators.api.frontier_forms import FrontierForms
 from dagster_operators.api.frontier_stream import exchanged
 from dagster_operators.errors import PipelineError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from dagster_operators.operators.frontier.scope_body import Source
 
 
+@building_methods
 class ScopedStream(FrontierForms):
     """A stream within a scope; ``do.frontier``'s operators take it as any other.
 
@@ -51,6 +53,9 @@ class ScopedStream(FrontierForms):
         self.computed: tuple[str, ...] = () if schema is not None or like is None else like.computed
         self._definition = definition
         self._like = like
+
+    def _mark(self) -> Callable[[], None]:
+        return self.scope._mark()  # noqa: SLF001
 
     @property
     def _dataflow(self) -> Scope:

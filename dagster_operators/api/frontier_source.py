@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from dagster_operators.api.additions import building
 from dagster_operators.api.closure_source import ClosureSource, check_calls, due_in, is_called
 from dagster_operators.api.frontier_probe import ProbeHandle
 from dagster_operators.api.frontier_scope import check_outside
-from dagster_operators.arguments import checked
 from dagster_operators.connectors.memory_source import MemorySource
 from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd
 from dagster_operators.errors import CapabilityError
@@ -26,7 +26,7 @@ CALLS: Final = 1000
 """How often the logic of a source is called in an epoch at most, unless it is told otherwise."""
 
 
-@checked
+@building
 def source(
     pipeline: PipelineGraph,
     name: str,
@@ -77,13 +77,14 @@ def source(
     """
     check_calls(name, calls)
     made = FrontierSource(constructor, schema, time, start, calls, None if isinstance(waits_for, ProbeHandle) else waits_for)
+    check_outside(pipeline, "a source")
+    stream = pipeline.source(name, made, event_time=time)
     if isinstance(waits_for, ProbeHandle):
         waits_for.hold_up(made)
-    check_outside(pipeline, "a source")
-    return pipeline.source(name, made, event_time=time)
+    return stream
 
 
-@checked
+@building
 def to_stream(
     pipeline: PipelineGraph, name: str, rows: Iterable[Mapping[str, Any]], *, schema: str, time: str = "t", at: int = 0
 ) -> Stream:
@@ -108,7 +109,7 @@ def to_stream(
     return pipeline.source(name, MemorySource([batch], schema=f"{schema}, `{time}` timestamp"), event_time=time, finished=True)
 
 
-@checked
+@building
 def empty(pipeline: PipelineGraph, name: str, *, schema: str, time: str = "t") -> Stream:
     """A stream without rows that is finished from the beginning.
 

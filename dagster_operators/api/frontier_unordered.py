@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.additions import building
 from dagster_operators.api.closure_source import ClosureSource, check_calls, due_in, is_called
 from dagster_operators.api.frontier_scope import check_outside
-from dagster_operators.arguments import checked
 from dagster_operators.connectors.source_operator import SourceCollector, SourceContext, SourceEnd
 from dagster_operators.operators.frontier.capability import Capability
 from dagster_operators.operators.frontier.pacts import Pipeline
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dagster_operators.api.stream import Stream
 
 
-@checked
+@building
 def unordered_input(
     pipeline: PipelineGraph,
     name: str,

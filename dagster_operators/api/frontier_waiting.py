@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dagster_operators.api.additions import building
 from dagster_operators.api.frontier_library import fresh_or_given
 from dagster_operators.api.frontier_stream import check_repeatable
-from dagster_operators.arguments import checked
 from dagster_operators.operators.frontier.declared import NotifyState, StashState, ValueState
 from dagster_operators.operators.frontier.definition import Columns, State
 from dagster_operators.operators.frontier.pacts import Exchange, Pact, Pipeline
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STASH: State = {"stash": StashState()}
 
 
-@checked
+@building
 def delay(stream: Stream, function: Callable[[int, Any], Any], *, name: str | None = None) -> Stream:
     """The rows at later times; they come out when these are complete.
 
@@ -41,7 +41,7 @@ def delay(stream: Stream, function: Callable[[int, Any], Any], *, name: str | No
 delay_total = delay
 
 
-@checked
+@building
 def delay_batch(stream: Stream, function: Callable[[int], int], *, name: str | None = None) -> Stream:
     """The rows at later times, all of one time at the same.
 
@@ -61,7 +61,7 @@ def delay_batch(stream: Stream, function: Callable[[int], int], *, name: str | N
     return stream.unary_frontier(Pipeline(), fresh_or_given(stream, name, "delay_batch"), DelayBatch(function), state=STASH)
 
 
-@checked
+@building
 def reclock(stream: Stream, clock: Stream, *, name: str | None = None) -> Stream:
     """The rows at the ticks of a clock: at each all that were before it or at it; those after the last tick never come out.
 
@@ -82,7 +82,7 @@ def reclock(stream: Stream, clock: Stream, *, name: str | None = None) -> Stream
     return stream.binary_frontier(clock, Pipeline(), Pipeline(), fresh_or_given(stream, name, "reclock"), Reclock(), state=state)
 
 
-@checked
+@building
 def accumulate(
     stream: Stream,
     initial: Any,
@@ -116,7 +116,7 @@ def accumulate(
     return stream.unary_frontier(pact or Pipeline(), named, folded, schema=schema, state=STASH)
 
 
-@checked
+@building
 def count(stream: Stream, *, name: str | None = None) -> Stream:
     """How many rows each time has, in the column ``count``.
 
@@ -135,7 +135,7 @@ def count(stream: Stream, *, name: str | None = None) -> Stream:
     return accumulate(stream, 0, count_rows, schema="count long", name=fresh_or_given(stream, name, "count"))
 
 
-@checked
+@building
 def aggregate(
     stream: Stream,
     *given: Any,
@@ -173,7 +173,7 @@ def aggregate(
     return rows.unary_frontier(pact, fresh_or_given(stream, name, "aggregate"), made, schema=schema, state=STASH)
 
 
-@checked
+@building
 def state_machine(
     stream: Stream,
     *given: Any,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -54,6 +54,9 @@ class KeyedStream(PluggedIn):
     def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
         self._stream = stream
         self.keys = keys
+
+    def _mark(self) -> Callable[[], None]:
+        return self._stream._mark()  # noqa: SLF001
 
     def through(self, operator: type[LogicalOperator], *, name: str | None = None, chain: bool = True, **settings: Any) -> Stream:
         """Put a logical operator of any package behind the stream; its setting ``keys`` are the key columns.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dagster_operators.api.checked_streams import checked_stream
 from dagster_operators.api.stream import Stream
 from dagster_operators.errors import PipelineError
@@ -34,6 +36,9 @@ class Loop:
     def __init__(self, dataflow: Dataflow, name: str) -> None:
         self._dataflow = dataflow
         self.name = name
+
+    def _mark(self) -> Callable[[], None]:
+        return self._dataflow.mark()
 
     def __repr__(self) -> str:
         return f"Loop({self._dataflow.name}.{self.name})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -73,6 +73,16 @@ class PipelineGraph:
             made = build(*self._given)
         made.rules_off = self._rules_off
         return made
+
+    def _mark(self) -> Callable[[], None]:
+        """What takes back all that is added from now on."""
+        take_back, added = self.dataflow.mark(), self._added
+
+        def undo() -> None:
+            take_back()
+            self._added = added
+
+        return undo
 
     @property
     def tables(self) -> Mapping[str, Table]:
@@ -226,7 +236,7 @@ class PipelineGraph:
             if not isinstance(query, Query):
                 raise PipelineError(f"{query!r} is no query", pipeline=self.name, remedy="write do.query(name).filter(...)")
         added = dict(self._added)
-        with all_or_nothing(self.dataflow):
+        with all_or_nothing(self.dataflow.mark()):
             play(self, queries, sources or {}, added)
         self._added = added
         found = tuple(added[query] for query in queries)

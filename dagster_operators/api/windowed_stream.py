@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.api.checked_streams import checked_stream
@@ -60,6 +60,9 @@ class WindowedStream(PluggedIn):
         self._keyed = keyed
         self._event_time = event_time
         self.window = window
+
+    def _mark(self) -> Callable[[], None]:
+        return self._keyed._mark()  # noqa: SLF001
 
     def through(self, operator: type[LogicalOperator], *, name: str | None = None, chain: bool = True, **settings: Any) -> Stream:
         """Put a logical operator of any package behind the stream; it is given ``keys``, ``window`` and ``event_time``.

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import copy
-
-from dagster_operators.graph.dataflow import Dataflow
 
 
 @contextmanager
-def all_or_nothing(dataflow: Dataflow) -> Iterator[None]:
-    """After an error in it the dataflow is what it was before.
+def all_or_nothing(*take_back: Callable[[], None]) -> Iterator[None]:
+    """After an error in it all is what it was when these were made, which take back what came since.
 
+    >>> from dagster_operators.graph.dataflow import Dataflow
     >>> flow = Dataflow("p")
-    >>> with all_or_nothing(flow):
+    >>> with all_or_nothing(flow.mark()):
     ...     flow.fresh_name("filter"), 1 / 0
     Traceback (most recent call last):
     ZeroDivisionError: division by zero
     >>> flow.fresh_name("filter")
     'filter'
     """
-    before = {name: copy(value) for name, value in vars(dataflow).items()}
     try:
         yield
     except BaseException:
-        vars(dataflow).update(before)
+        for each in reversed(take_back):
+            each()
         raise

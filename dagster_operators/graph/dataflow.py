@@ -95,8 +95,10 @@ class Dataflow:
         """What operators were called before, of those whose author says so."""
         self.backfilled: set[str] = set()
         """The tables that are to have the rows of before they were added."""
-        self._made_up: set[str] = set()
+        self._made_up: dict[str, None] = {}
         self._named: Counter[str] = Counter()
+        self._counted: list[str] = []
+        """The stems of names that were made up, in this order."""
         self._taken: set[str] = set()
         self._tables_taken: set[str] = set()
         self._table_at: dict[StreamRef, Table] = {}
@@ -121,9 +123,10 @@ class Dataflow:
         """A name that no operator has yet: the stem, or the stem with the next number."""
         while True:
             self._named[stem] += 1
+            self._counted.append(stem)
             name = stem if self._named[stem] == 1 else f"{stem}_{self._named[stem]}"
             if name not in self._taken:
-                self._made_up.add(name)
+                self._made_up[name] = None
                 return name
 
     def add(self, operator: LogicalOperator, inputs: Sequence[StreamRef] = ()) -> Node:
@@ -149,7 +152,7 @@ class Dataflow:
             self._check_columns(operator.name, kind)
         self.nodes[operator.name] = node = Node(operator, tuple(inputs), outputs, scope)
         self._taken.add(operator.name)
-        self.automatic |= self._made_up & {operator.name}
+        self.automatic |= self._made_up.keys() & {operator.name}
         return node
 
     def _scope(self, operator: LogicalOperator, inputs: Sequence[StreamRef]) -> str:
@@ -384,6 +387,34 @@ class Dataflow:
     def table_of(self, stream: StreamRef) -> Table | None:
         """The table that a stream goes to, if any."""
         return self._table_at.get(stream)
+
+    def mark(self) -> Callable[[], None]:
+        """What takes back all that is added from now on; it takes as long as there was added, as nothing else changes."""
+        parts: tuple[dict[Any, Any], ...] = (
+            self.nodes, self.side_streams, self.tables, self.sinks, self.scopes, self.feedback, self.renamed, self._made_up,
+        )  # fmt: skip
+        sizes, counted = tuple(map(len, parts)), len(self._counted)
+
+        def take_back() -> None:
+            nodes, side_streams, tables, sinks, *_ = map(_taken_off, parts, sizes)
+            names = {*nodes, *side_streams.values()}
+            self.automatic -= names
+            self._taken -= names
+            for table in tables.values():
+                self.backfilled.discard(table.name)
+                self._tables_taken.discard(table.name.lower())
+                del self._table_at[table.stream]
+            for sink in sinks.values():
+                self._sinks_at[sink.stream] = tuple(other for other in self.sinks_of(sink.stream) if other is not sink)
+            self._named.subtract(self._counted[counted:])
+            del self._counted[counted:]
+
+        return take_back
+
+
+def _taken_off(entries: dict[Any, Any], size: int) -> dict[Any, Any]:
+    """The entries beyond the first so many, which stay."""
+    return dict(entries.popitem() for _ in range(len(entries) - size))
 
 
 def check_times(operator: LogicalOperator, inputs: Sequence[StreamType], output: StreamType) -> None:

@@ -21,6 +21,12 @@ CLASSES = {
 }
 """Those whose methods users call."""
 
+FRONTIER = {
+    name: getattr(do.frontier, name)
+    for name in ("LoopHandle", "OperatorBuilder", "ProbeHandle", "ResultStream", "Scope", "ScopedStream")
+}
+"""Those of ``do.frontier`` that pipelines are built with."""
+
 NOT_OURS = {"PipelineComponent", "PipelineIOManager", "PipelineResource", "SparkEngine"}
 """Dagster's own kinds of classes, which Dagster checks."""
 
@@ -37,7 +43,9 @@ def public() -> Iterator[tuple[str, Callable[..., Any], int]]:
     for name in do.__all__:
         if name not in DERIVED | NOT_OURS | {"frontier"}:
             yield name, getattr(do, name), 0
-    for owner, made in CLASSES.items():
+    for name in (*FRONTIER, "CapabilityState", "StashState", "ValueState"):
+        yield name, getattr(do.frontier, name), 0
+    for owner, made in {**CLASSES, **FRONTIER}.items():
         for name in dir(made):
             if not name.startswith("_") and inspect.isfunction(inspect.getattr_static(made, name)):
                 yield f"{owner}.{name}", getattr(made, name), 1

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dagster_operators.arguments import checked_constructor
 
+
+@checked_constructor
 @dataclass(frozen=True)
 class CapabilityState:
     """A set of capabilities for one output.
@@ -25,6 +28,7 @@ class NotifyState:
     """Notifications that were asked for, with their capabilities."""
 
 
+@checked_constructor
 @dataclass(frozen=True)
 class ValueState:
     """A value for each key that the rows are exchanged by; found as a state table with the key columns and ``value_``.
@@ -36,6 +40,7 @@ class ValueState:
     type: str
 
 
+@checked_constructor
 @dataclass(frozen=True)
 class StashState:
     """Rows that wait under capabilities until their time is complete.

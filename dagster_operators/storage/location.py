@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,13 +79,13 @@ class FileLocation:
         place = self._resolve()
         filesystem, _ = self._filesystem()
         try:
+            if is_local(self.path) and place.recursive:
+                _refuse_circle(place.folder)
             listed = [filesystem.get_file_info(place.folder)]
             if listed[0].type != FileType.File:
                 listed = filesystem.get_file_info(FileSelector(place.folder, recursive=place.recursive))
         except OSError as error:
             raise self._missing(place.folder, error) from None
-        if is_local(self.path):
-            _refuse_circle(entry.path for entry in listed if entry.type == FileType.Directory)
         files = []
         for entry in listed:
             path = entry.path[len(place.base) :].lstrip("/")
@@ -225,14 +225,19 @@ class _Place:
     recursive: bool
 
 
-def _refuse_circle(folders: Iterable[str]) -> None:
-    """Refuse a folder that is a link to one that it is in: its files would be found, and read, some forty times over."""
-    for folder in map(Path, folders):
-        if folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve()):
-            raise BadInputError(
-                "a link in the input folder leads back to a folder that it is in", file=str(folder),
-                remedy="remove the link, or narrow the source's path",
-            )  # fmt: skip
+def _refuse_circle(folder: str) -> None:
+    """Refuse links below a folder that lead back to one on the way to them: files would be found, and read, forty times over.
+
+    They are looked at before they are followed: with two of them in one folder, following would not end.
+    """
+    for path, below, _ in os.walk(folder, followlinks=True):
+        for link in (one for name in below if (one := Path(path, name)).is_symlink()):
+            there = link.resolve()
+            if any(above.resolve().is_relative_to(there) for above in link.parents):
+                raise BadInputError(
+                    "a link in the input folder leads back to a folder that it is in", file=str(link),
+                    remedy="remove the link, or narrow the source's path",
+                )  # fmt: skip
 
 
 def _vanished(path: str) -> MissingInputError:

@@ -77,6 +77,23 @@ def test_a_link_back_to_a_folder_above_is_refused_and_one_to_another_folder_is_f
     assert len(FileLocation(str(inside)).find()) == 2
 
 
+@pytest.mark.timeout(20)  # the second of them was followed for ever
+@pytest.mark.parametrize("links", [{"a/l": "b", "b/l": "a"}, {"a/l": "a", "a/m": "a"}, {"b/l": "c", "c/l": "a", "a/l": "b"}])
+def test_links_that_lead_back_to_each_other_are_refused(links: dict[str, str], tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "x.csv").write_text("a\n1\n")
+    for link, to in links.items():
+        (tmp_path / "in" / link).symlink_to(f"../{to}")
+    with pytest.raises(BadInputError, match=r"leads back to a folder that it is in .*To do: remove the link, or narrow"):
+        FileLocation(str(tmp_path / "in")).find()
+    assert [file.path for file in FileLocation(str(tmp_path / "in" / "a" / "*.csv")).find()] == ["x.csv"]
+    for link in links:
+        (tmp_path / "in" / link).unlink()
+    (tmp_path / "in" / "a" / "l").symlink_to("../b")
+    assert len(FileLocation(str(tmp_path / "in")).find()) == 4
+
+
 def test_a_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "in").mkdir()

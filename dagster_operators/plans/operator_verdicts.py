@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
+from typing import Final
 
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.reach import Reach
@@ -26,6 +27,9 @@ from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 _RESTART: Mapping[Choice, str] = {"restart": "begin without state"}
 _KEEP_STATE: Mapping[Choice, str] = {"keep": "go on with that state", **_RESTART}
 _KEEP_ANY: Mapping[Choice, str] = {"keep": "go on with the state there is, whatever it was made of", **_RESTART}
+
+_NAMED: Final = frozenset({"aggregates", "functions"})
+"""Settings that are pairs of a name and what it means, which the state has by name."""
 
 
 class OperatorVerdicts:
@@ -226,7 +230,7 @@ class OperatorVerdicts:
             pairs = ((one, change.told(one, was), change.told(one, now)) for one, (was, now) in fields.items())
             told = "; ".join(f"{one} was {was}, and is {now}" for one, was, now in pairs)
             subject = f"operator {name}"
-            if self._goes_on(name, change.name) and all(map(_only_order, fields.values())):
+            if self._goes_on(name, change.name) and all(one in _NAMED and _only_order(pair) for one, pair in fields.items()):
                 yield Verdict(Level.KEPT, subject, f"{told}: it goes on with its state, as their order means nothing")
             elif set(fields) <= {"chain", "asset_key"}:
                 yield Verdict(Level.HARMLESS, subject, told)

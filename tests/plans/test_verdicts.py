@@ -100,6 +100,21 @@ def bucketed(key, operator):
     return upstream(lambda rows: rows.key_by("k").apply(operator, name="bucket"), key=key)
 
 
+def three(*keys):
+    """A function over three sources, each with keys of its own."""
+
+    def body(pipeline):
+        inputs = [source(pipeline, name, f"{name}/*.csv").key_by(*key) for name, key in zip("abc", keys, strict=True)]
+        do.apply(Running(), *inputs, name="all").to_table("t")
+
+    return body
+
+
+def named(*names):
+    meanings = {"most": "max(v)", "least": "min(v)"}
+    return lambda p: source(p).key_by("k").aggregate(name="x", **{name: meanings[name] for name in names}).to_table("t")
+
+
 def two(*names):
     def body(pipeline):
         first, *others = [source(pipeline, name, f"{name}/*.csv") for name in names]
@@ -281,6 +296,19 @@ ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
     ("window", windows(), windows("2 hours"), {("decision", "operator aggregate_k_per_2_hours", ("restart",))}),
     ("window of a named one", windows(name="h"), windows("2 hours", name="h"), {("decision", "operator h", ("restart",))}),
     ("aggregate", aggregated(), aggregated(aggregate="sum(v)"), {("decision", "operator per_key", ("restart",))}),
+    ("aggregates in another order", named("most", "least"), named("least", "most"), {("kept", "operator x", ())}),
+    (
+        "keys of inputs that swap places",
+        three(["k"], ["k"], ["v"]),
+        three(["k"], ["v"], ["k"]),
+        {("decision", "operator all", ("restart",))},
+    ),
+    (
+        "keys of inputs that are pairs, and swap places",
+        three(["k", "v"], ["v", "k"], ["k", "v"]),
+        three(["v", "k"], ["k", "v"], ["k", "v"]),
+        {("decision", "operator all", ("restart",))},
+    ),
     (
         "key computed in another way",
         upstream(lambda rows: rows.with_columns(k="lower(k)")),

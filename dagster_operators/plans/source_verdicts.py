@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.plans.compared import ComparedPlans
 from dagster_operators.plans.unknown import UnknownOperator
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
-
-_WITHOUT_STATE: Final = frozenset(
-    {"filter", "select", "with_columns", "rename", "drop", "flat_map", "map_async", "transform", "union", "lookup"}
-)
-"""Kinds of operators that drop no row for being late."""
 
 
 class SourceVerdicts:
@@ -113,19 +107,11 @@ class SourceVerdicts:
         choices: dict[Choice, str] = {}
         if self._leads_to_state(former):
             choices["keep"] = "the watermark, and what is kept by the old times, stay as they are"
-        elif old.event_time and new.event_time and self._goes_by_time(name):
-            text += f", while its watermark is of {old.event_time}, by which rows would be late"
+        elif new.event_time and former in self._stored.timed:  # what goes by time may also come behind it later
+            text += f", while its watermark is of {old.event_time or 'the column before that'}, by which rows would be late"
             choices["keep"] = "the watermark stays as it is"
             choices["restart"] = "read it from its beginning, with a watermark of its own: rows that were read before come again"
         return Verdict(Level.DECISION if choices else Level.FROM_HERE_ON, subject, text, choices)
-
-    def _goes_by_time(self, name: str) -> bool:
-        """Whether more than a table is behind a source that an operator could drop rows of that come late."""
-        behind = {name}
-        for other, node in self._new.nodes.items():
-            if any(stream.operator in behind for stream in node.inputs):
-                behind.add(other)
-        return any(self._new.nodes[one].operator.kind not in _WITHOUT_STATE for one in behind - {name})
 
     def _leads_to_state(self, name: str) -> bool:
         """Whether an operator with state is behind one of the earlier plan."""

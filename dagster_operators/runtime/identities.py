@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.planner.physical_plan import PhysicalPlan
+from dagster_operators.time.watermark import MIN_WATERMARK
 from dagster_operators.transactions.plan import STATE_OF
 from dagster_operators.transactions.records import Complete
 from dagster_operators.transactions.view import LedgerView
@@ -200,6 +201,7 @@ class Ledgered:
             {one: self._in_tables[self.identity(one)] for one in self._operators if self._is_in_table(one)},
             state_tables=frozenset(self._in_tables.values()),
             decided=self._view.decided,
+            timed=frozenset(name for name, mark in self._last.watermarks.items() if mark != MIN_WATERMARK),
         )
 
 

@@ -296,11 +296,12 @@ def test_one_of_several_states_of_ones_own_is_asked_about(tmp_path: Path, names:
     assert made(2, *names).run_epoch().empty
 
 
-def test_another_event_time_with_a_first_window_is_asked_about(tmp_path: Path) -> None:
-    """The watermark of the old column is far ahead of the new one."""
+@pytest.mark.parametrize("way", ["with a first window", "before a first window", "after none"])
+def test_another_event_time_is_asked_about(way: str, tmp_path: Path) -> None:
+    """The watermark of the old column is far ahead of the new one, and stays for what comes behind it in a later edit."""
     batches = [[("a", 1, "2026-01-01 10:00:00", "2026-01-01 01:00:00")], [("a", 2, "2026-01-01 11:00:00", "2026-01-01 09:00:00")]]
 
-    def made(root: str, count: int, time: str, *, window: bool) -> do.Pipeline:
+    def made(root: str, count: int, time: str | None, *, window: bool) -> do.Pipeline:
         pipeline = do.Pipeline("timed", root=str(tmp_path / root), engine=SAIL, parallelism=1)
         source = do.MemorySource(batches[:count], schema="k string, v int, at timestamp, seen timestamp")
         rows: Any = pipeline.source("rows", source, event_time=time)
@@ -310,12 +311,14 @@ def test_another_event_time_with_a_first_window_is_asked_about(tmp_path: Path) -
         return pipeline
 
     made("root", 1, "at", window=False).run_until_caught_up()
-    assert all(one.level is not Level.DECISION for one in made("root", 2, "seen", window=False).changes())
-    now = made("root", 2, "seen", window=True)
-    with pytest.raises(UndecidedChangeError, match=r"its watermark is of at, by which rows would be late"):
+    if way == "after none":
+        made("root", 2, None, window=False).run_until_caught_up()
+    window = way == "with a first window"
+    now = made("root", 2, "seen", window=window)
+    with pytest.raises(UndecidedChangeError, match=r"its watermark is of .*, by which rows would be late"):
         now.run_epoch()
     now.decide("source rows", "restart")
-    now.run_until_caught_up()
-    whole = made("whole", 2, "seen", window=True)
-    whole.run_until_caught_up()
-    assert content(now, "hourly") == content(whole, "hourly") != []
+    last = now.run_until_caught_up()[-1]
+    whole = made("whole", 2, "seen", window=window)
+    assert last.watermarks == whole.run_until_caught_up()[-1].watermarks != {}
+    assert not window or content(now, "hourly") == content(whole, "hourly") != []

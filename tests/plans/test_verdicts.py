@@ -48,6 +48,7 @@ def stored(before: LogicalPlan, **more: object) -> Stored:
         "tables": [table.name for table in before.tables],
         "updating": updating,
         "positions": [name for name, kind in kinds.items() if kind == "source"],
+        "timed": [name for name, kind in kinds.items() if kind == "source"],
     }
     return Stored(**{**settings, **more})
 
@@ -264,6 +265,9 @@ ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
         windows(event_time="at2"),
         {("decision", "source rows", ("keep",)), ("decision", "operator aggregate_k_per_1_hour", ("restart",))},
     ),
+    ("event time before a table alone", read(), read(event_time="at2"), {("decision", "source rows", ("keep", "restart"))}),
+    ("event time after none", read(event_time=None), read(), {("decision", "source rows", ("keep", "restart"))}),
+    ("event time no longer", read(), read(event_time=None), {("here", "source rows", ())}),
     (
         "settings of a source of one's own",
         lambda p: p.source("rows", Topic("a", [1])).to_table("t"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final, Literal
 
@@ -31,6 +32,17 @@ def format_named(path: str) -> Format | None:
     for compression in _COMPRESSIONS:
         name = name.removesuffix(compression)
     return SUFFIXES.get(name.rpartition(".")[2])
+
+
+def suffix_of(path: str) -> str:
+    """What a file's name ends in, with a compression's before it; nothing if it ends in none.
+
+    >>> suffix_of("in/2024.1/Flights.CSV.gz"), suffix_of("in/flights.x.txt"), suffix_of("in.d/flights"), suffix_of("a.b c")
+    ('CSV.gz', 'txt', '', '')
+    """
+    compressions = "|".join(map(re.escape, _COMPRESSIONS))
+    found = re.search(rf"\.(\w+(?:{compressions})?)$", path.rpartition("/")[2], re.IGNORECASE)
+    return found[1] if found else ""
 
 
 def is_plain(path: str) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,6 +19,7 @@ from dagster_operators.connectors.file_format import SUFFIXES, Format, common_fo
 from dagster_operators.connectors.moved_files import names_of, position_with, without_name
 from dagster_operators.connectors.parquet_bounds import may_have_any
 from dagster_operators.connectors.read_failure import explain_read_failure
+from dagster_operators.connectors.root_in_folder import refuse_a_root
 from dagster_operators.connectors.slicing import SeenFiles, SliceLimits, files_of
 from dagster_operators.connectors.text_format import TextFormat
 from dagster_operators.connectors.text_reader import TextReader, check_options
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from dagster_operators.storage.root import Root
 
 _READERS = 8
-_OF_A_LEDGER = re.compile(r"(?:^|/)ledger/r\d{12}-[0-9a-f]{12}\.parquet$")
 
 
 @checked_constructor
@@ -265,7 +264,7 @@ class FileSource(Connector):
                 new.append(file)
             elif (before.size, before.modified) != (file.size, file.modified):
                 raise changed_file(self._location.full_path(file), before, file)
-        self._refuse_a_ledger(new)
+        refuse_a_root(self._location, new, found, kind=self.format, is_first=start is None)
         if not new:
             named = self.kept_position(start)
             return None if named == start else SliceChoice(SourceSlice(start, named, None), more=False, news=False)
@@ -274,17 +273,6 @@ class FileSource(Connector):
         items: list[JSON] = [file.to_json() for file in taken]
         end = position_with(self._seen.position_after(taken), names)
         return SliceChoice(SourceSlice(start, end, items), more=len(taken) < len(new))
-
-    def _refuse_a_ledger(self, files: Iterable[SourceFile]) -> None:
-        """Refuse a folder with a storage root in it, whose own files would be read; an error of one would say to remove it."""
-        found = next((file for file in files if _OF_A_LEDGER.search(file.path)), None)
-        if found is not None:
-            closer = f"{self.uri.rstrip('/')}/*.{self.format or 'csv'}"
-            raise PipelineError(
-                "a storage root lies in the source's folder: files of a pipeline's ledger would be read",
-                file=self._location.full_path(found),
-                remedy=f"delete nothing; choose a root elsewhere, or say which files are meant: FileSource({closer!r})",
-            )
 
     def next_extract(self, start: JSON | None, consumed: Callable[[], Iterator[JSON]]) -> SliceChoice | None:
         """The next file that was never read, of files each of which has all rows there are; one may take the place of another.
@@ -296,7 +284,7 @@ class FileSource(Connector):
         self._seen.move_to(start, consumed)
         seen = self._seen.among([file.path for file in found], ())
         new = sorted(file for file in found if seen.get(file.path) != file)
-        self._refuse_a_ledger(new)
+        refuse_a_root(self._location, new, found, kind=self.format, is_first=start is None)
         if not new:
             return None
         if isinstance(start, dict) and new[0] < (last := SourceFile.from_json(start["last"])):

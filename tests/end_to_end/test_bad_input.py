@@ -56,23 +56,85 @@ NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.sail
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_a_storage_root_in_the_folder_is_refused_and_its_remedy_holds(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "names", "root", "closer"),
+    [
+        ("parquet", ["a.parquet", "b.csv"], "root", "/*.parquet"),
+        ("csv", ["a.parquet", "b.csv"], "root", "/*.csv"),
+        (None, ["a.json", "b.json"], "root", "/*.json"),
+        (None, ["a.json", "b.jsonl"], "deep/root", "/*"),
+        (None, ["a.csv"], "", "/*.csv"),
+        ("json", ["a"], "root", "/*"),
+    ],
+)
+def test_a_storage_root_in_the_folder_is_refused_and_its_remedy_holds(
+    kind: str | None, names: list[str], root: str, closer: str, tmp_path: Path
+) -> None:
     """Its files were told to be broken, with the advice to remove them."""
-    pq.write_table(pa.table({"v": [1]}), tmp_path / "a.parquet")
-    (tmp_path / "a.csv").write_text("v\n1\n")
+    for name in names:
+        if name.endswith(".parquet"):
+            pq.write_table(pa.table({"v": [1]}), tmp_path / name)
+        else:
+            (tmp_path / name).write_text("v\n1\n" if name.endswith(".csv") else '{"v": 1}\n')
 
     def pipeline(path: str) -> Pipeline:
-        made = Pipeline("p", root=str(tmp_path / "root"), engine=SAIL)
-        made.source("rows", FileSource(path, format=kind, schema="v long")).to_table("t")
+        made = Pipeline("p", root=str(tmp_path / root), engine=SAIL)
+        made.source("rows", FileSource(path, format=kind, schema="v long")).to_table("t")  # type: ignore[arg-type]
         return made
 
     with pytest.raises(PipelineError, match="a storage root lies in the source's folder") as told:
         pipeline(str(tmp_path)).run_epoch()
-    (closer,) = re.findall(r"FileSource\('(.+)'\)", told.value.remedy)
-    made = pipeline(closer)
+    (said,) = re.findall(r"those directly in the folder are meant: FileSource\('(.+)'\)", told.value.remedy)
+    assert said == f"{tmp_path}{closer}"
+    made = pipeline(said)
     made.run_epoch()
-    assert made.read("t").collect() == [(1,)]
+    meant = [name for name in names if kind is None or len(names) == 1 or name.endswith(kind)]
+    assert [row.v for row in made.read("t").collect()] == [1] * len(meant)
+
+
+@pytest.mark.sail
+@pytest.mark.parametrize(
+    ("path", "name"), [("", "a/b.csv"), ("/**/*", "a.csv"), ("/**/*", "a/b.csv")], ids=["deep", "glob", "both"]
+)
+def test_a_root_beside_other_files_than_those_directly_in_the_folder_is_to_lie_elsewhere(
+    path: str, name: str, tmp_path: Path
+) -> None:
+    """The glob that was told read nothing, or less, and did not say so."""
+    folder = tmp_path / "in"
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).write_text("v\n1\n")
+
+    def pipeline(root: Path) -> Pipeline:
+        made = Pipeline("p", root=str(root), engine=SAIL)
+        made.source("rows", FileSource(f"{folder}{path}", schema="v long")).to_table("t")
+        return made
+
+    with pytest.raises(PipelineError, match="a storage root lies in the source's folder") as told:
+        pipeline(folder / "root").run_epoch()
+    assert told.value.remedy == "delete nothing; choose a root elsewhere"
+    shutil.move(folder / "root", tmp_path / "root")
+    made = pipeline(tmp_path / "root")
+    made.run_epoch()
+    assert [row.v for row in made.read("t").collect()] == [1]
+
+
+@pytest.mark.sail
+def test_a_source_that_has_read_its_folder_is_told_no_other_path(tmp_path: Path) -> None:
+    """Its files would have other names, and it would not go on with them."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("v\n1\n")
+
+    def pipeline(name: str, root: Path) -> Pipeline:
+        made = Pipeline(name, root=str(root), engine=SAIL)
+        made.source("rows", FileSource(tmp_path / "in", schema="v long")).to_table("t")
+        return made
+
+    pipeline("p", tmp_path / "root").run_epoch()
+    with pytest.raises(PipelineError, match="a storage root lies in the source's folder"):
+        pipeline("other", tmp_path / "in" / "root").run_epoch()
+    with pytest.raises(PipelineError, match="a storage root lies in the source's folder") as told:
+        pipeline("p", tmp_path / "root").run_epoch()
+    assert told.value.remedy == "delete nothing; choose a root elsewhere"
 
 
 def test_a_missing_folder(landing: Landing) -> None:

@@ -86,9 +86,10 @@ class RangeRebuilding(Rebuilding):
     @override
     def _look(self, view: LedgerView) -> None:
         for subject in sorted({subject for subject, _ in view.decided})[:1]:
+            first = "run an epoch first; or " if subject in self._epochs.waiting() else ""  # else none begins without new rows
             raise PipelineError(
                 f"what was decided about {subject} takes effect with the next epoch", pipeline=view.name,
-                remedy=f"run an epoch first; or take it back: pipeline.withdraw({subject!r})",
+                remedy=f"{first}take it back: pipeline.withdraw({subject!r})",
             )  # fmt: skip
         super()._look(view)
         if view.last_complete is not None:
@@ -179,8 +180,8 @@ class _Cut:
             if place == "within":
                 yield file.path, []
             elif place == "across":
-                kept = self._written(self.dataset, file, f"{folder}/{number}.parquet", within=False)
-                if sum(one.rows for one in kept) < file.rows:
+                read, kept = self._written(self.dataset, file, f"{folder}/{number}.parquet", within=False)
+                if sum(one.rows for one in kept) < read:
                     yield file.path, kept
 
     def only(self, dataset: str, files: Iterable[FileEntry], folder: str) -> Iterator[FileEntry]:
@@ -191,7 +192,7 @@ class _Cut:
                 self.root.link(f"{dataset}/{file.path}", f"{self.dataset}/{path}")
                 yield replace(file, path=path)
             elif place == "across":
-                yield from self._written(dataset, file, path, within=True)
+                yield from self._written(dataset, file, path, within=True)[1]
 
     def _place(self, file: FileEntry) -> Literal["outside", "within", "across"]:
         """Where the rows of a file are, as the log says."""
@@ -203,8 +204,8 @@ class _Cut:
             return "outside"
         return "within" if low >= self.between.start and high + _ROUNDED < self.between.end else "across"
 
-    def _written(self, dataset: str, file: FileEntry, path: str, *, within: bool) -> list[FileEntry]:
-        """A file of the table with the rows of another one that are in the range, or that are not; none without rows."""
+    def _written(self, dataset: str, file: FileEntry, path: str, *, within: bool) -> tuple[int, list[FileEntry]]:
+        """How many rows a file has, and one of the table with those in the range, or those that are not; none without rows."""
         if lost := lost_files(self.root, sizes_of([Change(dataset, (file,))])):
             raise lost_error(lost, "a time range cannot be cut out", PUT_BACK)
         counted = Counter[str]()
@@ -212,13 +213,13 @@ class _Cut:
         first = next(batches, None)
         if first is not None:
             write_batches(self.root, f"{self.dataset}/{path}", chain([first], batches), self.schema)
-        if counted["read"] != file.rows:
+        if file.rows and counted["read"] != file.rows:
             wrong = {f"{dataset}/{file.path}": "has not its rows"}
             raise lost_error(wrong, f"a time range cannot be cut out, {counted['read']} rows instead of {file.rows}", PUT_BACK)
         if first is None:
-            return []
+            return counted["read"], []
         size = self.root.files.get_file_info(self.root.path(self.dataset, path)).size
-        return [described(self.root, self.dataset, path, size, [name for name, _ in file.partition])]
+        return counted["read"], [described(self.root, self.dataset, path, size, [name for name, _ in file.partition])]
 
     def _rows(self, batches: Iterable[pa.RecordBatch], counted: Counter[str], *, within: bool) -> Iterator[pa.RecordBatch]:
         """The rows that are in the range, or that are not: also those without a time."""

@@ -36,7 +36,7 @@ class FileEntry:
     Attributes:
         path: Relative to the folder of its dataset.
         size: In bytes.
-        rows: How many rows it has.
+        rows: How many rows it has; 0 also where the log does not say, of files that somebody else wrote.
         stats: Delta's statistics as JSON; empty when unknown.
         partition: Of a table with partitions, the value of all rows in each partition column, as Delta's log writes it.
     """

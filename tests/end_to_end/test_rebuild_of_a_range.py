@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -250,6 +253,51 @@ def test_a_change_is_not_decided_by_it(tmp_path: Path) -> None:
     made = pipeline(tmp_path / "root", rows, window="2 minutes")
     with pytest.raises(UndecidedChangeError, match=r"pipeline.rebuild\("):
         made.rebuild("minutes", between=(at(0), at(1)))
+
+
+def test_what_was_decided_is_out_of_the_way_by_what_is_told(tmp_path: Path) -> None:
+    """A decision about another program begins no epoch without new rows: it can only be taken back."""
+    rows, between = batches(5, 4), (at(0), at(1))
+    made = ran(tmp_path / "root", rows)
+    other = pipeline(tmp_path / "root", rows, window="2 minutes")
+    told = [other.decide(one.subject, "restart")[0].subject for one in other.changes() if one.choices]
+    with pytest.raises(PipelineError, match="takes effect with the next epoch") as caught:
+        made.rebuild("clean", between=between)
+    assert caught.value.remedy == f"take it back: pipeline.withdraw({told[0]!r})"
+    assert made.run_epoch().empty
+    with pytest.raises(PipelineError, match=r"run an epoch first; or take it back: pipeline\.withdraw"):
+        other.rebuild("clean", between=between)
+    for subject in told:
+        made.withdraw(subject)
+    made.rebuild("clean", between=between)
+    for subject in told:
+        other.decide(subject, "restart")
+    other.run_epoch()
+    other.rebuild("clean", between=between)
+
+
+def test_files_of_others_of_which_the_log_does_not_tell_the_rows(tmp_path: Path) -> None:
+    rows, between = batches(5, 2), (at(0), at(1))
+    made = ran(tmp_path / "root", rows)
+    clean = tmp_path / "root/tables/clean"
+    for minute in (0.2, 20, 21):
+        theirs = {"k": ["z"], "v": [9], "at": pa.array([at(minute)], pa.timestamp("us", "UTC")), "w": [10]}
+        write_deltalake(str(clean), pa.table(theirs), mode="append")
+    for log in sorted((clean / "_delta_log").glob("*.json"))[-3:]:
+        told = [json.loads(line) for line in log.read_text().splitlines()]
+        for one in told:
+            one.get("add", {}).pop("stats", None)
+        log.write_text("\n".join(map(json.dumps, told)) + "\n")
+    made.repair("clean", keep="theirs")
+    expected = parts(made, "clean", between)[0] + Counter(
+        (row["k"], row["v"], row["at"].replace(tzinfo=None), row["w"])
+        for row in DeltaTable(str(clean)).to_pyarrow_table().to_pylist()
+        if row["at"] >= at(1)
+    )
+    made.rebuild("clean", between=between)
+    assert content(made, "clean") == expected
+    made.compact("clean")
+    assert content(made, "clean") == expected
 
 
 def test_who_reads_the_table_stops(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -145,6 +146,22 @@ def test_one_that_was_taken_out_begins_anew_for_keys_that_had_no_event_without_i
     both, alone = {"one": "", "two": ""}, {"one": ""}
     found = sent([(both, "ab"), (alone, "a"), (both, "ab")])
     assert found == {("one", "a"): (3, 3), ("one", "b"): (2, 2), ("two", "a"): (1, 1), ("two", "b"): (1, 1)}
+
+
+def test_an_output_that_was_taken_out_is_numbered_anew_for_keys_that_had_no_event_without_it():
+    made = vars_of(logging(("v", "rows/v")))
+    (one,) = made["operators"]
+    more = replace(one, outputs=("log", "more"), types=(("log", "string"), ("more", "string")))
+    sends = LOG.replace('send_output("log"', 'send_output("more", ["x"]); send_output("log"')
+    driven = None
+    for operator, text, keys in ((more, sends, "ab"), (one, LOG, "a"), (more, sends, "ab")):
+        before = driven
+        driven = harness(EventOperators(**{**made, "operators": (operator,), "files": (("log.py", text),)}))
+        if before is not None:
+            driven.restore(before.snapshot())
+        driven.process([{"t": 0, "k": key, "v": 1} for key in keys])
+        driven.end_epoch(0)
+    assert sorted((row["key"], row["seq"]) for row in driven.rows("log/more")) == [("a", 1), ("b", 1)]
 
 
 FILES = st.sampled_from([{"one": ""}, {"one": "1"}, {"one": "", "two": ""}, {"one": "", "two": "2"}])

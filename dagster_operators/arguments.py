@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
@@ -32,6 +33,8 @@ _PLAIN: Final[Mapping[Any, tuple[str, tuple[type, ...]]]] = {
     NoneType: ("None", (NoneType,)),
 }
 _SHOWN: Final = 60
+_PASSWORD: Final = re.compile(r"://[^/\s]*@|(password|passwd|pwd|secret|token|key)\s*[=:]", re.IGNORECASE)
+"""What connection strings with credentials, and lists of settings, have in them."""
 
 
 def _nowhere(_receiver: Any, _arguments: Mapping[str, Any]) -> Mapping[str, str]:
@@ -279,7 +282,7 @@ def _remedy(parameter: str, value: Any, wanted: Any) -> str:
         if close:
             return f"give {_in_words(wanted)}; did you mean {close[0]!r}?"
         if _fits([value], wanted):
-            return f"write {parameter}=[{value!r}]: it takes {_in_words(wanted)}"
+            return f"write {parameter}=[{'...' if _hidden(value, wanted) else repr(value)}]: it takes {_in_words(wanted)}"
     return f"give {_in_words(wanted)}"
 
 
@@ -287,10 +290,15 @@ def _members(wanted: Any) -> tuple[Any, ...]:
     return get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
 
 
-def _value(value: Any, wanted: Any) -> str:
-    """A value in an error; of settings, which can be secret, and of collections only what it is."""
+def _hidden(value: Any, wanted: Any) -> bool:
+    """Whether a value may be secret: bytes, texts with a password, and what stands where settings belong."""
     settings = any(get_origin(part) in (Mapping, dict) for part in _members(wanted))
-    if value is None or (not settings and isinstance(value, str | int | float | bytes | timedelta)):
+    return settings or isinstance(value, bytes) or (isinstance(value, str) and _PASSWORD.search(value) is not None)
+
+
+def _value(value: Any, wanted: Any) -> str:
+    """A value in an error; of what can be secret, and of collections, only what it is."""
+    if value is None or (isinstance(value, str | int | float | timedelta) and not _hidden(value, wanted)):
         text = repr(value)
         return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return f"the class {value.__name__}" if inspect.isclass(value) else f"of type {type(value).__name__}"

@@ -188,6 +188,31 @@ def test_wrong_values_are_told_with_what_is_right(call: Callable[..., Any], told
         call(one, two)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda given: do.PostgresSink("t", "x", given),
+        lambda given: do.PostgresSink(given.encode(), "t"),
+        lambda given: do.PostgresSink("t", "x", key=5, columns=given),
+        lambda given: do.PostgresSink("t", "x", lock_timeout=given),
+        lambda given: do.Pipeline("p", root="nowhere", durable=given),
+        lambda given: do.DeltaSource("x", storage_options=given),
+        lambda given: do.frontier.OperatorBuilder("x", do.Pipeline("p", root="nowhere")).set_notify_for(given, "never"),
+    ],
+)
+@pytest.mark.parametrize("given", ["postgresql://u:hidden@h/db", "host=h password=hidden", "aws_secret_access_key: hidden"])
+def test_what_may_be_secret_is_in_no_error(call: Callable[..., Any], given: str) -> None:
+    with pytest.raises(OperatorsError) as caught:
+        call(given)
+    assert "hidden" not in str(caught.value)
+
+
+def test_columns_given_as_a_connection_string_are_told_with_what_is_right() -> None:
+    told = r"the argument columns of PostgresSink is of type str. To do: write columns=\[\.\.\.\]: it takes a list"
+    with pytest.raises(PipelineError, match=told):
+        do.PostgresSink("t", "x", "postgresql://u:hidden@h/db")
+
+
 def test_what_was_taken_before_still_is() -> None:
     pipeline, *_ = started()
     source = do.MemorySource([], schema="t timestamp")

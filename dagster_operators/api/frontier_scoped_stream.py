@@ -76,7 +76,10 @@ class ScopedStream(FrontierForms):
         """The rows of this and other streams of the scope."""
         for other in others:
             self.scope.check(other)
-        return ScopedStream(self.scope, [source for each in (self, *others) for source in each.sources], self)
+        made = ScopedStream(self.scope, [source for each in (self, *others) for source in each.sources], self)
+        if self.schema is None:
+            made.computed = tuple(dict.fromkeys(name for each in (self, *others) for name in each.computed))
+        return made
 
     def union(self, *others: ScopedStream, name: str | None = None) -> ScopedStream:  # noqa: ARG002 - as that of other streams
         """The same as :meth:`concat`."""
@@ -96,7 +99,8 @@ class ScopedStream(FrontierForms):
         for key in keys:
             expression, name = named(key)
             if name is None:
-                raise PipelineError(f"the key {key!r} has no name", operator=self.scope.name, remedy=f"write {key!r} AS name")
+                remedy = f"write {f'{key} AS name'!r}"
+                raise PipelineError(f"the key {key!r} has no name", operator=self.scope.name, remedy=remedy)
             if expression not in (name, quoted(name)):
                 stream = stream._with_column(name, expression)
             names.append(name)
@@ -114,6 +118,13 @@ class ScopedStream(FrontierForms):
                 f"{expression!r} is no column, and no engine sees the rows within a scope", operator=self.scope.name,
                 remedy="compute it before rows enter the scope; or with a function of your own over columns: "
                 f'@do.udf("long") def {name}_of(...), then Exchange("{name}_of(...) AS {name}")',
+            )  # fmt: skip
+        if name in (self.computed if self.schema is None else Schema.of(self.schema).names):
+            raise PipelineError(
+                f"the rows have a column {name!r} already, which an exchange is to compute",
+                operator=self.scope.name, column=name,
+                remedy=f'exchange by Exchange("{name}") if it is the same; else use another name, or leave the column out before '
+                "by an operator that says its columns: schema=...",
             )  # fmt: skip
         column = f"{quoted(name)} {function.returns}"
         definition = Definition("unary", [Pipeline()], self.scope.fresh_name(f"with_{name}"), Computed(name, function, arguments))

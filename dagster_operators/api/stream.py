@@ -301,7 +301,8 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
         parsed = [named(key) for key in keys]
         for key, (_, name) in zip(keys, parsed, strict=True):
             if name is None:
-                raise SchemaError(f"the key {key!r} has no name", pipeline=self._dataflow.name, remedy=f"write {key!r} AS name")
+                remedy = f"write {f'{key} AS name'!r}"
+                raise SchemaError(f"the key {key!r} has no name", pipeline=self._dataflow.name, remedy=remedy)
         pairs = {name: expression for expression, name in parsed if name is not None}
         computed = {name: expression for name, expression in pairs.items() if expression not in (name, quoted(name))}
         for name in pairs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
@@ -489,8 +490,9 @@ def test_what_no_function_computes_is_refused():
     for expression in ("v % 2 AS half", "half_of(v + 1) AS half", "half_of(v, 2) + 1 AS half", "no_such_function(v) AS half"):
         with pytest.raises(PipelineError, match=r"no column.*before rows enter.*do\.udf.*half_of\(\.\.\.\) AS half"):
             frontier.exchange(inside, frontier.Exchange(expression))
-    with pytest.raises(PipelineError, match=r"the key 'half_of\(v\)' has no name.*AS name"):
+    with pytest.raises(PipelineError, match=r"the key 'half_of\(v\)' has no name.*write 'half_of\(v\) AS name'"):
         frontier.exchange(inside, frontier.Exchange("half_of(v)"))
+    frontier.exchange(inside, frontier.Exchange("half_of(v) AS name"))
     halved = frontier.exchange(inside, BY_HALF)
     with pytest.raises(PipelineError, match=r"have the column 'half'.*leave\(stream, schema=\.\.\.\)"):
         scope.leave(halved)
@@ -514,6 +516,46 @@ def test_a_column_that_is_missing_or_there_already_is_told():
     with pytest.raises(Exception, match=r"have a column 'half' already.*Exchange\(\"half\"\)"):
         run(scoped(twice, pact=BY_K), SCHEMA, ROWS)
     assert run(scoped(once, pact=BY_K), SCHEMA, ROWS)
+
+
+def test_a_column_that_an_exchange_computed_is_known_behind_a_concat():
+    _, _, scope, inside = two()
+    halved = frontier.exchange(inside, BY_HALF)
+    for both in (inside.concat(halved), halved.concat(inside), inside.union(inside, halved)):
+        with pytest.raises(PipelineError, match=r"have the column 'half'.*leave\(stream, schema=\.\.\.\)"):
+            scope.leave(both)
+    alike = [frontier.map(each, lambda batch: batch.select(["k", "v"]), schema=SCHEMA) for each in (inside, halved)]
+    scope.leave(alike[0].concat(alike[1]))
+    assert scope.build().columns == ("k", "v", "t")
+
+
+def test_a_column_that_is_there_already_is_told_where_it_is_asked_for():
+    _, _, scope, inside = two()
+    halved = frontier.exchange(inside, BY_HALF)
+    declared = frontier.map(inside, lambda batch: batch, schema=f"{SCHEMA}, half long")
+    for stream in (halved, declared, halved.concat(inside)):
+        with pytest.raises(PipelineError, match=r"a column 'half' already.*Exchange\(\"half\"\).*schema=\.\.\."):
+            frontier.exchange(stream, BY_HALF)
+    frontier.exchange(halved, frontier.Exchange("half"))
+    frontier.exchange(halved, frontier.Exchange("half_of(v) AS other"))
+    without = frontier.map(halved, lambda batch: batch.select(["k", "v"]), schema=SCHEMA)
+    scope.leave(frontier.exchange(without, BY_HALF))
+    assert scope.build().columns == ("k", "v", "half", "t")
+
+
+def test_rows_go_around_without_the_column_that_an_exchange_computed():
+    def build(scope, rows, *, leaving_out):
+        handle, cycle = scope.loop_variable(1)
+        halved = frontier.exchange(rows.concat(cycle), BY_HALF)
+        plain = frontier.map(halved, lambda batch: batch.drop_columns(["half"]), schema=SCHEMA)
+        again, done = frontier.branch_when(plain if leaving_out else halved, lambda time: time.inner >= 1)
+        handle.connect(again)
+        scope.leave(done, schema=SCHEMA)
+
+    with pytest.raises(Exception, match=r"have a column 'half' already.*leave it out of the rows before"):
+        run(scoped(functools.partial(build, leaving_out=False), iterative=True), SCHEMA, ROWS)
+    found = run(scoped(functools.partial(build, leaving_out=True), iterative=True), SCHEMA, ROWS)
+    assert sum(map(len, found.values())) == len(ROWS)
 
 
 # --- on engines -------------------------------------------------------------------------------------------------------

@@ -72,10 +72,10 @@ def build_definitions(
     Args:
         pipelines: What to deploy.
         schedule: A cron expression for ``<pipeline>_schedule``.
-        sensor: Whether ``<pipeline>_sensor`` starts a run when a source has new data.
+        sensor: Whether ``<pipeline>_sensor`` starts a run when a source has new data; not beside ``"new input"``.
         execution_timezone: The time zone of the schedule.
         minimum_interval_seconds: How often the sensor looks.
-        default_status: Whether schedule and sensor are on as soon as they are deployed.
+        default_status: Whether schedules and sensors are on as soon as they are deployed; Dagster's own for automation is not.
         catch_up: Let schedule and sensor start ``<pipeline>_catch_up``.
         maintenance: A cron expression for ``<pipeline>_maintenance_schedule``.
         compact: Whether maintenance joins small files of the tables, unless its configuration says otherwise. Once the small ones
@@ -90,8 +90,9 @@ def build_definitions(
             ``dg.multiprocess_executor`` every op starts its own session, unless the engine is remote.
         retry_policy: Of every op, instead of the defaults.
         automation_condition: Of every table's asset. ``"new input"`` asks for a run when a source holds something new, or another
-            pipeline's table that is read has an epoch more. Without ``sensor`` there is then ``<pipeline>_sources``, which tells
-            Dagster what the sources newly hold, and what is left to do; the sensor that starts runs tells what they hold, too.
+            pipeline's table that is read has an epoch more. Dagster's automation sensor has to be on. With any condition, and
+            without ``sensor``, there is ``<pipeline>_sources``, which has to be on, too: it tells Dagster what the sources newly
+            hold, and what is left to do. The sensor that starts runs tells what they hold, too.
         group_name: The assets' group; the pipeline's name by default.
         owners: Of the tables that have none of their own.
         tags: Of every table's asset.
@@ -105,7 +106,8 @@ def build_definitions(
         masked_columns: Columns whose values no preview shows, as ``column`` or ``table.column``.
 
     Raises:
-        PipelineError: There is no pipeline, one has no table, two have the same name, or what a setting names is not there.
+        PipelineError: There is no pipeline, one has no table, two have the same name, what a setting names is not there, or two
+            settings would both start runs for the same news.
 
     Example:
         >>> from dagster_operators import FileSource, Pipeline
@@ -122,6 +124,11 @@ def build_definitions(
         raise PipelineError(
             f"automation_condition is {automation_condition!r}",
             remedy="write automation_condition='new input', or give one of Dagster's: dg.AutomationCondition.eager()",
+        )
+    if sensor and automation_condition == "new input":
+        raise PipelineError(
+            "sensor=True and automation_condition='new input' would start two runs for the same news",
+            remedy="leave one of them out: the sensor starts runs again that were killed, the condition none",
         )
     options = Options(
         group_name, tuple(owners), tags or {}, retry_policy, automation_condition, wait_seconds, preview_rows,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -168,6 +169,18 @@ def test_an_automation_condition_by_a_name_there_is_not(folder: Path) -> None:
         do.build_definitions(demo.pipeline(folder), automation_condition="news")  # type: ignore[arg-type]
     defs = do.build_definitions(demo.pipeline(folder), automation_condition=dg.AutomationCondition.eager())
     assert [sensor.name for sensor in defs.sensors] == ["demo_sources"]
+
+
+def test_each_news_start_one_run_only(folder: Path) -> None:
+    """The remedy is either of the two; a condition of the user's own is for them to choose."""
+    with pytest.raises(PipelineError, match=r"would start two runs for the same news.*leave one of them out"):
+        do.build_definitions(demo.pipeline(folder), sensor=True, automation_condition="new input")
+    eager: Any = dg.AutomationCondition.eager()
+    settings: list[dict[str, Any]] = [
+        {"sensor": True}, {"automation_condition": "new input"}, {"sensor": True, "automation_condition": eager},
+    ]  # fmt: skip
+    made = [do.build_definitions(demo.pipeline(folder), **given).sensors or () for given in settings]
+    assert [[sensor.name for sensor in sensors] for sensors in made] == [["demo_sensor"], ["demo_sources"], ["demo_sensor"]]
 
 
 def test_no_secret_of_a_root_is_shown() -> None:

@@ -15,6 +15,7 @@ from dagster_operators.orchestration.options import COMMIT_RETRIES, STAGE_RETRIE
 from dagster_operators.orchestration.reporting import of_partitions, results, unreported
 from dagster_operators.orchestration.steps import PipelineSteps
 from dagster_operators.planner.stages import Stage
+from dagster_operators.runtime.epochs import Epochs
 from dagster_operators.runtime.results import result_of
 
 BEGUN: Final = "begun"
@@ -52,27 +53,30 @@ def begin_op(steps: PipelineSteps, sources: Sequence[str]) -> dg.OpDefinition:
     )
     def begin(context: dg.OpExecutionContext) -> Iterator[Any]:
         with steps.epochs(context) as epochs:
+            steps.tag(context)
             backfill = steps.backfill(context, epochs)
-            if backfill is not None:
+            if backfill is None:
+                told = list(_begun(context, steps, epochs))
+            else:  # the rest of an epoch is skipped
                 wanted, made = backfill
+                context.log.info("%s", made)
                 told = list(of_partitions(steps, epochs, epochs.coordinator.versions(made.epoch), wanted.keys))
-        if backfill is not None:  # the rest of an epoch is skipped
-            context.log.info("%s", made)
-            yield from told
-            return
-        with steps.epochs(context) as epochs:
-            handle = steps.begin(context, epochs)
-            missed = list(unreported(context, steps, epochs, handle.epoch if handle else 1 << 62))
-            last = epochs.coordinator.last_complete()
-        yield from missed
-        if handle is not None:
-            context.log.info("Epoch %d has begun.", handle.epoch)
-            yield dg.Output(None, BEGUN, metadata={"epoch": handle.epoch})
-        elif last is not None and steps.others_go_on(context):
-            context.log.info("Assets of others go on with the tables as of epoch %d.", last.epoch)
-            yield dg.Output(None, UNCHANGED, metadata={"epoch": last.epoch})
+        yield from told
 
     return begin
+
+
+def _begun(context: dg.OpExecutionContext, steps: PipelineSteps, epochs: Epochs) -> Iterator[Any]:
+    """Begin the next epoch: what Dagster has not heard of the one before, and the output that says what follows, if anything."""
+    handle = steps.begin(context, epochs)
+    yield from unreported(context, steps, epochs, handle.epoch if handle else 1 << 62)
+    last = epochs.coordinator.last_complete()
+    if handle is not None:
+        context.log.info("Epoch %d has begun.", handle.epoch)
+        yield dg.Output(None, BEGUN, metadata={"epoch": handle.epoch})
+    elif last is not None and steps.others_go_on(context):
+        context.log.info("Assets of others go on with the tables as of epoch %d.", last.epoch)
+        yield dg.Output(None, UNCHANGED, metadata={"epoch": last.epoch})
 
 
 def stage_op(steps: PipelineSteps, stage: Stage) -> dg.OpDefinition:

@@ -130,14 +130,17 @@ class PipelineSteps:
             self._beside = (handle, epochs.side_by_side(handle, stages, go_on=True))
         return self._beside[1]
 
+    def tag(self, context: dg.OpExecutionContext) -> None:
+        """Say that a run is of this pipeline, which sensors look for: one that is launched from the asset graph does not."""
+        if PIPELINE_TAG not in context.run.tags:
+            context.instance.add_run_tags(context.run_id, {PIPELINE_TAG: self.name})
+
     def backfill(self, context: dg.OpExecutionContext, epochs: Epochs) -> tuple[Backfill, EpochResult] | None:
         """Compute the time range anew that a run is a backfill of; None for other runs.
 
         Raises:
             PipelineError: Rows of the range depend on rows of other times.
         """
-        if PIPELINE_TAG not in context.run.tags:  # launched from the asset graph
-            context.instance.add_run_tags(context.run_id, {PIPELINE_TAG: self.name})
         # beside partitioned assets of others, an epoch is what is wanted
         wanted = None if self.others_go_on(context) else backfill_of(context, [table.key for table in self.tables.values()])
         if wanted is None:

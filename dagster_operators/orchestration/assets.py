@@ -33,6 +33,7 @@ def pipeline_assets(steps: PipelineSteps) -> dg.AssetsDefinition:
         keys_by_output_name={name: asset.key for name, asset in assets.items()},
         internal_asset_deps={name: set(asset.upstream) for name, asset in assets.items()},
         check_specs=list(check_specs(steps.tables.values())),
+        backfill_policy=dg.BackfillPolicy.single_run(),  # if they are given partitions: a run for each would wait for the others
         can_subset=False,
     )
     return definition.map_asset_specs(lambda spec: specs[spec.key])

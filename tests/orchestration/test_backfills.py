@@ -1,4 +1,4 @@
-"""A backfill of a time range of a pipeline's tables: refused, and what it names instead works."""
+"""A backfill of a time range of a pipeline's tables computes it anew, or is refused, and what it names instead works."""
 
 from __future__ import annotations
 
@@ -88,3 +88,11 @@ def test_a_backfill_of_partitions_computes_them_anew(folder: Path, instance: dg.
     assert len(made.history()) == 2
     assert by_hour.execute_in_process(instance=instance, tags={"dagster/schedule_name": "x"}).success  # nothing is new
     assert len(made.history()) == 2
+
+
+def test_a_backfill_of_partitions_is_one_run_for_those_that_follow_one_another(folder: Path) -> None:
+    """With a run for each, all but one would wait."""
+    hours = dg.HourlyPartitionsDefinition("2024-01-01-00:00", end_date="2024-01-02-00:00")
+    defs = do.build_definitions(daily(folder)).map_asset_specs(func=lambda spec: spec.replace_attributes(partitions_def=hours))
+    (tables,) = (asset for asset in defs.assets or () if isinstance(asset, dg.AssetsDefinition))
+    assert tables.backfill_policy == dg.BackfillPolicy.single_run()

@@ -291,16 +291,19 @@ class Changing:
         """
         return self.widen_on(self.epochs, table, self._owner)
 
-    def widen_on(self, epochs: Epochs, table: str, owner: Owner) -> EpochResult:
-        """The same with the steps of epochs that somebody else made, as those of a Dagster run."""
+    def widen_on(self, epochs: Epochs, table: str, owner: Owner, *, again: bool = False) -> EpochResult:
+        """The same with the steps of epochs that somebody else made, as those of a Dagster run, which may have done it before."""
         from dagster_operators.runtime.results import result_of
         from dagster_operators.runtime.widening import widen
+        from dagster_operators.transactions.unlocking import let_go
 
         epochs.coordinator.open(owner)
         try:
-            return result_of(widen(epochs, table), tuple(self.dataflow.tables))
+            made = result_of(widen(epochs, table, again=again), tuple(self.dataflow.tables))
         finally:
             epochs.coordinator.close()
+        let_go(epochs.coordinator, owner)  # with nothing to do no epoch has ended, which lets it go
+        return made
 
     @contextmanager
     def _taken(self) -> Iterator[Epochs]:

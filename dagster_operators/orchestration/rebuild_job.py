@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from dagster_operators.errors import PipelineError
 from dagster_operators.orchestration.ops import definition_name
 from dagster_operators.orchestration.options import COMMIT_RETRIES
 from dagster_operators.orchestration.reporting import events
@@ -26,7 +27,9 @@ class RebuildConfig(dg.Config):
     )
     epochs_at_once: int = Field(default=500, ge=1, description="Of how many epochs one step reads at most")
     widen: list[str] = Field(
-        default=[], description="Tables whose columns have wider types now, and that keep their rows; alone, nothing else is done"
+        default=[],
+        description="Tables whose columns have wider types now, and that keep their rows; alone, nothing else is done. "
+        "Those that have the types already are left as they are",
     )
     empty: bool = Field(default=False, description="Whether since may leave out all that was read: the tables are empty then")
 
@@ -34,7 +37,7 @@ class RebuildConfig(dg.Config):
 def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:
     """The job ``<pipeline>_rebuild``: computes tables anew, and reports them.
 
-    It may be terminated at any time: the next run with the same configuration goes on where it was.
+    It may be terminated at any time: the next run with the same configuration goes on where it was, as a retry does.
     """
 
     @dg.op(
@@ -46,9 +49,11 @@ def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:
     )
     def rebuild(context: dg.OpExecutionContext, config: RebuildConfig) -> Iterator[Any]:
         with steps.epochs(context) as epochs:
+            _check(steps, config)
             for table in config.widen:
-                made = steps.pipeline.widen_on(epochs, table, owner_of(context))
-                context.log.info("%s", made)
+                before = epochs.coordinator.view().last_epoch
+                made = steps.pipeline.widen_on(epochs, table, owner_of(context), again=True)
+                context.log.info("%s", made if made.epoch > before else f"{table} has its types already.")
             if config.tables or config.operators or not config.widen:
                 made = steps.pipeline.rebuild_on(
                     epochs, steps.beside(epochs), owner_of(context), tables=config.tables or None, operators=config.operators,
@@ -62,3 +67,15 @@ def rebuild_job(steps: PipelineSteps) -> dg.JobDefinition:
         yield dg.Output(None, metadata={"epoch": made.epoch})
 
     return single_op_job(steps, "rebuild", f"Computes tables of {steps.name} anew over what its sources gave", rebuild)
+
+
+def _check(steps: PipelineSteps, config: RebuildConfig) -> None:
+    """Refuse what would not be done."""
+    given = {"since": config.since != "0", "between": bool(config.between), "empty": config.empty}
+    named = [name for name, is_given in given.items() if is_given]
+    if named and config.widen and not (config.tables or config.operators):
+        raise PipelineError(
+            f"{' and '.join(named)} beside widen alone: what was read is not read again",
+            pipeline=steps.name,
+            remedy="leave it out, or name the tables, or operators, that are to be computed anew",
+        )

@@ -2,7 +2,8 @@
 
 And the Nexmark job over the folder that ``NEXMARK_DATA`` names, if it does, and the dataflow of event operators over that of
 ``DELAYS_DATA``, and the corrections of flights over that of ``CORRECTIONS_DATA`` (the folder
-of the flights job): whoever does not ask for them need not wait for them.
+of the flights job, with the corrections that ``python -m jobs.corrections`` puts there): whoever does not ask for them need not
+wait for them.
 """
 
 from __future__ import annotations

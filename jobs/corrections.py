@@ -9,13 +9,15 @@ over the flights as they are known then would give.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import os
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import dagster_operators as do
-from jobs.feed import FLIGHTS_SCHEMA
+from jobs.feed import FLIGHTS_SCHEMA, drop_days
 
 LATER = timedelta(days=2)
 """How long after its day a flight is corrected."""
@@ -102,3 +104,22 @@ def build(folder: Path, *, files_per_epoch: int | None = 1) -> do.Pipeline:
         "cancellations", description="How many of a carrier's flights were cancelled, also days later"
     )
     return pipeline
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make the flights and corrections of some days, those that are not there, and run the pipeline over them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=Path("data"), help="where input and tables lie")
+    parser.add_argument("--days", type=int, default=4, help="how many days of 2013, from 1 January")
+    given = parser.parse_args(arguments)
+    first = date(2013, 1, 1)
+    drop_days(given.folder / "landing", first, given.days)
+    drop_corrections(given.folder / "landing", given.folder / "corrections", first, given.days)
+    pipeline = build(given.folder)
+    pipeline.run_until_caught_up()
+    for row in sorted(pipeline.read("cancellations").collect()):
+        print(f"{row.carrier}: {row.cancelled} of {row.flights} flights cancelled")
+
+
+if __name__ == "__main__":
+    main()

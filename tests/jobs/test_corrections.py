@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from jobs.corrections import build, drop_corrections
+from jobs.corrections import build, drop_corrections, main
 from jobs.feed import drop_days
 from tests.crash.killed import run_and_kill
 
@@ -81,6 +81,13 @@ def follows(folder):
 def test_tables_follow_corrections_days_later(tmp_path, monkeypatch, sail):
     monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
     follows(tmp_path)
+
+
+def test_from_the_command_line_it_makes_its_input_and_runs(tmp_path, monkeypatch, sail, capsys):
+    monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
+    main(["--folder", str(tmp_path), "--days", "1"])
+    check(tmp_path, build(tmp_path))
+    assert "UA: 0 of 165 flights cancelled" in capsys.readouterr().out
 
 
 def test_a_correction_counts_whenever_it_comes(tmp_path, monkeypatch, sail):

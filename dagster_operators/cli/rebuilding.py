@@ -43,8 +43,8 @@ def rebuild(root: str, tables: tuple[str, ...], *, as_json: bool, **options: Any
     With --between only their rows of that range of event time are replaced, where these follow from rows of such a range alone;
     all other rows and all state stay as they are.
 
-    The program is that of the run that was refused since the last epoch, else that of the last epoch. The user's modules are
-    looked for in the current folder, too. It runs where DAGSTER_OPERATORS_ENGINE says, by default on embedded Spark.
+    The program is the one that was refused, or widened for, since the last epoch, else that of the last epoch. The user's modules
+    are looked for in the current folder, too. It runs where DAGSTER_OPERATORS_ENGINE says, by default on embedded Spark.
     """
     since, used = options.pop("since"), ""
     file, secrets = options.pop("file"), options.pop("secrets")
@@ -68,7 +68,8 @@ def rebuild(root: str, tables: tuple[str, ...], *, as_json: bool, **options: Any
 def widen(root: str, tables: tuple[str, ...], *, as_json: bool, file: Any, secrets: Path | None) -> None:
     """Let columns of TABLES of the pipeline in ROOT have the wider types that the program gives them, with the rows there are.
 
-    The program is that of the run that was refused since the last epoch, else that of the last epoch; it runs as with rebuild.
+    The program is the one that was refused, or widened for, since the last epoch, else that of the last epoch; it runs as with
+    rebuild.
     Each table is an epoch of its own: where one is refused, those named before it are done.
     """
     used = ""

@@ -166,7 +166,7 @@ class Antichain(MinimalTimes):
         return any(added)
 
     def sort(self) -> None:
-        """Put the times in order, which no other method does.
+        """Put the times themselves in order; otherwise they stay as they came in.
 
         >>> antichain = Antichain([(2, 3), (1, 5)])
         >>> antichain.sort()

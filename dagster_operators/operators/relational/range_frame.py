@@ -26,6 +26,8 @@ _FRAME: Final = re.compile(r"range (?:between (?P<first>.+) and (?P<last>.+)|(?P
 _BOUND: Final = re.compile(r"(?P<distance>.+) (?P<way>preceding|following)", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 _FAR: Final = Decimal("Infinity")
+_FARTHEST: Final = 2**63 - 2**59
+"""So far from any time of the years 1 to 9999, in microseconds, is a whole number of 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Bound:
             return cls(sign * Decimal(far), timed=False)
         try:
             return cls(sign * Decimal(parse_duration(re.sub("(?i)^interval ", "", far).replace("'", ""))), timed=True)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
 
     def sql(self, unit: int, suffix: str) -> str:
@@ -151,6 +153,11 @@ class RangeFrame:
             raise SchemaError(
                 f"{told} is no distance between values of {value}, which is {kind}", expression=self.text,
                 remedy=f"write frame='range {example}', say",
+            )  # fmt: skip
+        if bound.timed and far > _FARTHEST:
+            raise SchemaError(
+                f"no times are {format_duration(int(far))} apart", expression=self.text,
+                remedy="write unbounded instead: frame='range between unbounded preceding and current row', say",
             )  # fmt: skip
         if bound.timed and far % unit:
             raise SchemaError(

@@ -144,6 +144,8 @@ DISTANCES = {
 }
 """The order, and how DuckDB is asked for it, with a frame by distance, which both take."""
 
+EVERYTHING = "range between unbounded preceding and current row"
+
 
 def by_distance(log: ChangeLog, pipeline: do.Pipeline, names: Collection[str] = DISTANCES) -> None:
     keyed = log.stream(pipeline).key_by("k")
@@ -209,6 +211,9 @@ def test_the_ends_of_the_whole_numbers_have_distances(tmp_path: Path) -> None:
         ("CAST(ts AS DATE)", "range 5 preceding", "5 is no distance", ("CAST(ts AS DATE)", "range 5 days preceding")),
         ("n", "range 1.5 preceding", "more digits behind the point", ("CAST(n AS DECIMAL(28,4))", "range 1.5 preceding")),
         ("k", "range 1 preceding", "a frame by distance goes by a number or a time", ("k", "rows 10 preceding")),
+        ("ts", "range 101000000 days preceding", "no times are 101000000 days apart", ("ts", EVERYTHING)),
+        ("ts", "range 99999999999999999999 days preceding", "no times are .* apart", ("ts", EVERYTHING)),
+        ("CAST(ts AS DATE)", "range 99999999999999999999 days preceding", "no times are", ("CAST(ts AS DATE)", EVERYTHING)),
     ],
 )
 def test_a_distance_that_does_not_fit_the_order_is_refused_with_a_way_out(

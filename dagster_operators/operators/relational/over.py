@@ -114,8 +114,8 @@ class Over(LogicalOperator):
                 'preceding or following, the current row, or unbounded; "range 7 days preceding" for those at most so far before '
                 "the row in the order, a number or a duration of fixed length",
             )  # fmt: skip
-        if RangeFrame.of(self.frame):
-            self._check_distance()
+        if frame := RangeFrame.of(self.frame):
+            self._check_range(frame)
         check_taken_back(self.sql(), [Changes.RETRACT])
         for item in self.order:
             self.require(stream, columns_of_row(item.expression), f"order_by={str(item)!r}")
@@ -126,8 +126,8 @@ class Over(LogicalOperator):
         self._check_names(stream.columns)
         return StreamType((*stream.columns, *dict(self.functions)), changes=Changes.RETRACT)
 
-    def _check_distance(self) -> None:
-        if len(self.order) != 1:
+    def _check_range(self, frame: RangeFrame) -> None:
+        if frame.is_by_distance and len(self.order) != 1:
             raise PipelineError(
                 f"a frame by distance goes by one thing, not by {len(self.order)}", operator=self.name,
                 remedy=f"order by one: over({str(self.order[0].expression)!r}, ...)",
@@ -135,7 +135,7 @@ class Over(LogicalOperator):
         for name, call in self.calls.items():
             if call.call.function in ("first_value", "last_value"):
                 raise PipelineError(
-                    f"{call.call.function}() is of rows in an order, and a frame by distance has several at each end",
+                    f"{call.call.function}() is of rows in an order, and {self.frame!r} has several at each end",
                     operator=self.name, column=name, remedy="call it in another over(...), with frame='rows 10 preceding', say",
                 )  # fmt: skip
 

@@ -7,6 +7,7 @@ has the same rows in a frame.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -107,22 +108,34 @@ class RangeFrame:
             return None
         return None if first.distance == _FAR or last.distance == -_FAR else cls(text, first, last)
 
-    def over(self, item: OrderItem, kind: str) -> tuple[str, str]:
-        """What is ordered by, as something from which distances can be taken away, and the frame over it.
+    @property
+    def is_by_distance(self) -> bool:
+        """Whether an end is a distance, which has to be one in the order; others go by what is equal in it.
+
+        >>> RangeFrame.of("range 5 preceding").is_by_distance, RangeFrame.of("range current row").is_by_distance
+        (True, False)
+        """
+        return self.first.timed is not None or self.last.timed is not None
+
+    def over(self, items: Sequence[OrderItem], kinds: Sequence[str]) -> tuple[Sequence[str], str]:
+        """What is ordered by, as something from which distances can be taken away if there are any, and the frame over it.
 
         Args:
-            item: The one thing that is ordered by.
-            kind: Its type.
+            items: What is ordered by; one thing if there are distances.
+            kinds: The types of these.
 
         Raises:
             SchemaError: Nothing is so far from values of this type.
         """
+        if not self.is_by_distance:
+            return tuple(map(str, items)), f"RANGE BETWEEN {self.first.sql(0, '')} AND {self.last.sql(0, '')}"
+        item, kind = items[0], kinds[0]
         order, unit, digits = self._counted(item.expression, kind)
         for bound in (self.first, self.last):
             self._check(bound, item.expression, kind, unit, digits)
         suffix = "D" if digits is None else "BD" if digits else ""
         between = f"RANGE BETWEEN {self.first.sql(unit, suffix)} AND {self.last.sql(unit, suffix)}"
-        return str(OrderItem(order, item.descending, item.nulls_first)), between
+        return (str(OrderItem(order, item.descending, item.nulls_first)),), between
 
     def _counted(self, value: str, kind: str) -> tuple[str, int, int | None]:
         """The order as a number, how many microseconds one is, its digits behind the point; None for a floating-point number."""

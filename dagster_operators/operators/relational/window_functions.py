@@ -43,6 +43,7 @@ _FROM_FIRST: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 _TO_ROW: Final = re.compile(r"rows ([0-9]{1,9} preceding|unbounded preceding|current row)", re.IGNORECASE)
 _BOUND: Final = r"[0-9]{1,9} preceding|[0-9]{1,9} following|current row|unbounded preceding|unbounded following"
 _BETWEEN: Final = re.compile(rf"rows between ({_BOUND}) and ({_BOUND})", re.IGNORECASE)
+_RANGE_AT_LENGTH: Final = re.compile(r"range (unbounded preceding|between unbounded preceding and current row)", re.IGNORECASE)
 _ENDS: Final = re.compile(r"(rows|range) between (.+) and (.+)", re.IGNORECASE)
 
 
@@ -98,12 +99,14 @@ def _bound(offset: float) -> str:
 
 
 def plain_frame(frame: str) -> str:
-    """A frame with single blanks, and ``range`` and ``rows`` in lower case; else as it is written, as it is stored so.
+    """A frame with single blanks, ``range`` and ``rows`` as these words; else as it is written, as it is stored so.
 
-    >>> plain_frame("Rows"), plain_frame(" ROWS  1 PRECEDING")
-    ('rows', 'ROWS 1 PRECEDING')
+    >>> plain_frame("Rows"), plain_frame(" ROWS  1 PRECEDING"), plain_frame("range unbounded preceding")
+    ('rows', 'ROWS 1 PRECEDING', 'range')
     """
     plain = " ".join(frame.split())
+    if _RANGE_AT_LENGTH.fullmatch(plain):
+        return "range"
     return plain.lower() if plain.lower() in {"range", "rows"} else plain
 
 
@@ -233,8 +236,7 @@ class WindowFunction:
         if frame == "rows":
             return self._running(kind, in_rows), None
         if ranged := RangeFrame.of(frame):
-            item, between = ranged.over(order.items[0], order.kinds[0])
-            return self._running(kind, order.over([item], between), moving=True, in_order=False), None
+            return self._running(kind, order.over(*ranged.over(order.items, order.kinds)), moving=True, in_order=False), None
         if kind in _FLOATING and self.call.function in ("sum", "avg"):  # which depend on the order of what they add up
             return self._running(kind, in_rows), self._of_last_peer(order)
         return self._running(kind, order.over(order.user, "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")), None

@@ -342,14 +342,32 @@ def test_a_frame_in_any_letters_and_blanks(engine: str, request: pytest.FixtureR
     made = do.Pipeline("p", root=str(tmp_path), engine=ENGINES[engine])
     source = do.MemorySource([[{"k": "a", "n": n, "v": v} for n, v in ((1, 1), (2, 2), (2, 4))]], schema="k string, n int, v int")
     keyed = made.source("rows", source).key_by("k")
-    frames = {"ranged": "RANGE", "by_row": "Rows", "so_far": "rows  unbounded\npreceding", "own": " Rows current ROW"}
-    for name, frame in frames.items():
-        keyed.over("n", s="sum(v)", frame=frame, name=name).to_table(name)
+    frames = {
+        "ranged": ("n", "RANGE"),
+        "equals": ("n, k DESC", "RANGE current row"),
+        "all_of_it": ("k", "range between unbounded preceding and unbounded following"),
+        "by_row": ("n", "Rows"),
+        "so_far": ("n", "rows  unbounded\npreceding"),
+        "own": ("n", " Rows current ROW"),
+    }
+    functions = {"s": "sum(v)", "d": "sum(CAST(v AS DOUBLE))"}
+    for name, (order, frame) in frames.items():
+        keyed.over(order, functions, frame=frame, name=name).to_table(name)
     made.run_epoch()
-    sums = {name: sorted((row.v, row.s) for row in made.read(name).collect()) for name in frames}
+    found = {name: made.read(name).collect() for name in frames}
+    assert all(row.s == row.d for rows in found.values() for row in rows)
+    sums = {name: sorted((row.v, row.s) for row in rows) for name, rows in found.items()}
     assert sums["ranged"] == [(1, 1), (2, 7), (4, 7)]
+    assert sums["equals"] == [(1, 1), (2, 6), (4, 6)]
+    assert sums["all_of_it"] == [(1, 7), (2, 7), (4, 7)]
     assert sums["by_row"] == sums["so_far"] == [(1, 1), (2, 3), (4, 7)]
     assert sums["own"] == [(1, 1), (2, 2), (4, 4)]
+
+
+def test_the_usual_frame_written_at_length_is_that_one() -> None:
+    for frame in ("range unbounded preceding", "RANGE BETWEEN unbounded preceding AND\nCURRENT ROW"):
+        made = rows().key_by("k").over("n, ts", x="sum(v)", last="last_value(n)", frame=frame)
+        assert made._dataflow.nodes["over"].operator.config()["frame"] == "range"
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -371,6 +389,8 @@ def test_what_does_not_fit_is_refused() -> None:
         rows().key_by("k").over("ts, n", x="count(*)", frame="range 1 day preceding")
     with pytest.raises(PipelineError, match=r"last_value\(\) is of rows in an order.*in another over"):
         rows().key_by("k").over("ts", x="last_value(n)", frame="range 1 day preceding")
+    with pytest.raises(PipelineError, match=r"last_value\(\) .* 'range current row' has several at each end"):
+        rows().key_by("k").over("ts", x="last_value(n)", frame="range current row")
     rows().key_by("k").over("ts", x="count(*)", frame="range 7  days PRECEDING")
     with pytest.raises(SchemaError, match="10 is no frame"):
         rows().key_by("k").over("n", x="count(*)", frame=10)  # type: ignore[arg-type]

@@ -356,16 +356,17 @@ def _batch(node: PhysicalNode) -> BatchOperator:
     return node.operator
 
 
-_PARTING: Final = {"sail": (("a dot", "."),), "spark": (("a dot", "."), ("a backtick", "`"))}
+_PARTING: Final = {"Sail": (("a dot", "."),), "Spark": (("a dot", "."), ("a backtick", "`"))}
 """What in a column's name parts it, or ends it, where an engine hands rows to its workers."""
 
 
 def _refuse_names(engine: str, columns: Iterable[str]) -> None:
     """Refuse rows that an engine cannot hand to its workers: it takes a dot in a name for one between a struct and its field."""
+    told_as = "Sail" if engine == "sail" else "Spark"
     for name in columns:
-        for told, sign in _PARTING.get(engine, ()):
+        for told, sign in _PARTING[told_as]:
             if sign in name:
                 raise SchemaError(
-                    f"a column with {told} in its name cannot be handed to workers on {engine.capitalize()}", column=name,
+                    f"a column with {told} in its name cannot be handed to workers on {told_as}", column=name,
                     remedy=f"rename it before: rename({{{name!r}: {name.replace(sign, '_')!r}}})",
                 )  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 import dagster_operators as do
 from dagster_operators.errors import OperatorFailedError, PipelineError, SchemaError
 from dagster_operators.types.names import quoted
-from tests.engines import EMBEDDED, SAIL
+from tests.engines import CONNECT, EMBEDDED, SAIL
 
 SCHEMA = "k string, v long, t timestamp"
 BATCHES = [
@@ -308,9 +308,11 @@ class Same(do.ArrowOperator):
         ("a.b", "a dot in its name cannot be handed to workers on Sail", SAIL),
         pytest.param("a.b", "a dot in its name cannot be handed to workers on Spark", EMBEDDED, marks=pytest.mark.spark),
         pytest.param("a`b", "a backtick in its name cannot be handed to workers on Spark", EMBEDDED, marks=pytest.mark.spark),
+        pytest.param("a.b", "a dot in its name cannot be handed to workers on Spark", CONNECT, marks=pytest.mark.spark),
     ],
 )
 def test_names_that_cannot_be_handed_to_workers_are_refused_and_the_remedy_holds(name, told, engine, tmp_path):
+    (EMBEDDED if engine is CONNECT else engine).session()  # one that serves the other
     made = do.Pipeline("p", root=str(tmp_path / "refused"), engine=engine)
     rows = do.MemorySource([[(1, "x")]], schema=f"{quoted(name)} int, k string")
     made.source("rows", rows).key_by("k").apply(Same(), name="same").to_table("t")

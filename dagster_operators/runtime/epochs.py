@@ -19,6 +19,7 @@ from dagster_operators.errors import (
     ChangedPipelineError,
     EndlessLoopError,
     FencedError,
+    OperatorsError,
     StageFailedError,
     UndecidedChangeError,
     located,
@@ -159,10 +160,13 @@ class Epochs:
 
     def _with_all_that_is_refused(self, error: ChangedPipelineError, record: PlanRecord) -> ChangedPipelineError:
         """The error with what would be refused behind it, which is kept for those without the program."""
-        comparing, view = self.planning.comparing, self.coordinator.view()
+        comparing = self.planning.comparing
         first = comparing.refused(error)
-        more = [verdict for verdict in self.refusals() if (verdict.subject, verdict.problem) != (first.subject, first.problem)]
-        comparing.keep_refused([first, *more], view, record.logical)
+        try:
+            more = [one for one in self.refusals() if (one.subject, one.problem) != (first.subject, first.problem)]
+            comparing.keep_refused([first, *more], self.coordinator.view(), record.logical)
+        except OperatorsError:  # it is the first one that is to be told
+            return error
         error.remedy += "".join(f"; and for {verdict.subject} ({verdict.problem}): {verdict.remedy}" for verdict in more)
         return error
 
@@ -175,15 +179,18 @@ class Epochs:
         with located(pipeline=self._dataflow.name), in_use(self._engine):
             record = self.planning.previewed()
         names = comparing.renamed_tables(view)
-        then = comparing.as_of_now(view)
+        then, looked = comparing.as_of_now(view), set[str]()
         while error := run.misfit(then, record, names):
             dataset = _dataset_of(error, record) if "table" in error.where else ""
+            if dataset in looked:  # told, and emptying it does not settle it
+                break
             name = dataset.removeprefix("tables/")
             former = f"tables/{names[name]}" if name in names else dataset
             if not isinstance(error, ChangedColumnsError) or self._has_rows(former, view):
                 found.append(comparing.refused(error))
-            if not dataset or dataset in record.emptied:
+            if not dataset:
                 break
+            looked.add(dataset)
             record = replace(record, emptied=(*record.emptied, dataset))
         return found
 

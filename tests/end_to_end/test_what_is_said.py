@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from click.testing import CliRunner
 
 import dagster_operators as do
 from dagster_operators.cli.main import main
-from dagster_operators.errors import ChangedColumnsError, ChangedPipelineError, PipelineError, UndecidedChangeError
+from dagster_operators.errors import ChangedColumnsError, ChangedPipelineError, LedgerError, PipelineError, UndecidedChangeError
 from dagster_operators.plans.verdict import Level
+from dagster_operators.transactions.tables import Tables
 from tests.engines import ENGINES, SAIL
 
 pytestmark = pytest.mark.usefixtures("sail")
@@ -322,3 +324,26 @@ def test_another_event_time_is_asked_about(way: str, tmp_path: Path) -> None:
     whole = made("whole", 2, "seen", window=window)
     assert last.watermarks == whole.run_until_caught_up()[-1].watermarks != {}
     assert not window or content(now, "hourly") == content(whole, "hourly") != []
+
+
+def test_what_emptying_does_not_settle_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that others have given features of theirs cannot come to have other partitions, empty or not."""
+    program(tmp_path, lambda s: s.to_table("t"), 1).run_epoch()
+    monkeypatch.setattr(Tables, "status", lambda *of, read=Tables.status: replace(read(*of), alterable=False))
+    now = program(tmp_path, lambda s: s.to_table("t", partition_by=["k"]), 1)
+    (said,) = now.epochs.refusals()
+    assert said.problem.startswith("the table is ")
+    assert "write to a table of another name" in said.remedy
+
+
+def test_an_error_behind_a_refusal_does_not_take_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after, _ = next(iter(EDITS.values()))
+    program(tmp_path, before, 1).run_epoch()
+
+    def fails(_: object) -> None:
+        raise LedgerError("something else")
+
+    now = program(tmp_path, after, 2)
+    monkeypatch.setattr(type(now.epochs), "refusals", fails)
+    with pytest.raises(ChangedColumnsError):
+        now.run_epoch()

@@ -115,7 +115,7 @@ class RebuildFolder:
         Raises:
             FencedError: It was, for this run gave no sign of life.
         """
-        if self._runs.view().generation != self._generation:
+        if self._runs.look().generation != self._generation:
             raise FencedError(
                 "another rebuild took over what was computed", pipeline=self._runs.pipeline,
                 remedy="see that it ends; if it computes other tables, rebuild these again then",

@@ -214,6 +214,11 @@ class Coordinator:
         with located(pipeline=self.pipeline):
             return self._ledger.view()
 
+    def look(self) -> LedgerView:
+        """The ledger as it is now, looked at anew: for what is not recorded in it, as files that are deleted."""
+        with located(pipeline=self.pipeline):
+            return self._ledger.look()
+
     def steady(self) -> AbstractContextManager[None]:
         """While this is open, :meth:`view` gives what it gave last in this thread, if a look at the storage is a request."""
         return self._ledger.steady()

@@ -84,13 +84,19 @@ class DeltaLedger:
     def view(self) -> LedgerView:
         """The ledger as it is now; it is created when there is none. Cheap when nothing is new.
 
-        Where a look is a request, what was looked at or appended to just now is not looked at again: who asks cannot tell that
-        from an answer that took as long. What follows from a view is recorded by compare-and-set, or refused.
+        Where a look is a request, what was looked at or appended to just now is not looked at again, so that what another handle
+        has appended since may be left out. What follows from a view is recorded by compare-and-set, or refused; where it is not,
+        :meth:`look`.
         """
         with self._turn:
             steady = getattr(self._steady, "depth", 0) > 0 or time.monotonic() < self._fresh_until
             if self._known is not None and steady:
                 return self._known.view
+            return self.look()
+
+    def look(self) -> LedgerView:
+        """The ledger as it is now, whatever was seen just now."""
+        with self._turn:
             found = self._now().view
             self._stay_fresh()
             return found

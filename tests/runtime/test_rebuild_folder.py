@@ -15,6 +15,7 @@ from dagster_operators.runtime.rebuild_folder import _TURNS, RUNS, RebuildFolder
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.owner import Owner, process_started
+from tests.storage.s3_server import S3Server
 
 WHAT = {"id": "a"}
 
@@ -122,6 +123,25 @@ def test_who_hangs_before_it_puts_the_folder_aside_gives_it_back(tmp_path: Path,
         first.delete()
     assert later.told == {"id": "b"}
     assert sorted(path.name for path in tmp_path.glob("rebuild*")) == ["rebuild", "rebuild_runs"]
+    taken.__exit__(None, None, None)
+    left.__exit__(None, None, None)
+
+
+def test_who_was_taken_over_from_just_now_is_told_on_an_object_store(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known of the ledger counts for a moment; for files that are deleted that is too long."""
+
+    uri, options = f"{s3.bucket()}/again", s3.options()
+
+    def there() -> RebuildFolder:
+        return RebuildFolder(Root(uri, options), Coordinator("again", f"{uri}/{RUNS}", storage_options=options))
+
+    monkeypatch.setattr("dagster_operators.transactions.ledger._FRESH_SECONDS", 600.0)
+    first, later = there(), there()
+    left, taken = first.taken(gone()), later.taken(Owner.of_process("two"))
+    left.__enter__()
+    taken.__enter__()
+    with pytest.raises(FencedError, match="another rebuild took over"):
+        first.delete()
     taken.__exit__(None, None, None)
     left.__exit__(None, None, None)
 

@@ -153,6 +153,7 @@ def test_what_was_looked_at_just_now_is_not_looked_at_again(make, s3, monkeypatc
         assert s3.requests() == []
         other._ledger.append(seen.entries[-1].record, other.view().version)
         assert isinstance(run._ledger.append(seen.entries[-1].record, seen.version), Conflict)
+        assert run.look() == run.view() == other.look()
         run._ledger._fresh_until = 0.0
         s3.requests()
         assert run.view().version == seen.version + 1

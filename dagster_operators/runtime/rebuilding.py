@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dagster_operators.transactions.view import LedgerView
 
 _TIMES: Final = 3
-"""How often it begins anew, in one run, as a lookup table is another than when it began."""
+"""How often it computes all, in one run: again as a lookup table was another by the end than when it began."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,7 @@ class Rebuilding:
         """Go on with what a run before this one has computed, if it is the same."""
         self._look(self._run.view())
         told = self._folder.told
-        stale = self._is_rest() or self._choosing.is_stale(self._shadow.coordinator.view())
-        if told.get("id") == self._id and (self._over() or not stale):
+        if told.get("id") == self._id and self._is_of_use():
             return
         if told:
             self._delete()
@@ -166,39 +165,47 @@ class Rebuilding:
             self._shadow.plan().fingerprint, self._part.tables, self._request.since, self._record, self._choosing.lookups
         )
 
+    def _is_of_use(self) -> bool:
+        """Whether to go on with what is in the folder: it was not taken over before the last epoch, nor put back since."""
+        if self._over() is not None:
+            return True
+        was_taken_over = not self._begins().isdisjoint(one.begin_id for one in self._run.history())
+        return not was_taken_over and not self._choosing.is_stale(self._shadow.coordinator.view())
+
     def _over(self) -> Complete | None:
         """The epoch that took over what is in the folder, should a run have died right then: nothing was completed since."""
         last = self._run.last_complete()
-        return last if last is not None and last.begin_id in self._begins() else None
+        if last is None or not last.transition.startswith("rebuild "):
+            return None
+        return last if last.begin_id in self._begins() else None
 
     def _begins(self) -> set[str]:
-        """What the epochs are called that took over what is in the folder, or were to."""
-        made = self._shadow.coordinator.view().pipeline
+        """The ids of the begin records that name this folder's ledger; reads the whole ledger of the pipeline."""
+        shadow = self._shadow.coordinator.view()
+        if shadow.last_complete is None:
+            return set()
         begins = (one for one in self._run.records(Begin) if isinstance(one, Begin) and one.transition is not None)
-        return {one.begin_id for one in begins if one.transition is not None and made and one.transition.taken == made}
-
-    def _is_rest(self) -> bool:
-        """Whether it was taken over, and more was completed since: what is rebuilt now is another one."""
-        return self._over() is None and not self._begins().isdisjoint(one.begin_id for one in self._run.history())
+        return {one.begin_id for one in begins if one.transition is not None and one.transition.taken == shadow.pipeline}
 
     def _catch_up(self, owner: Owner) -> None:
         """Compute what is left, all of it over one state of each lookup table: where that is gone, all begins anew."""
-        for left in reversed(range(_TIMES)):
+        for time in range(1, _TIMES + 1):
             try:
-                return self._compute(owner)
+                self._compute(owner)
             except (SourceError, EngineError) as error:
                 if not self._choosing.is_outdated():
                     raise
-                if not left:
+                if time == _TIMES:
                     raise PipelineError(
                         "a lookup table was replaced each time before all was computed, which is to be of one state of it",
                         pipeline=self._run.pipeline, lookups=", ".join(self._choosing.lookups),
                         remedy="rebuild when nobody writes it; or look up a Delta table, whose versions stay",
                     ) from error  # fmt: skip
+            else:
+                return
             leave(self._shadow.coordinator, owner)
             self._delete()
             self._folder.tell({"id": self._id, "tables": list(self._part.tables)})
-        return None
 
     def _compute(self, owner: Owner) -> None:
         while (handle := self._shadow.begin(owner, choose=self._choosing.choose)) is not None:

@@ -199,7 +199,7 @@ class FileLocation:
 
         filesystem, root = self._filesystem()
         path = split_uri(self.path)[2]
-        full = os.path.abspath(os.path.expanduser(path)) if is_local(self.path) else root + path.rstrip("/")  # noqa: PTH100, PTH111  # a URI's path too
+        full = spelled_out(path) if is_local(self.path) else root + path.rstrip("/")
         if self.is_folder:
             return _Place(full, full, None, recursive=True)
         glob = _GLOB.search(full)

@@ -29,8 +29,10 @@ from dagster_operators.errors import (
     UndecidedChangeError,
     UnknownEpochError,
 )  # fmt: skip
+from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.failpoints import VARIABLE, watch
 from dagster_operators.transactions.owner import Owner
+from dagster_operators.transactions.records import Begin
 from tests.end_to_end.landing import put
 from tests.engines import SAIL
 from tests.forked import PROCESSES
@@ -216,6 +218,18 @@ def test_a_rebuild_asked_for_later_is_not_the_one_that_died_when_all_was_taken_o
     assert later.history()[-1].transition == "rebuild minutes"
     assert content(later) == computed(tmp_path / "fresh", rows, window="2 minutes")
     assert not (root / "rebuild").exists()
+
+
+def test_no_ledger_is_read_through_where_nothing_was_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What earlier rebuilds began is asked for only where one of them may have died."""
+    made = pipeline(tmp_path / "root", batches(1, 2))
+    made.run_until_caught_up()
+    read, seen = Coordinator.records, list[Any]()
+    monkeypatch.setattr(Coordinator, "records", lambda run, *kinds: seen.extend(kinds) or read(run, *kinds))
+    made.rebuild("totals")
+    assert Begin not in seen
+    made.rebuild("totals")
+    assert seen.count(Begin) == 1, "the last epoch is one that took over"
 
 
 def looked_up(place: Path, lookup: Any) -> do.Pipeline:

@@ -270,7 +270,8 @@ def _in_words(wanted: Any) -> str:
     if inspect.isclass(origin) and issubclass(origin, Collection):
         words = [_in_words(part) for part in parts]
         return f"a mapping from {words[0]} to {words[1]}" if issubclass(origin, Mapping) else f"a list, each of it {words[0]}"
-    return "a function" if origin is Callable else f"a {getattr(wanted, '__name__', wanted)}"
+    name = str(getattr(wanted, "__name__", wanted))
+    return "a function" if origin is Callable else f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
 def _remedy(parameter: str, value: Any, wanted: Any) -> str:

@@ -151,6 +151,21 @@ def test_an_impossible_value_is_refused_by_an_error_of_ours_or_is_a_value(method
                 before = None
 
 
+BY_ROW = do.frontier.Pipeline()
+
+
+def within() -> do.frontier.ScopedStream:
+    pipeline = do.Pipeline("other", root="nowhere")
+    rows = pipeline.source("rows", do.MemorySource([], schema="v long, t timestamp"), event_time="t")
+    return do.frontier.Scope("scope", pipeline).enter(rows)
+
+
+def builder() -> do.frontier.OperatorBuilder:
+    made = do.frontier.OperatorBuilder("x", do.Pipeline("other", root="nowhere"))
+    made.new_output("v long")
+    return made
+
+
 def test_a_refused_call_can_be_made_again_rightly() -> None:
     _, one, *_ = started()
     with pytest.raises(
@@ -180,6 +195,16 @@ def test_a_refused_call_can_be_made_again_rightly() -> None:
         (lambda one, two: do.Pipeline("p", root="r", durable="yes"), "durable of Pipeline is 'yes'.*give True or False"),
         (lambda one, two: do.Pipeline("p", root="nowhere").clean(keep=7), "7 has no unit; write for example '7 seconds'"),
         (lambda one, two: do.Check("v > 1", blocking="no"), "blocking of Check is 'no'"),
+        (lambda one, two: do.frontier.Scope("x", one, iterative="no"), "iterative of Scope is 'no'.*give True or False"),
+        (
+            lambda one, two: do.frontier.Scope("x", one).enter(one, "k"),
+            "pact of Scope.enter is 'k'.*give a Pipeline or an Exchange or",
+        ),
+        (lambda one, two: within().unary(BY_ROW, "u", len, chain="no"), "chain of ScopedStream.unary is 'no'"),
+        (lambda one, two: within().scope.leave("rows"), "stream of Scope.leave is 'rows'|a stream outside of it is used"),
+        (lambda one, two: builder().build(len, chain="no"), "chain of OperatorBuilder.build is 'no'"),
+        (lambda one, two: builder().set_notify_for("0", "never"), "number of OperatorBuilder.set_notify_for is '0'"),
+        (lambda one, two: do.frontier.StashState(input="0"), "input of StashState is '0'"),
     ],
 )
 def test_wrong_values_are_told_with_what_is_right(call: Callable[..., Any], told: str) -> None:

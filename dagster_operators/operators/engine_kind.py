@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_known: WeakKeyDictionary[SparkSession, bool] = WeakKeyDictionary()
+
+def once_per_session(ask: Callable[[SparkSession], bool]) -> Callable[[SparkSession], bool]:
+    """A question that is asked once of each session, which is not kept for it."""
+    answers: WeakKeyDictionary[SparkSession, bool] = WeakKeyDictionary()
+
+    @wraps(ask)
+    def known(session: SparkSession) -> bool:
+        found = answers.get(session)
+        if found is None:
+            found = answers[session] = ask(session)
+        return found
+
+    return known
 
 
+@once_per_session
 def reads_like_spark(session: SparkSession) -> bool:
-    """Whether the session's readers are Apache Spark's; asked once, by analysing a query, which runs nothing."""
-    found = _known.get(session)
-    if found is None:
-        found = _known[session] = _reads_like_spark(session)
-    return found
-
-
-def _reads_like_spark(session: SparkSession) -> bool:
+    """Whether the session's readers are Apache Spark's; asked by analysing a query, which runs nothing."""
     from pyspark.errors import PySparkException
 
     try:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
 
-from dagster_operators.operators.engine_kind import reads_like_spark
+from dagster_operators.operators.engine_kind import once_per_session, reads_like_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,16 +60,10 @@ def in_one_task(frame: DataFrame, size: int, rows: int | None) -> DataFrame:
     return _marked(gathered, _Mark(size, rows)) if joins_in_one_task(frame.sparkSession) else gathered
 
 
-_known: WeakKeyDictionary[SparkSession, bool] = WeakKeyDictionary()
-
-
+@once_per_session
 def joins_in_one_task(session: SparkSession) -> bool:
     """Whether a session is Apache Spark's and leaves rows where they are if they are in one task."""
-    found = _known.get(session)
-    if found is None:
-        told = reads_like_spark(session) and all(session.conf.get(name, "") == value for name, value in SETTINGS.items())
-        found = _known[session] = told
-    return found
+    return reads_like_spark(session) and all(session.conf.get(name, "") == value for name, value in SETTINGS.items())
 
 
 def is_in_one_task(frame: DataFrame) -> bool:

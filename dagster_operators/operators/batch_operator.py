@@ -60,7 +60,7 @@ class BatchOperator(PhysicalOperator[PortSchemas]):
 
     @property
     def is_numbered(self) -> bool:
-        """Whether its rows come with their places, in the further columns of :func:`numbered`."""
+        """Whether its rows come with their numbers, in the further columns of :func:`numbered`."""
         return False
 
     @property
@@ -75,7 +75,7 @@ class BatchOperator(PhysicalOperator[PortSchemas]):
 
     @override
     def chains_after(self, before: PhysicalOperator[Any]) -> bool:
-        """As others do; but places are those of rows in files."""
+        """As others do; but only rows that are in files have numbers."""
         return not (self.is_numbered or before.in_workers)
 
     @property

@@ -160,8 +160,8 @@ class Spark:
         if _in_use[key] or key not in _growths:
             return
         server, growth = _sail_servers[key], _growths[key]
-        if begins and growth.is_at_home():
-            gc.collect()  # the session before is in circles of references, and its process is there as long as it is
+        if begins and growth.should_collect_garbage():
+            gc.collect()  # the session before is in reference cycles, and its process is there as long as it is
         if isinstance(server, OwnProcess) and (server.ended or (begins and growth.is_too_much(lambda: server.megabytes))):
             old = _sessions.pop(key, None)
             del _sail_servers[key], _growths[key]

@@ -180,8 +180,8 @@ class Growth:
     epochs: int = 0
     warm: float | None = None
 
-    def is_at_home(self) -> bool:
-        """Whether enough epochs began with it that nothing of the package refers to the session before; true once."""
+    def should_collect_garbage(self) -> bool:
+        """Whether so many epochs began with it that only reference cycles hold the session before; true once."""
         return self.epochs == _EVERY
 
     def is_too_much(self, megabytes: Callable[[], float]) -> bool:

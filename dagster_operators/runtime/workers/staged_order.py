@@ -1,4 +1,4 @@
-"""Staged rows with their places, read by a worker itself and in the order that a subtask wants.
+"""Staged rows with their numbers, read by a worker itself and in the order that a subtask wants.
 
 What is read first is the columns that say the order: they give each row its rank. Then the files are read side by side, and of
 each no further than the next rows in the order need. What has to wait is kept in memory while it is little; otherwise all is
@@ -53,7 +53,7 @@ def can_be_ordered(by: Sequence[str], schemas: Sequence[pa.Schema]) -> bool:
 
 
 def rows_of(file: StagedFile, entry: NumberedFiles, files: Any, size: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a file with their places, at most so many at once."""
+    """The rows of a file with their numbers, at most so many at once."""
     wanted, number = entry.whole, file.first
     stored = pa.schema([field for field in wanted if field.name not in (ORIGIN, SEQUENCE)])  # these are not in the file
     for batch in _read(file, stored, files, size):
@@ -99,9 +99,8 @@ def _read(file: StagedFile, schema: pa.Schema, files: Any, size: int) -> Iterato
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    if (
-        field.name in PLACES and field.name not in batch.schema.names
-    ):  # the source does not know them: rows are as they were staged
+    if field.name in PLACES and field.name not in batch.schema.names:
+        # The source does not know its rows' places: they come as they were staged.
         return pa.array(np.zeros(batch.num_rows, np.int64))
     return batch.column(field.name).cast(field.type)
 

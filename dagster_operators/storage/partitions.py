@@ -5,10 +5,12 @@ The files have the columns themselves, too, as Delta's protocol allows: whoever 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dagster_operators.errors import SchemaError, StorageError
+from dagster_operators.storage.parquet_stats import read_footer
+from dagster_operators.storage.presence import lost_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +46,24 @@ def values_of(root: Root, path: str, by: Sequence[str]) -> Values:
     if len(found) != 1:
         raise StorageError("the rows of a file are of several partitions", file=path, remedy="run again, and report this")
     return without_empty(found.pop())
+
+
+def files_without(root: Root, sizes: Mapping[str, int], columns: Sequence[str]) -> list[str]:
+    """The files, of those that are there, without some of the columns: other writers leave partition columns out.
+
+    Args:
+        root: The storage root.
+        sizes: Files by their paths, with their sizes.
+        columns: The columns.
+    """
+    lost = lost_files(root, sizes)
+    found = []
+    for path in sizes.keys() - lost.keys():
+        with root.guard(path, "a file of the table cannot be read"):
+            names = set(read_footer(root, path, sizes[path]).schema.to_arrow_schema().names)
+        if not names.issuperset(columns):
+            found.append(path)
+    return sorted(found)
 
 
 def without_empty(values: Values) -> Values:

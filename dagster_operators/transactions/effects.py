@@ -200,6 +200,16 @@ class FindMarked:
 
 
 @dataclass(frozen=True)
+class FindWithoutColumns:
+    """Which files of a table at a version, that somebody else wrote, do not have all of some columns? Result: their paths."""
+
+    dataset: str
+    version: int
+    columns: tuple[str, ...]
+    name: ClassVar[str] = "find_without_columns"
+
+
+@dataclass(frozen=True)
 class FindLostContent:
     """Which files of a table's content after the last completed epoch are gone? Result: what is wrong, by path."""
 
@@ -355,6 +365,7 @@ Effect: TypeAlias = (
     | MendLog
     | FindLostContent
     | FindMarked
+    | FindWithoutColumns
     | ReadDigest
     | WriteManifest
     | ReadManifest

@@ -16,6 +16,7 @@ from dagster_operators.transactions.effects import (
     FindLostContent,
     FindMarked,
     FindMissing,
+    FindWithoutColumns,
     MendLog,
     ReadDigest,
     ReadLedger,
@@ -162,6 +163,12 @@ def _check_acceptable(view: LedgerView, dataset: str, status: TableStatus, run: 
         raise LedgerError(
             f"what is in the table has other columns than the pipeline writes: {difference(wanted, status.columns)}", **place
         )
+    by = status.partition_by
+    if by and (files := (yield FindWithoutColumns(dataset, status.version, by))):
+        raise LedgerError(
+            f"{len(files)} files do not have the partition columns {', '.join(by)}, which the log alone has for them: the "
+            "pipeline's own reading of files would find null", file=files[0], **place,
+        )  # fmt: skip
     if view.decision is None or status.applied_epoch >= view.decision.epoch:
         return
     change = changes_by_dataset(view.decision.manifests).get(dataset)

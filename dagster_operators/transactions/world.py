@@ -11,6 +11,7 @@ from typing import Any
 
 from dagster_operators.errors import LedgerError, RestoredTableError, StorageError
 from dagster_operators.storage.log_history import marked_files, tell_versions
+from dagster_operators.storage.partitions import files_without
 from dagster_operators.storage.presence import lost_files
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions import effects as fx
@@ -114,6 +115,9 @@ class World:
                 return tell_versions(self._root, dataset, after)
             case fx.FindMarked(dataset):
                 return marked_files(self._root, dataset)
+            case fx.FindWithoutColumns(dataset, version, columns):
+                files = [file for file in self._tables.files(dataset, version) if not file.is_ours]
+                return files_without(self._root, {f"{dataset}/{file.path}": file.size for file in files}, columns)
             case fx.FindLostContent(dataset):
                 content = content_of(self._ledger, self._tables, dataset)
                 return lost_files(self._root, {f"{dataset}/{path}": file.size for path, file in content.items()})

@@ -7,11 +7,12 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 import dagster_operators as do
-from dagster_operators.errors import ChangedPipelineError, PipelineError, SchemaError, UndecidedChangeError
+from dagster_operators.errors import ChangedPipelineError, LedgerError, PipelineError, SchemaError, UndecidedChangeError
 from dagster_operators.plans.codec import from_bytes, to_bytes
 from dagster_operators.plans.diff import diff
 from tests.engines import EMBEDDED, SAIL
@@ -213,3 +214,20 @@ def test_types_that_cannot_be_partition_columns(tmp_path: Path, by: list[str], e
     pipeline.source("rows", do.MemorySource([], schema=schema)).to_table("t", partition_by=by)
     with pytest.raises(SchemaError, match=error):
         pipeline.run_epoch()
+
+
+def test_files_of_others_without_the_partition_columns_are_not_accepted(tmp_path: Path) -> None:
+    """Their values would be null: other writers leave these columns out of the files, and the log alone has them."""
+    made = run(build(tmp_path, by={"every": ["shop"]}), 2)
+    before = sorted(map(str, made.to_arrow("every").to_pylist()))
+    theirs = {"id": [1], "day": [date(2024, 1, 1)], "shop": ["z"], "v": [1.5], "n": [1]}
+    write_deltalake(str(tmp_path / "tables/every"), pa.table(theirs), mode="append")
+    with pytest.raises(LedgerError, match="1 files do not have the partition columns shop") as caught:
+        made.repair("every", keep="theirs")
+    assert 'pipeline.repair("every", keep="ours")' in caught.value.remedy
+    made.repair("every", keep="ours")
+    assert sorted(map(str, made.to_arrow("every").to_pylist())) == before
+    DeltaTable(str(tmp_path / "tables/every")).delete("shop = 'null'")
+    made.repair("every", keep="theirs")
+    made.run_epoch()
+    assert {row["shop"] for row in made.to_arrow("every").to_pylist() if row["n"] < 2} == {*SHOPS} - {"null"}

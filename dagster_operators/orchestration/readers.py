@@ -121,11 +121,21 @@ class PipelineIOManager(dg.ConfigurableIOManager):
         raise PipelineError("this I/O manager only reads", remedy="give the asset another io_manager_key")
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """The table, as of the source's epoch."""
+        """The table, as of the source's epoch.
+
+        Raises:
+            PipelineError: The argument is annotated as the DataFrame of a library that is not one of ours.
+        """
         table, wanted = context.asset_key.path[-1], context.dagster_type.typing_type
-        library = getattr(wanted, "__module__", "").partition(".")[0] if getattr(wanted, "__name__", "") == "DataFrame" else ""
-        if library == "pyspark":
+        module = getattr(wanted, "__module__", "") if getattr(wanted, "__name__", "") == "DataFrame" else ""
+        library = module.partition(".")[0]
+        if module.startswith("pyspark.sql."):
             return self.source.to_spark(table)
+        if library not in {"", "polars", "pandas"}:
+            raise PipelineError(
+                f"tables are not handed in as {module}.DataFrame", table=table,
+                remedy="annotate the argument as pa.Table or as the DataFrame of pandas, polars or pyspark.sql, and convert that",
+            )  # fmt: skip
         rows = self.source.to_arrow(table)
         if library == "polars":
             import polars as pl

@@ -70,6 +70,23 @@ def test_an_asset_may_take_a_table_as_arrow_or_pandas(root: Path) -> None:
     assert taken[1]["n"].tolist() == [96]
 
 
+def test_a_data_frame_of_another_library_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of one below PySpark: it is not Spark's, and no engine is started for it."""
+    frame = type("DataFrame", (), {"__module__": "pyspark.pandas.frame"})
+    monkeypatch.setattr(do.PipelineResource, "to_spark", lambda *_: pytest.fail("an engine was started"))
+    reader = do.PipelineIOManager(source=do.PipelineResource(root=str(root)))
+
+    def taker(sums) -> None:  # type: ignore[no-untyped-def]
+        pytest.fail("it was given a table")
+
+    taker.__annotations__["sums"] = frame
+    made = dg.asset(name="taker", ins={"sums": dg.AssetIn(SUMS)})(taker)
+    with pytest.raises(
+        Exception, match=r"not handed in as pyspark\.pandas\.frame\.DataFrame.*pa\.Table or as the DataFrame of pandas, pol"
+    ):
+        execute(made, {"numbers": reader}, dg.AssetSpec(SUMS).with_io_manager_key("numbers"))
+
+
 @pytest.mark.parametrize("engine", ["sail", "spark"])
 def test_an_asset_may_take_a_table_as_sparks(engine: str, request: pytest.FixtureRequest, root: Path) -> None:
     """As of one epoch, by the engine that the resource names."""

@@ -350,6 +350,20 @@ def test_what_was_told_before_the_first_tick_of_the_automation_is_read(automatio
     assert (automation.told(), automation.due(), automation.due(), automation.due()) == (1, 1, 0, 0)
 
 
+@pytest.mark.usefixtures("without_engine")
+def test_a_tick_asks_for_a_run_exactly_when_something_was_told_since_the_one_before(folder: Path, automation: Automation) -> None:
+    """As long as no run is at work. N is news, T a tick: each order of three of them is there."""
+    told = True  # what was, before the first
+    for number, event in enumerate("TNNNTTTNTNTT"):
+        if event == "T":
+            assert automation.due() == told, number
+            told = False
+        else:
+            demo.drop(folder, 5 + number, [("c", number)])
+            assert automation.told() == 1
+            told = True
+
+
 @pytest.mark.usefixtures("on_sail")
 def test_what_is_offered_again_behind_a_reset_is_news(folder: Path, automation: Automation) -> None:
     automation.due()

@@ -11,6 +11,7 @@ from typing import Final
 _CALL: Final = re.compile(r"(?<!in Python: )pipeline\.(\w+)\(((?:[^()'\"]|'[^']*'|\"[^\"]*\")*)\)")
 _ARGUMENT: Final = re.compile(r"\s*(?:(\w+)=)?(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|\.\.\.|[^,]+?)\s*(?:,|$)")
 _TABLES: Final = re.compile(r'(?<![(\w])tables="(keep|restart)"')
+_SECRETS: Final = re.compile(r"from_plan\(\.\.\., (.*\})\)")
 
 Given = dict[str, list[str]]
 """The arguments of a call as words of a command, by their names; those without one as ``""``."""
@@ -25,8 +26,16 @@ def as_commands(remedy: str, root: str) -> str:
     'dagster-operators reset lake a b --to ..., or dagster-operators repair lake t --keep ours'
     >>> as_commands('say tables="restart"; pipeline.read(table, epoch=...)', "lake")
     'say --tables restart; dagster-operators read lake table --epoch ...'
+    >>> as_commands("give it again: from_plan(..., storage_options={...} or secrets={'rows': {'dsn': ...}})", "lake")
+    'give it again: --secrets FILE, with {"storage_options": {...}} or {"secrets": {"rows": {"dsn": ...}}}'
     """
-    return _TABLES.sub(r"--tables \1", _CALL.sub(lambda call: _command(call, root), remedy))
+    typed = _TABLES.sub(r"--tables \1", _CALL.sub(lambda call: _command(call, root), remedy))
+    return _SECRETS.sub(_in_file, typed)
+
+
+def _in_file(given: re.Match[str]) -> str:
+    parts = [f'{{"{name}": {value}}}' for name, _, value in (one.partition("=") for one in given[1].split(" or "))]
+    return f"--secrets FILE, with {' or '.join(parts)}".replace("'", '"')
 
 
 def _command(call: re.Match[str], root: str) -> str:

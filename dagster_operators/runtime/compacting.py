@@ -169,7 +169,7 @@ def _require_between_epochs(view: LedgerView) -> None:
     waiting, remedy = "", "run an epoch first"
     for subject in sorted({subject for subject, _ in view.decided})[:1]:
         waiting = f"what was decided about {subject} takes effect with the next epoch"
-        remedy = f"run an epoch first; or take it back: pipeline.withdraw({subject!r})"
+        remedy = f"run an epoch of the program that it is about first; or take it back: pipeline.withdraw({subject!r})"
     if view.open_begin is not None and view.open_begin.transition is None:  # one that computes nothing is made again anyway
         waiting, remedy = f"epoch {view.open_begin.epoch} is begun and not complete, and would begin anew", "run an epoch first"
     if waiting:

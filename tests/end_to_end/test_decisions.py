@@ -262,7 +262,9 @@ def test_another_program_does_not_begin_it(caught_up: Changed) -> None:
     before = caught_up.pipeline(lambda stream: (totals(stream), clean(stream)))
     assert not before.epochs.waiting()
     assert before.run_epoch().empty
-    with pytest.raises(EpochUnderWayError, match=r"run an epoch first; or take it back: pipeline.withdraw\('table clean'\)"):
+    with pytest.raises(
+        EpochUnderWayError, match=r"of the program that it is about first; or take it back: pipeline.withdraw\('table clean'\)"
+    ):
         before.compact("totals")
     before.withdraw("table clean")
     before.compact("totals")

@@ -18,6 +18,7 @@ ROW = {
     "d": "2.5D", "e": "-2.5D", "nan": "CAST('NaN' AS double)", "c": "CAST(1.25 AS decimal(10,2))",
     "s": "'Äb,c'", "b": "true", "t": "TIMESTAMP '2024-03-31 01:30:00.123456'", "da": "DATE '2024-02-29'",
     "tn": "TIMESTAMP_NTZ '2024-03-31 02:30:00.123456'", "told": "TIMESTAMP '1890-06-15 12:34:56.000789'",
+    "h": "TIMESTAMP '2026-01-01 00:00:01.5'", "hn": "TIMESTAMP_NTZ '2026-01-01 00:00:01.5'",
     "dold": "DATE '1582-10-04'", "w": "CAST('12345678901234567.0123456789' AS decimal(38,10))",
     "xs": "array(3, 1, CAST(NULL AS int), 2)", "m": "map('a', 1, 'b', CAST(NULL AS int))", "st": "named_struct('a', 1, 'b', 'x')",
     "js": "'{\"a\": {\"b\": [1, 2]}, \"n\": 1.50, \"c\": \"x\"}'",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dagster_operators.graph.expressions import Called, calls_of, parsed, tokens_of
 from dagster_operators.types.data_type import DataType
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 TypeOf: TypeAlias = Callable[[str], DataType | None]
 """The type of an expression; None if nobody can tell."""
+
+_WORDS: Final = {
+    "extract": frozenset({"from"}), "position": frozenset({"in"}), "overlay": frozenset({"placing", "from", "for"}),
+    "substring": frozenset({"from", "for"}), "substr": frozenset({"from", "for"}),
+    "trim": frozenset({"both", "leading", "trailing", "from"}),
+}  # fmt: skip
+"""Words that stand between what a function is given, instead of commas."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +88,12 @@ def _operators(tree: Expr, type_of: TypeOf) -> Iterator[Asked]:
             case exp.Case():
                 results = [*(one.args["true"] for one in node.args["ifs"]), node.args.get("default")]
                 yield Asked("case", tuple(_sql(one) for one in results if one is not None), type_of)
+            case exp.Bracket() if len(node.expressions) == 1:
+                yield Asked("[]", (_sql(node.this), _sql(node.expressions[0])), type_of)
             case exp.Like() | exp.ILike() if isinstance(node.expression, exp.Any | exp.All):
                 yield Asked("like_any", (_sql(node.this),), type_of)
+            case exp.Like() | exp.ILike() | exp.RegexpLike():
+                yield Asked("like", (_sql(node.this), _sql(node.expression)), type_of)
             case exp.Binary() if type(node) in written:
                 yield Asked(written[type(node)], (_sql(node.left), _sql(node.right)), type_of)
 
@@ -92,11 +103,13 @@ def _sql(tree: Expr) -> str:
 
 
 def _arguments(call: Called) -> tuple[str, ...]:
-    """The arguments of a call; those of ``extract(x FROM y)`` are two."""
+    """The arguments of a call; those of ``extract(x FROM y)``, ``position(x IN y)`` and the like are what is between words."""
     tokens, found, depth, start = tokens_of(call.arguments), list[str](), 0, 1
+    words = _WORDS.get(call.name, frozenset())
     for token in tokens:
-        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(token.text, 0)
-        parts = (depth == 1 and token.text == ",") or (call.name == "extract" and depth == 1 and token.text.lower() == "from")
+        kind = str(token.token_type.name)
+        depth += {"L_PAREN": 1, "L_BRACKET": 1, "R_PAREN": -1, "R_BRACKET": -1}.get(kind, 0)
+        parts = depth == 1 and (kind == "COMMA" or (kind != "STRING" and token.text.lower() in words))
         if parts or (depth == 0 and token is tokens[-1]):
             found.append(call.arguments[start : token.start].strip())
             start = token.end + 1

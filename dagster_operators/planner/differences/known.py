@@ -6,11 +6,13 @@ the comparison shows to be different is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final
 
 from dagster_operators.planner.differences.asked import Asked
+from dagster_operators.planner.differences.difference import Difference, types_within
+from dagster_operators.planner.differences.difference import known as _one
+from dagster_operators.planner.differences.known_times import TIMES
 from dagster_operators.types.data_type import Array, DataType, Decimal, Map, Plain, Struct
 
 _FLOATING = (Plain("float"), Plain("double"))
@@ -19,7 +21,8 @@ _TEXTS = frozenset({
     "endswith", "initcap", "instr", "left", "length", "levenshtein", "locate", "lower", "lpad", "ltrim", "md5",
     "octet_length", "overlay", "regexp_count", "regexp_extract", "regexp_replace", "repeat", "replace", "reverse",
     "right", "rpad", "rtrim", "sha", "sha1", "sha2", "split", "split_part", "startswith", "substr", "substring",
-    "substring_index", "translate", "trim", "upper",
+    "substring_index", "translate", "trim", "upper", "array_join", "elt", "lcase", "like", "listagg", "position",
+    "regexp_extract_all", "regexp_instr", "regexp_substr", "string_agg", "ucase",
 })  # fmt: skip
 """Functions that take texts."""
 
@@ -50,45 +53,13 @@ _READ_ALIKE = frozenset({"string", "boolean", "bigint"})
 _LAST_BYTE = 255
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A way in which Sail is not Spark.
-
-    Attributes:
-        names: The functions; ``cast`` and operators are called so.
-        applies: Whether a call is one of those.
-        what: What is called, for people.
-        why: What is different.
-        instead: What both engines answer alike.
-    """
-
-    names: frozenset[str]
-    applies: Callable[[Asked], bool]
-    what: str
-    why: str
-    instead: str
-
-
-def _types_within(kind: DataType | None) -> Iterator[DataType]:
-    match kind:
-        case None:
-            return
-        case Array():
-            yield from _types_within(kind.element)
-        case Map():
-            yield from _types_within(kind.key)
-            yield from _types_within(kind.value)
-        case Struct():
-            for field in kind.fields:
-                yield from _types_within(field.type)
-        case _:
-            yield kind
-
-
 def _is_floating_text(asked: Asked) -> bool:
     """Whether one of what is given is a floating-point number, in a place where a text belongs."""
     places = range(len(asked.texts)) if asked.name != "cast" else (0,) if asked.to in _TO_TEXT else ()
-    return any(asked.type(place) in _FLOATING for place in places)
+    kinds = [asked.type(place) for place in places]
+    if asked.name == "array_join":
+        kinds = [kind.element for kind in kinds if isinstance(kind, Array)]
+    return any(kind in _FLOATING for kind in kinds)
 
 
 def _is_number(asked: Asked) -> bool:
@@ -119,7 +90,7 @@ def _is_nested(asked: Asked) -> bool:
 
 
 def _has_within(asked: Asked, wanted: Callable[[DataType], bool]) -> bool:
-    return any(map(wanted, _types_within(asked.type(0))))
+    return any(map(wanted, types_within(asked.type(0))))
 
 
 def _makes_decimal(asked: Asked) -> bool:
@@ -163,7 +134,7 @@ def _reads_otherwise(asked: Asked) -> bool:
     if schema is None:
         return True
     kind = asked.type_of(f"from_json(CAST(NULL AS STRING), '{schema}')")
-    return any(str(one) not in _READ_ALIKE for one in _types_within(kind))
+    return any(str(one) not in _READ_ALIKE for one in types_within(kind))
 
 
 def _field_of(asked: Asked) -> bool:
@@ -181,7 +152,8 @@ def _takes_a_date_from_a_time(asked: Asked) -> bool:
 
 
 def _mixes_dates_and_times(asked: Asked) -> bool:
-    kinds = [asked.type(place) for place in range(len(asked.texts))]
+    condition = asked.name == "nvl2"
+    kinds = [asked.type(place) for place in range(condition, len(asked.texts))]
     return Plain("date") in kinds and any(kind is not None and kind.is_timestamp for kind in kinds)
 
 
@@ -232,6 +204,12 @@ def _as_decimal(asked: Asked, place: int) -> Decimal | None:
     return Decimal({"tinyint": 3, "smallint": 5, "int": 10}.get(str(kind), 20), 0)
 
 
+def _mixes_decimals(asked: Asked) -> bool:
+    """Whether a decimal is given with a number of another type."""
+    kinds = {kind for place in range(len(asked.texts)) if (kind := asked.type(place)) is not None and kind.is_number}
+    return len(kinds) > 1 and any(isinstance(kind, Decimal) for kind in kinds)
+
+
 def _is_of_nested(asked: Asked) -> bool:
     """Whether one of what an aggregate puts in order is nested."""
     return any(kind is not None and kind.is_nested for kind in (asked.type(0), asked.type(1)))
@@ -240,10 +218,6 @@ def _is_of_nested(asked: Asked) -> bool:
 def _is_no_number(asked: Asked) -> bool:
     kind = asked.type(0)
     return kind is not None and (kind.is_timestamp or kind == Plain("boolean"))
-
-
-def _one(names: str, applies: Callable[[Asked], bool], what: str, why: str, instead: str) -> Difference:
-    return Difference(frozenset(names.split()), applies, what, why, instead)
 
 
 KNOWN: Final[tuple[Difference, ...]] = (
@@ -262,7 +236,7 @@ KNOWN: Final[tuple[Difference, ...]] = (
          "CAST(CAST(x AS DECIMAL(38, 6)) AS STRING)"),
     _one("cast", lambda asked: asked.to in _TO_TEXT and _is_nested(asked), "an array, map or struct as text",
          "Sail writes NULL in it where Spark writes null", "to_json(x)"),
-    _one("cast", lambda asked: asked.to == "binary" and _is_number(asked), "a number as bytes",
+    _one("cast binary", lambda asked: (asked.to or asked.name) == "binary" and _is_number(asked), "a number as bytes",
          "Sail orders its bytes the other way round; Spark refuses it", "unhex(hex(x))"),
     _one("/", _makes_decimal, "a quotient of decimals",
          "Sail cuts digits off where Spark rounds, and has fewer of them", "CAST(x AS DOUBLE) / y"),
@@ -333,4 +307,7 @@ KNOWN: Final[tuple[Difference, ...]] = (
          "collect_set(to_json(x))"),
     _one("date_trunc", _is_unknown_unit, "date_trunc() with an unknown unit", "Spark gives null, Sail fails",
          "date_trunc('day', x)"),
+    _one("nvl ifnull", _mixes_decimals, "nvl() of a decimal and a number of another type",
+         "Sail makes floating-point numbers of them", "coalesce(x, y)"),
+    *TIMES,
 )  # fmt: skip

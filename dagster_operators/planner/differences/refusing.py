@@ -10,7 +10,8 @@ from dagster_operators.errors import SchemaError
 from dagster_operators.graph.user_functions import find
 from dagster_operators.operators.engine_schema import schema_of
 from dagster_operators.planner.differences.asked import Asked, TypeOf, asked_by
-from dagster_operators.planner.differences.known import KNOWN, Difference
+from dagster_operators.planner.differences.difference import Difference
+from dagster_operators.planner.differences.known import KNOWN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,6 +22,13 @@ from dagster_operators.planner.differences.asked import asked_by
         ("s NOT LIKE ALL ('a%', 'b%')", "like_any", ("s",)),
         ("rint((a + b))", "rint", ("(a + b)",)),
         ("string(a)", "cast", ("a",)),
+        ("concat('(', a, ',')", "concat", ("'('", "a", "','")),
+        ("array_join(xs, ',')", "array_join", ("xs", "','")),
+        ("position('in' IN a)", "position", ("'in'", "a")),
+        ("trim(BOTH 'from' FROM a)", "trim", ("'from'", "a")),
+        ("overlay(a PLACING ',' FROM 5 FOR 1)", "overlay", ("a", "','", "5", "1")),
+        ("substring(a FROM 2)", "substring", ("a", "2")),
+        ("m[a || 'b']", "[]", ("m", "a || 'b'")),
     ],
 )
 def test_calls_and_operators_with_what_they_are_given(expression: str, name: str, types: tuple[str, ...]) -> None:

@@ -11,8 +11,10 @@ import pytest
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.expressions import parsed
 from dagster_operators.planner.differences.checked_numbers import checked_numbers
-from dagster_operators.planner.differences.known import KNOWN, Difference
+from dagster_operators.planner.differences.difference import Difference
+from dagster_operators.planner.differences.known import KNOWN
 from dagster_operators.planner.differences.refusing import differences_in, types_in
+from dagster_operators.types.data_type import Array, DataType, Field, Map, Plain, Struct
 from tests.conformance.aggregates import CALLS, REFUSED_ALIKE, SCHEMA, write_rows
 from tests.conformance.comparison import REFUSED, answers, expressions, one_row
 from tests.conformance.test_comparison import aggregates_told, told
@@ -83,6 +85,26 @@ INSTEAD = {
     "get_json_object()": ("from_json(js, 'n string').n",),
     "from_json() with other fields than texts, whole numbers (BIGINT) and truth values": (
         "CAST(from_json(js, 'n string').n AS double)", "from_json(js, 'a struct<b: array<bigint>>').a.b[1]",
+    ),
+    "nvl() of a decimal and a number of another type": ("coalesce(w, 0)",),
+    "a time cast by the name of a type": ("CAST(h AS string)", "CAST(hn AS string)", "CAST(h AS double)"),
+    "a date as a number": ("unix_date(da)",),
+    "a time in the place of a text": (
+        "concat('a', CAST(h AS string))", "CAST(hn AS string) || ''", "concat_ws(',', CAST(h AS string))",
+    ),
+    "times, dates or numbers cast within an array, map or struct": ("transform(array(h), x -> CAST(x AS string))",),
+    "texts, times or dates beside values of another type": (
+        "array(h, CAST('2026-01-01' AS timestamp))", "coalesce(h, '2026-01-01')",
+    ),
+    "a time or date beside texts": (
+        "nullif(h, CAST('2026-01-01' AS timestamp))", "greatest(h, CAST('2026-01-01' AS timestamp))",
+        "map('2026-01-01 00:00:01.5', 1)[CAST(h AS string)]",
+    ),
+    "nvl2() of a value that has another type than what it makes": ("if(t IS NOT NULL, da, dold)",),
+    "dates as keys of JSON": ("to_json(map(CAST(da AS string), 1))",),
+    "a time or date in the place of a number": ("sqrt(unix_micros(h))", "log2(unix_date(da))"),
+    "unix_micros() of a date, or a time without a zone": (
+        "unix_micros(CAST(hn AS timestamp))", "unix_seconds(CAST(da AS timestamp))",
     ),
     "a time or floating-point number as text": ("to_json(named_struct('t', CAST(t AS string)))",),
     "elt() with a place that may not be there": ("element_at(array('a', 'b'), 2)", "elt(2, 'a', 'b')"),
@@ -167,3 +189,96 @@ def test_what_is_told_to_be_written_instead_is_equal_and_taken(
     for expression in INSTEAD[known.what]:
         assert (refused | aggregates_refused)[expression] == frozenset()
         assert expression not in told() | aggregates_told()
+
+
+TYPES: Mapping[str, DataType] = {
+    "h": Plain("timestamp"), "hn": Plain("timestamp_ntz"), "da": Plain("date"), "s": Plain("string"), "i": Plain("int"),
+    "d": Plain("double"), "hs": Array(Plain("timestamp")), "ds": Array(Plain("date")), "ss": Array(Plain("string")),
+    "xs": Array(Plain("double")), "m": Map(Plain("string"), Plain("int")), "md": Map(Plain("date"), Plain("int")),
+    "st": Struct((Field("a", Plain("timestamp")), Field("b", Plain("string")))),
+}  # fmt: skip
+WAYS = {
+    "a time cast by the name of a type": (
+        "string(h)",
+        "string(hn)",
+        "bigint(h)",
+        "smallint(h)",
+        "tinyint(h)",
+        "decimal(h)",
+        "int(h)",
+        "float(hn)",
+        "double(h)",
+    ),
+    "a date as a number": ("bigint(da)", "CAST(da AS decimal(4,1))", "try_cast(da AS boolean)"),
+    "a time in the place of a text": (
+        "concat('(', h)",
+        "concat(',', hn)",
+        "h || s",
+        "s || hn",
+        "concat_ws(',', h)",
+        "concat_ws(',', hs)",
+        "array_join(hs, ',')",
+        "lower(h)",
+        "substring(h FROM 2 FOR 3)",
+        "overlay(h PLACING ',' FROM 5)",
+        "position('T' IN h)",
+        "trim(BOTH ' ' FROM hn)",
+        "transform(hs, x -> x || '')",
+        "listagg(h, ',')",
+    ),
+    "times, dates or numbers cast within an array, map or struct": (
+        "CAST(hs AS array<string>)",
+        "CAST(ds AS array<int>)",
+        "CAST(xs AS array<timestamp>)",
+        "CAST(xs AS array<string>)",
+        "CAST(st AS struct<a: string, b: string>)",
+    ),
+    "texts, times or dates beside values of another type": (
+        "nvl(h, s)", "ifnull('2026', da)", "array(s, i)", "array(da, '2026')", "nvl(h, i)",
+    ),
+    "nvl2() of a value that has another type than what it makes": ("nvl2(h, da, da)", "nvl2(da, i, NULL)", "nvl2(d, i, i)"),
+    "a time or date beside texts": (
+        "m[h]",
+        "m[da]",
+        "nullif(s, h)",
+        "greatest(da, s)",
+        "array_position(hs, s)",
+        "element_at(m, h)",
+    ),
+    "dates as keys of JSON": ("to_json(md)",),
+    "a time or date in the place of a number": ("sqrt(h)", "from_unixtime(da)"),
+    "unix_micros() of a date, or a time without a zone": ("unix_micros(hn)", "unix_seconds(da)"),
+    "dates and times in one place": ("nvl2(i, h, da)", "coalesce(da, h)", "array(h, da)"),
+    "a number as bytes": ("binary(i)",),
+    "a floating-point number as text": ("array_join(xs, ',')", "trim(BOTH '1' FROM d)"),
+}  # fmt: skip
+ALIKE = (
+    "nvl2(h, h, h)", "nvl2(i, i, NULL)", "if(h IS NOT NULL, da, da)", "CAST(h AS string) || 'a'", "concat(hs, hs)",
+    "reverse(hs)", "concat(da, s)",
+    "da || ''",
+    "string(da)", "length(h)", "coalesce(h, s)", "h > '2026'", "h = s", "h IN ('2026')", "if(h > s, h, '2026')", "array(s, NULL)",
+    "nvl(s, 'a')", "m[s]", "m['h']", "hs[0]", "ss[i]", "concat(xs, xs)", "CAST(st AS struct<a: timestamp, c: string>)",
+    "CAST(ds AS array<string>)", "CAST(hs AS array<date>)", "unix_micros(h)", "date(h)", "CAST(i AS decimal(4,1))",
+    "to_json(m)", "array_join(ds, ',')", "CAST(h AS bigint)", "s || ',h)'",
+)  # fmt: skip
+
+
+def refused_of(expression: str) -> set[str]:
+    """What is refused of an expression over columns of these types, without an engine."""
+
+    def type_of(text: str) -> DataType | None:
+        literals = {"'": Plain("string"), "NULL": Plain("void")}
+        return TYPES.get(text) or next((kind for begin, kind in literals.items() if text.startswith(begin)), elements.get(text))
+
+    elements: Mapping[str, DataType] = {f"({name})[0]": kind.element for name, kind in TYPES.items() if isinstance(kind, Array)}
+    return {found.what for _, found in differences_in(expression, type_of)}
+
+
+@pytest.mark.parametrize(("what", "expression"), [(what, one) for what, expressions in WAYS.items() for one in expressions])
+def test_each_way_from_one_type_to_another_is_looked_at(what: str, expression: str) -> None:
+    assert what in refused_of(expression)
+
+
+@pytest.mark.parametrize("expression", ALIKE)
+def test_what_is_alike_is_let_through(expression: str) -> None:
+    assert refused_of(expression) == set()

@@ -46,6 +46,7 @@ from dagster_operators.transactions.manifest import Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices
 from dagster_operators.transactions.records import Complete, Decide
+from dagster_operators.transactions.recovery import dataset_of
 from dagster_operators.transactions.stage_keys import StageKey
 from dagster_operators.transactions.view import LedgerView
 
@@ -150,13 +151,8 @@ class Epochs:
             try:
                 return self.coordinator.begin(record, choose)
             except ChangedColumnsError as error:
-                dataset = _dataset_of(error, record)
-                if dataset in record.emptied or self._has_rows(dataset, self.coordinator.view()):
-                    raise
-                record = replace(record, emptied=(*record.emptied, dataset))
-
-    def _has_rows(self, dataset: str, view: LedgerView) -> bool:
-        return bool(self.coordinator.files(dataset, view.versions.get(dataset, 0)))
+                empty = self.coordinator.without_rows(error, record, record.emptied)
+                record = replace(record, emptied=(*record.emptied, empty))
 
     def _with_all_that_is_refused(self, error: ChangedPipelineError, record: PlanRecord) -> ChangedPipelineError:
         """The error with what would be refused behind it, which is kept for those without the program."""
@@ -181,12 +177,12 @@ class Epochs:
         names = comparing.renamed_tables(view)
         then, looked = comparing.as_of_now(view), set[str]()
         while error := run.misfit(then, record, names):
-            dataset = _dataset_of(error, record) if "table" in error.where else ""
+            dataset = dataset_of(error, record)
             if dataset in looked:  # told, and emptying it does not settle it
                 break
             name = dataset.removeprefix("tables/")
             former = f"tables/{names[name]}" if name in names else dataset
-            if not isinstance(error, ChangedColumnsError) or self._has_rows(former, view):
+            if not isinstance(error, ChangedColumnsError) or run.has_rows(former):
                 found.append(comparing.refused(error))
             if not dataset:
                 break
@@ -330,8 +326,3 @@ class Epochs:
         """The rows of one of an operator's state tables as of a completed epoch."""
         with in_use(self._engine):
             return self._reading.read_state(operator, table, complete)
-
-
-def _dataset_of(error: ChangedPipelineError, record: PlanRecord) -> str:
-    told = str(error.where["table"])
-    return told if told in record.datasets else f"tables/{told}"

@@ -37,7 +37,7 @@ from dagster_operators.transactions.participants import Participant
 from dagster_operators.transactions.plan import EpochHandle, PlanRecord, Slices
 from dagster_operators.transactions.protocol import begin_epoch, open_generation, prepare_stage, resume_epoch, valid_manifest
 from dagster_operators.transactions.records import Complete, Decide, Record, Repair
-from dagster_operators.transactions.recovery import check_plan
+from dagster_operators.transactions.recovery import check_plan, dataset_of
 from dagster_operators.transactions.repair import Keep, is_wrong, repair_table
 from dagster_operators.transactions.steps import RunContext, Steps
 from dagster_operators.transactions.tables import Tables
@@ -274,6 +274,26 @@ class Coordinator:
         """The active files of a dataset at a version; their paths are relative to ``<root>/<dataset>``."""
         return self._tables.files(dataset, version)
 
+    def has_rows(self, dataset: str) -> bool:
+        """Whether a dataset has any."""
+        return bool(self.files(dataset, self.view().versions.get(dataset, 0)))
+
+    def without_rows(self, error: ChangedColumnsError, plan: PlanRecord, emptied: Collection[str]) -> str:
+        """The table or state whose columns a plan changes, which may have others than before as it has no row.
+
+        Args:
+            error: What refuses them.
+            plan: The plan.
+            emptied: What has been taken for empty already, and does not fit all the same.
+
+        Raises:
+            ChangedColumnsError: The same: it has rows.
+        """
+        dataset = dataset_of(error, plan)
+        if dataset in emptied or self.has_rows(dataset):
+            raise error
+        return dataset
+
     def schema(self, dataset: str, version: int) -> str:
         """The columns of a dataset at a version, as the JSON of a Spark ``StructType``."""
         return self._tables.schema(dataset, version)
@@ -368,12 +388,8 @@ class Coordinator:
             try:
                 handle = self._run(begin_transition(self._context(self._generation), made, to, view.last_epoch, gone))
                 break
-            except ChangedColumnsError as error:  # as in an epoch, a table without any row may have other columns than before
-                dataset = str(error.where["table"])
-                dataset = dataset if dataset in plan.datasets else f"tables/{dataset}"
-                if dataset in gone or self.files(dataset, view.versions.get(dataset, 0)):
-                    raise
-                gone.add(dataset)
+            except ChangedColumnsError as error:
+                gone.add(self.without_rows(error, plan, gone))
         self._generation = handle.generation
         self._lease.hold(self._generation)
         self.prepare(handle, to.kind, lambda attempt: manifest_of(self.pipeline, attempt, changes(attempt)))

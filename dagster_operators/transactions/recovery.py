@@ -215,6 +215,19 @@ def check_plan(view: LedgerView, tables: Mapping[str, TableStatus], plan: PlanRe
             )
 
 
+def dataset_of(error: ChangedPipelineError, plan: PlanRecord) -> str:
+    """The table or state that does not fit a plan, by the error of :func:`check_plan`; empty if it is none of them.
+
+    >>> plan = PlanRecord("p", (), datasets={"tables/t": DatasetRecord("", "append"), "state/n.sums": DatasetRecord("", "state")})
+    >>> [dataset_of(ChangedPipelineError("", table=told), plan) for told in ("t", "state/n.sums")]
+    ['tables/t', 'state/n.sums']
+    >>> dataset_of(ChangedPipelineError("", operator="sums"), plan)
+    ''
+    """
+    told = str(error.where.get("table", ""))
+    return told if not told or told in plan.datasets else f"tables/{told}"
+
+
 def _check_homes(pipeline: str, stored: Mapping[str, str], plan: PlanRecord) -> None:
     """An operator whose state is a table keeps it there, and one that has state tables does not come to have it in a table."""
     before, now = _homes(stored), _homes({dataset: record.fingerprint for dataset, record in plan.datasets.items()})

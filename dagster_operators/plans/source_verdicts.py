@@ -10,6 +10,11 @@ from dagster_operators.plans.compared import ComparedPlans
 from dagster_operators.plans.unknown import UnknownOperator
 from dagster_operators.plans.verdict import Choice, Level, Stored, Verdict
 
+_WATERMARK: Mapping[Choice, str] = {
+    "keep": "the watermark stays as it is",
+    "restart": "read it from its beginning, with a watermark of its own: rows that were read before come again",
+}
+
 
 class SourceVerdicts:
     """Judges the sources of a plan.
@@ -82,7 +87,11 @@ class SourceVerdicts:
         if name not in self._stored.positions:
             yield Verdict(Level.FROM_HERE_ON, subject, "it is new, and read from its beginning")
         elif self._stored.sources.get(name) == self._fingerprints.get(name):
-            yield Verdict(Level.FROM_HERE_ON, subject, "it is read again, from where it was left")
+            text, other = "it is read again, from where it was left", self._stored.timed.get(name)
+            if other and new.event_time and other != new.event_time:
+                yield Verdict(Level.DECISION, subject, f"{text}, {_while_of(other)}", _WATERMARK)
+            else:
+                yield Verdict(Level.FROM_HERE_ON, subject, text)
         else:
             text = "it was taken out and is put back, and reads something else now"
             yield Verdict(Level.DECISION, subject, text, {"restart": "read it from its beginning"})
@@ -104,13 +113,13 @@ class SourceVerdicts:
     def _other_time(self, name: str, former: str, old: Source, new: Source) -> Verdict:
         """The verdict on a source whose event time is another one."""
         subject, text = f"source {name}", f"its event time was {old.event_time}, and is {new.event_time}"
-        choices: dict[Choice, str] = {}
+        choices: Mapping[Choice, str] = {}
         if self._leads_to_state(former):
-            choices["keep"] = "the watermark, and what is kept by the old times, stay as they are"
+            choices = {"keep": "the watermark, and what is kept by the old times, stay as they are"}
         elif new.event_time and former in self._stored.timed:  # what goes by time may also come behind it later
-            text += f", while its watermark is of {old.event_time or 'the column before that'}, by which rows would be late"
-            choices["keep"] = "the watermark stays as it is"
-            choices["restart"] = "read it from its beginning, with a watermark of its own: rows that were read before come again"
+            column = old.event_time or self._stored.timed[former]
+            if column != new.event_time:
+                text, choices = f"{text}, {_while_of(column)}", _WATERMARK
         return Verdict(Level.DECISION if choices else Level.FROM_HERE_ON, subject, text, choices)
 
     def _leads_to_state(self, name: str) -> bool:
@@ -120,6 +129,10 @@ class SourceVerdicts:
             if any(stream.operator in behind for stream in node.inputs):
                 behind.add(other)
         return not behind.isdisjoint({*self._stored.stateful} - {name})
+
+
+def _while_of(column: str) -> str:
+    return f"while its watermark is of {column or 'the column before that'}, by which rows would be late"
 
 
 def _moved(old: Source, new: Source) -> str:

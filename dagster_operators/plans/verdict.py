@@ -111,7 +111,7 @@ class Stored:
         pauses: What the last epoch did not run, and one before did.
         left_out: By the source, the tables that it leads to again, and that were computed anew without it.
         emptied: The operators that a reset had begin anew, of which there was no epoch since.
-        timed: The sources that have a watermark.
+        timed: The sources that have a watermark, with the column that it is of; empty if that is not known.
     """
 
     stateful: Collection[str] = ()
@@ -128,4 +128,4 @@ class Stored:
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     emptied: Collection[str] = ()
     let_go: Mapping[str, Collection[str]] = field(default_factory=dict)
-    timed: Collection[str] = ()
+    timed: Mapping[str, str] = field(default_factory=dict)

@@ -310,8 +310,10 @@ class Comparing:
         left = elsewhere(self._dataflow, was, ledgered)
         gone = {name: tables for name, tables in let_go(self._dataflow, was, ledgered).items() if name not in left}
         missing = past.left_out(before, after, was, last)
+        stored = ledgered.stored(self._former_fingerprints())
         stored = replace(
-            ledgered.stored(self._former_fingerprints()),
+            stored,
+            timed=past.time_columns(before, after, was, stored.timed),
             pauses=pauses,
             elsewhere=left,
             let_go=gone,

@@ -201,7 +201,7 @@ class Ledgered:
             {one: self._in_tables[self.identity(one)] for one in self._operators if self._is_in_table(one)},
             state_tables=frozenset(self._in_tables.values()),
             decided=self._view.decided,
-            timed=frozenset(name for name, mark in self._last.watermarks.items() if mark != MIN_WATERMARK),
+            timed={name: "" for name, mark in self._last.watermarks.items() if mark != MIN_WATERMARK},
         )
 
 

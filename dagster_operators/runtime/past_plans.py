@@ -74,12 +74,41 @@ class PastPlans:
         standing = {name: positions[known_as] for name, known_as in now.items() if known_as in positions}
         return find_pauses(after, self.epochs(), standing, {**resumed, **added}, ends)
 
+    def time_columns(
+        self, before: LogicalPlan, after: LogicalPlan, was: Mapping[str, str], timed: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Of which columns the watermarks are of sources whose event time the last epoch did not read, or read otherwise.
+
+        Args:
+            before: What the last epoch ran.
+            after: What the next one is to run.
+            was: What its operators were called in the last one.
+            timed: The sources that have a watermark.
+        """
+        known_as, found = _known_as(after, was), {**timed}
+        wanted = {known_as[name] for name in _event_times(after)} & timed.keys() - _event_times(before).keys()
+        for past in self.epochs() if wanted else ():
+            told = {name: column for name, column in _event_times(past.plan).items() if name in wanted}
+            found |= told
+            wanted -= told.keys()
+            if not wanted:
+                break
+        return found
+
     def left_out(
         self, before: LogicalPlan, after: LogicalPlan, was: Mapping[str, str], last: Complete
     ) -> dict[str, tuple[str, ...]]:
         """The tables by the source whose earlier rows a rebuild left out of them, of sources that lead to them again."""
         known_as = {name: former for name, former in _known_as(after, was).items() if former in _positions(last)}
         return left_out(self._coordinator, self._kept, before, after, known_as)
+
+
+def _event_times(plan: LogicalPlan) -> dict[str, str]:
+    """The sources that have an event time, with its column."""
+    from dagster_operators.operators.relational.source import Source
+
+    operators = (node.operator for node in plan.nodes)
+    return {one.name: one.event_time for one in operators if isinstance(one, Source) and one.event_time}
 
 
 def _known_as(after: LogicalPlan, was: Mapping[str, str]) -> dict[str, str]:

@@ -141,7 +141,9 @@ class StoredChanges:
         past, was = PastPlans(self._coordinator, self._kept), match(before, plan).operators
         check_known(before, plan, lambda: {*last.offsets, *ledgered.left, *past.names()})
         pauses, missing = past.pauses(before, plan, was, ledgered, last), past.left_out(before, plan, was, last)
-        stored = replace(ledgered.stored(), pauses=pauses, left_out=missing)
+        stored = ledgered.stored()
+        timed = past.time_columns(before, plan, was, stored.timed)
+        stored = replace(stored, pauses=pauses, left_out=missing, timed=timed)
         return [*told(names), *judge(before, plan, stored, _fingerprints(plan))]
 
     def decide(self, subject: str, choice: Any) -> None:

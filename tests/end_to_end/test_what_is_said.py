@@ -298,7 +298,7 @@ def test_one_of_several_states_of_ones_own_is_asked_about(tmp_path: Path, names:
     assert made(2, *names).run_epoch().empty
 
 
-@pytest.mark.parametrize("way", ["with a first window", "before a first window", "after none"])
+@pytest.mark.parametrize("way", ["with a first window", "before a first window", "after none", "put back"])
 def test_another_event_time_is_asked_about(way: str, tmp_path: Path) -> None:
     """The watermark of the old column is far ahead of the new one, and stays for what comes behind it in a later edit."""
     batches = [[("a", 1, "2026-01-01 10:00:00", "2026-01-01 01:00:00")], [("a", 2, "2026-01-01 11:00:00", "2026-01-01 09:00:00")]]
@@ -315,11 +315,18 @@ def test_another_event_time_is_asked_about(way: str, tmp_path: Path) -> None:
     made("root", 1, "at", window=False).run_until_caught_up()
     if way == "after none":
         made("root", 2, None, window=False).run_until_caught_up()
+    if way == "put back":
+        without = do.Pipeline("timed", root=str(tmp_path / "root"), engine=SAIL, parallelism=1)
+        (tmp_path / "in").mkdir()
+        (tmp_path / "in" / "a.csv").write_text("k\na\n")
+        without.source("others", do.FileSource(str(tmp_path / "in"), schema="k string")).to_table("others")
+        without.run_until_caught_up()
     window = way == "with a first window"
     now = made("root", 2, "seen", window=window)
     with pytest.raises(UndecidedChangeError, match=r"its watermark is of .*, by which rows would be late"):
         now.run_epoch()
-    now.decide("source rows", "restart")
+    for asked in [one for one in now.changes() if one.level is Level.DECISION]:  # of a table that is put back, too
+        now.decide(asked.subject, "restart")
     last = now.run_until_caught_up()[-1]
     whole = made("whole", 2, "seen", window=window)
     assert last.watermarks == whole.run_until_caught_up()[-1].watermarks != {}

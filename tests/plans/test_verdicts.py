@@ -48,7 +48,7 @@ def stored(before: LogicalPlan, **more: object) -> Stored:
         "tables": [table.name for table in before.tables],
         "updating": updating,
         "positions": [name for name, kind in kinds.items() if kind == "source"],
-        "timed": [name for name, kind in kinds.items() if kind == "source"],
+        "timed": {name: "at" for name, kind in kinds.items() if kind == "source"},
     }
     return Stored(**{**settings, **more})
 
@@ -266,7 +266,8 @@ ROWS: list[tuple[str, Body, Body, set[tuple[str, str, tuple[str, ...]]]]] = [
         {("decision", "source rows", ("keep",)), ("decision", "operator aggregate_k_per_1_hour", ("restart",))},
     ),
     ("event time before a table alone", read(), read(event_time="at2"), {("decision", "source rows", ("keep", "restart"))}),
-    ("event time after none", read(event_time=None), read(), {("decision", "source rows", ("keep", "restart"))}),
+    ("event time after none", read(event_time=None), read(event_time="at2"), {("decision", "source rows", ("keep", "restart"))}),
+    ("the same event time after none", read(event_time=None), read(), {("here", "source rows", ())}),
     ("event time no longer", read(), read(event_time=None), {("here", "source rows", ())}),
     (
         "settings of a source of one's own",
@@ -434,6 +435,8 @@ def test_a_source_that_was_taken_out_and_is_put_back() -> None:
     given = {"other": "f"}
     same = judge(old, new, stored(old, positions=["rows", "other"], sources=given), given)
     assert ("here", "source other", ()) in map(told, same)
+    later = judge(old, new, stored(old, positions=["rows", "other"], sources=given, timed={"other": "at2"}), given)
+    assert ("decision", "source other", ("keep", "restart")) in map(told, later)
     other = judge(old, new, stored(old, positions=["rows", "other"], sources={"other": "g"}), given)
     assert ("decision", "source other", ("restart",)) in map(told, other)
 

@@ -16,6 +16,14 @@ C = TypeVar("C", bound=type)
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
+class Built:
+    """Something that pipelines are built with; a class of its own, as a user's may have methods of any name."""
+
+    def _taking_back(self) -> Callable[[], None]:
+        """What takes back all that is added to it from now on."""
+        raise NotImplementedError
+
+
 def building(function: F) -> F:
     """The function, of which a refused call changes nothing.
 
@@ -45,5 +53,5 @@ def marks_of(values: Iterable[Any]) -> Iterator[Callable[[], None]]:
     for value in values:
         if type(value) in {tuple, list}:
             yield from marks_of(value)
-        elif (mark := getattr(type(value), "_mark", None)) is not None:
-            yield mark(value)
+        elif issubclass(type(value), Built):
+            yield value._taking_back()  # noqa: SLF001 - as all that builds it

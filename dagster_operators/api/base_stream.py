@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+from typing_extensions import override
+
+from dagster_operators.api.additions import Built
 from dagster_operators.api.feed_as_rows import warn_of_feed_as_rows
 from dagster_operators.api.implied import with_changes
 from dagster_operators.api.plugged_in import PluggedIn
@@ -17,7 +20,7 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.renaming import renamed
 
 
-class BaseStream(PluggedIn):
+class BaseStream(PluggedIn, Built):
     """One output of an operator.
 
     Args:
@@ -85,7 +88,8 @@ class BaseStream(PluggedIn):
     def _type(self) -> StreamType:
         return self._dataflow.type_of(self._ref)
 
-    def _mark(self) -> Callable[[], None]:
+    @override
+    def _taking_back(self) -> Callable[[], None]:
         return self._dataflow.mark()
 
     def __repr__(self) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.api.additions import building_methods, marks_of
+from typing_extensions import override
+
+from dagster_operators.api.additions import Built, building_methods, marks_of
 from dagster_operators.api.frontier_scope import Scope, check_outside
 from dagster_operators.api.frontier_scoped_stream import ScopedStream
 from dagster_operators.api.frontier_source import CALLS, WithoutInput, empty, source
@@ -26,7 +28,7 @@ _INTERESTS = (NEVER, IF_CAPABILITY, ALWAYS)
 
 
 @building_methods
-class OperatorBuilder:
+class OperatorBuilder(Built):
     """Puts an operator together: inputs, outputs, and which of them are connected.
 
     Args:
@@ -222,7 +224,8 @@ class OperatorBuilder:
         """
         return self._put("reschedule", constructor, state, chain, calls)
 
-    def _mark(self) -> Callable[[], None]:
+    @override
+    def _taking_back(self) -> Callable[[], None]:
         """What takes back all that is added from now on, to what it is built with too."""
         inputs, schemas, built = len(self._inputs), len(self._schemas), self._built
         summaries, notify = dict(self._summaries), dict(self._notify)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from dagster_operators.api.additions import building, building_methods
+from typing_extensions import override
+
+from dagster_operators.api.additions import Built, building, building_methods
 from dagster_operators.api.frontier_scope import check_outside
 from dagster_operators.errors import PipelineError
 from dagster_operators.runtime.event_time import Frontiers, at_beginning, held_in
@@ -70,7 +72,7 @@ def probe_with(stream: Stream, handle: ProbeHandle) -> Stream:
 
 
 @building_methods
-class ProbeHandle:
+class ProbeHandle(Built):
     """How far a stream's time has come; read from the ledger whenever it is asked, so any process may ask.
 
     Before the first epoch every time may still come.
@@ -88,7 +90,8 @@ class ProbeHandle:
         if stream is not None:
             self.attach(stream)
 
-    def _mark(self) -> Callable[[], None]:
+    @override
+    def _taking_back(self) -> Callable[[], None]:
         stream, waiting = self._stream, tuple((source, source.waits_for) for source in self._waiting)
 
         def undo() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.api.additions import building, building_methods
+from typing_extensions import override
+
+from dagster_operators.api.additions import Built, building, building_methods
 from dagster_operators.api.frontier_library import concatenate, map, ok_err  # noqa: A004 - timely's name
 from dagster_operators.operators.frontier.definition import Columns
 
@@ -39,7 +41,7 @@ def results(
 
 
 @building_methods
-class ResultStream:
+class ResultStream(Built):
     """Two streams, of what went well and of what did not. Functions get whole batches.
 
     Args:
@@ -51,8 +53,9 @@ class ResultStream:
         self._ok = ok
         self._err = err
 
-    def _mark(self) -> Callable[[], None]:
-        return self._ok._mark()  # noqa: SLF001
+    @override
+    def _taking_back(self) -> Callable[[], None]:
+        return self._ok._taking_back()  # noqa: SLF001
 
     def ok(self) -> Stream:
         """What went well.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dagster_operators.api.additions import building_methods, marks_of
+from typing_extensions import override
+
+from dagster_operators.api.additions import Built, building_methods, marks_of
 from dagster_operators.api.frontier_rounds import in_rounds
 from dagster_operators.api.frontier_scoped_stream import ScopedStream
 from dagster_operators.api.frontier_stream import exchanged
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @building_methods
-class Scope:
+class Scope(Built):
     """A part of a pipeline in which rows can go around: one operator to the outside, as many as one likes within.
 
     All of it runs in the subtasks that the rows enter. If an operator within asks for other rows to meet than those that entered
@@ -218,7 +220,8 @@ class Scope:
         streams = tuple(main if port == MAIN else main.side_output(port) for port in definition.ports)
         return streams if len(streams) > 1 else main
 
-    def _mark(self) -> Callable[[], None]:
+    @override
+    def _taking_back(self) -> Callable[[], None]:
         """What takes back all that is added from now on, to the scopes around it and their pipeline too."""
         lists: tuple[list[Any], ...] = (
             self._entered, self._entries, self._leaves, self.nodes, self._handles, self._asked,
@@ -348,7 +351,7 @@ def check_outside(given: Any, what: str) -> None:
 
 
 @building_methods
-class LoopHandle:
+class LoopHandle(Built):
     """What is to be connected with the rows that go around."""
 
     def __init__(self, scope: Scope, number: int, summary: Any) -> None:
@@ -357,8 +360,9 @@ class LoopHandle:
         self.summary = summary
         self.sources: Sequence[Source] = ()
 
-    def _mark(self) -> Callable[[], None]:
-        return self.scope._mark()  # noqa: SLF001 - as all that builds it
+    @override
+    def _taking_back(self) -> Callable[[], None]:
+        return self.scope._taking_back()  # noqa: SLF001 - as all that builds it
 
     def connect(self, stream: ScopedStream) -> None:
         """Send a stream around.

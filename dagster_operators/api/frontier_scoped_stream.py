@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from dagster_operators.api.additions import building_methods
+from dagster_operators.api.additions import Built, building_methods
 from dagster_operators.api.frontier_forms import FrontierForms
 from dagster_operators.api.frontier_stream import exchanged
 from dagster_operators.errors import PipelineError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @building_methods
-class ScopedStream(FrontierForms):
+class ScopedStream(FrontierForms, Built):
     """A stream within a scope; ``do.frontier``'s operators take it as any other.
 
     Attributes:
@@ -54,8 +54,9 @@ class ScopedStream(FrontierForms):
         self._definition = definition
         self._like = like
 
-    def _mark(self) -> Callable[[], None]:
-        return self.scope._mark()  # noqa: SLF001
+    @override
+    def _taking_back(self) -> Callable[[], None]:
+        return self.scope._taking_back()  # noqa: SLF001
 
     @property
     def _dataflow(self) -> Scope:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from typing_extensions import override
+
+from dagster_operators.api.additions import Built
 from dagster_operators.api.apply_to import apply_to
 from dagster_operators.api.checked_streams import checked_stream
 from dagster_operators.api.interval import interval_joined
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @checked_stream
-class KeyedStream(PluggedIn):
+class KeyedStream(PluggedIn, Built):
     """A stream grouped by key columns, waiting for a window or an aggregate.
 
     Attributes:
@@ -55,8 +58,9 @@ class KeyedStream(PluggedIn):
         self._stream = stream
         self.keys = keys
 
-    def _mark(self) -> Callable[[], None]:
-        return self._stream._mark()  # noqa: SLF001
+    @override
+    def _taking_back(self) -> Callable[[], None]:
+        return self._stream._taking_back()  # noqa: SLF001
 
     def through(self, operator: type[LogicalOperator], *, name: str | None = None, chain: bool = True, **settings: Any) -> Stream:
         """Put a logical operator of any package behind the stream; its setting ``keys`` are the key columns.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from typing_extensions import override
+
+from dagster_operators.api.additions import Built
 from dagster_operators.api.checked_streams import checked_stream
 from dagster_operators.api.stream import Stream
 from dagster_operators.errors import PipelineError
@@ -13,7 +16,7 @@ from dagster_operators.operators.loops.edges import Enter, Leave, LoopVariable
 
 
 @checked_stream
-class Loop:
+class Loop(Built):
     """A part of a pipeline in which rows go round until none is left, all within one epoch.
 
     Streams are brought in with :meth:`enter`; the rows that :meth:`feed` gives a :meth:`variable` are that variable's rows in the
@@ -37,7 +40,8 @@ class Loop:
         self._dataflow = dataflow
         self.name = name
 
-    def _mark(self) -> Callable[[], None]:
+    @override
+    def _taking_back(self) -> Callable[[], None]:
         return self._dataflow.mark()
 
     def __repr__(self) -> str:

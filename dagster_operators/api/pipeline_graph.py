@@ -7,6 +7,9 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
+from dagster_operators.api.additions import Built
 from dagster_operators.api.loop import Loop
 from dagster_operators.api.queries.playing import play
 from dagster_operators.api.queries.query import Query
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from dagster_operators.plans.logical_plan import LogicalPlan
 
 
-class PipelineGraph:
+class PipelineGraph(Built):
     """A named dataflow that is being put together.
 
     Args:
@@ -74,7 +77,8 @@ class PipelineGraph:
         made.rules_off = self._rules_off
         return made
 
-    def _mark(self) -> Callable[[], None]:
+    @override
+    def _taking_back(self) -> Callable[[], None]:
         """What takes back all that is added from now on."""
         take_back, added = self.dataflow.mark(), self._added
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
+from dagster_operators.api.additions import Built
 from dagster_operators.api.checked_streams import checked_stream
 from dagster_operators.api.pivoting import Values, pivoted
 from dagster_operators.api.plugged_in import PluggedIn
@@ -41,7 +44,7 @@ _OF_CHANGES: Mapping[type[LogicalOperator], type[LogicalOperator]] = {
 
 
 @checked_stream
-class WindowedStream(PluggedIn):
+class WindowedStream(PluggedIn, Built):
     """A stream grouped by key columns and windows, waiting for its aggregates or for a stream to be joined with.
 
     Attributes:
@@ -61,8 +64,9 @@ class WindowedStream(PluggedIn):
         self._event_time = event_time
         self.window = window
 
-    def _mark(self) -> Callable[[], None]:
-        return self._keyed._mark()  # noqa: SLF001
+    @override
+    def _taking_back(self) -> Callable[[], None]:
+        return self._keyed._taking_back()  # noqa: SLF001
 
     def through(self, operator: type[LogicalOperator], *, name: str | None = None, chain: bool = True, **settings: Any) -> Stream:
         """Put a logical operator of any package behind the stream; it is given ``keys``, ``window`` and ``event_time``.

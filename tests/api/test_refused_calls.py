@@ -257,3 +257,27 @@ def test_whatever_was_added_is_taken_back(before: list[int], within: list[int], 
         step(pipeline, number)
     assert list(pipeline.dataflow.nodes) == list(other.dataflow.nodes)
     assert pipeline.dataflow.automatic == other.dataflow.automatic
+
+
+class UserLogic:
+    """Logic of a user's, with methods of any name."""
+
+    def __init__(self) -> None:
+        self.called = 0
+
+    def _mark(self, *_: Any) -> None:
+        self.called += 1
+
+    _taking_back = _mark
+
+    def __call__(self, *_: Any) -> Any:
+        return lambda *_: None
+
+
+def test_objects_of_users_are_not_taken_for_what_pipelines_are_built_with() -> None:
+    _, rows = started()
+    of_user = UserLogic()
+    assert rows.unary(fr.Pipeline(), "u", of_user).name == "u"
+    with pytest.raises(OperatorsError, match="chain"):
+        rows.unary(fr.Pipeline(), "w", of_user, chain="no")
+    assert of_user.called == 0

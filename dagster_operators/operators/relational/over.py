@@ -19,7 +19,13 @@ from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.operators.relational.projection import from_columns
 from dagster_operators.operators.relational.range_frame import RangeFrame
 from dagster_operators.operators.relational.ranking import OrderItem, parse_order
-from dagster_operators.operators.relational.window_functions import WindowFunction, is_frame, turned, window_function
+from dagster_operators.operators.relational.window_functions import (
+    WindowFunction,
+    is_frame,
+    is_range_at_length,
+    turned,
+    window_function,
+)
 
 if TYPE_CHECKING:
     from dagster_operators.operators.relational.over_changes import OverChanges
@@ -114,7 +120,7 @@ class Over(LogicalOperator):
                 'preceding or following, the current row, or unbounded; "range 7 days preceding" for those at most so far before '
                 "the row in the order, a number or a duration of fixed length",
             )  # fmt: skip
-        if frame := RangeFrame.of(self.frame):
+        if (frame := RangeFrame.of(self.frame)) and not is_range_at_length(self.frame):
             self._check_range(frame)
         check_taken_back(self.sql(), [Changes.RETRACT])
         for item in self.order:

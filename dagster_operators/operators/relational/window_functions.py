@@ -99,15 +99,22 @@ def _bound(offset: float) -> str:
 
 
 def plain_frame(frame: str) -> str:
-    """A frame with single blanks, ``range`` and ``rows`` as these words; else as it is written, as it is stored so.
+    """A frame with single blanks, and ``range`` and ``rows`` in lower case; else as it is written, as it is stored so.
 
-    >>> plain_frame("Rows"), plain_frame(" ROWS  1 PRECEDING"), plain_frame("range unbounded preceding")
-    ('rows', 'ROWS 1 PRECEDING', 'range')
+    >>> plain_frame("Rows"), plain_frame(" ROWS  1 PRECEDING")
+    ('rows', 'ROWS 1 PRECEDING')
     """
     plain = " ".join(frame.split())
-    if _RANGE_AT_LENGTH.fullmatch(plain):
-        return "range"
     return plain.lower() if plain.lower() in {"range", "rows"} else plain
+
+
+def is_range_at_length(frame: str) -> bool:
+    """Whether a frame is ``range``, written at length; it is stored as it is written, as roots have it so.
+
+    >>> [is_range_at_length(frame) for frame in ("range UNBOUNDED preceding", "range current row", "range")]
+    [True, False, False]
+    """
+    return _RANGE_AT_LENGTH.fullmatch(frame) is not None
 
 
 def turned(frame: str) -> str | None:
@@ -206,6 +213,8 @@ class WindowFunction:
         """
         name, arguments = self.call.function, self.call.arguments
         total = order.over(order.total)
+        if is_range_at_length(frame) and name not in ("sum", "avg"):  # whose values in roots are added up from the least one on
+            frame = "range"
         if name in _PLACES:
             return f"CAST({name}() {order.over(order.user)} AS {_PLACES[name]})", None
         if name in ("row_number", "ntile"):

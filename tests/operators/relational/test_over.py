@@ -364,10 +364,35 @@ def test_a_frame_in_any_letters_and_blanks(engine: str, request: pytest.FixtureR
     assert sums["own"] == [(1, 1), (2, 2), (4, 4)]
 
 
-def test_the_usual_frame_written_at_length_is_that_one() -> None:
-    for frame in ("range unbounded preceding", "RANGE BETWEEN unbounded preceding AND\nCURRENT ROW"):
-        made = rows().key_by("k").over("n, ts", x="sum(v)", last="last_value(n)", frame=frame)
-        assert made._dataflow.nodes["over"].operator.config()["frame"] == "range"
+AT_LENGTH = ("range unbounded preceding", "RANGE BETWEEN unbounded preceding AND CURRENT ROW")
+
+
+def test_the_usual_frame_written_at_length_is_stored_so_as_in_roots_written_before() -> None:
+    for frame in AT_LENGTH:
+        made = rows().key_by("k").over("n, ts", x="sum(v)", last="last_value(n)", frame=frame.replace(" ", "\n "))
+        assert made._dataflow.nodes["over"].operator.config()["frame"] == frame
+
+
+@pytest.mark.sail
+def test_the_usual_frame_written_at_length_is_that_one(tmp_path: Path) -> None:
+    """But for sums of floating-point numbers, which roots have as they are added up from the least one on."""
+    made = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    source = do.MemorySource([[("a", 1, 0.3), ("a", 2, 0.2), ("a", 3, 0.1), ("a", 3, 0.0)]], schema="k string, n int, v double")
+    keyed = made.source("rows", source).key_by("k")
+    functions = {"last": "last_value(v)", "c": "count(*)", "least": "min(v)", "whole": "sum(n)"}
+    keyed.over("n, k", functions, frame="range", name="usual").to_table("usual")
+    for number, frame in enumerate(AT_LENGTH):
+        keyed.over("n, k", functions, frame=frame, name=f"long{number}").to_table(f"long{number}")
+        keyed.over("n", s="sum(v)", a="avg(v)", frame=frame, name=f"sum{number}").to_table(f"sum{number}")
+    made.run_epoch()
+    usual = sorted(map(tuple, made.read("usual").collect()))
+    assert len(usual) == 4
+    for number, _ in enumerate(AT_LENGTH):
+        assert sorted(map(tuple, made.read(f"long{number}").collect())) == usual
+        last = 0.1 + 0.2 + 0.3
+        assert last != 0.3 + 0.2 + 0.1
+        found = {(row.n, row.s, row.a) for row in made.read(f"sum{number}").collect()}
+        assert found == {(1, 0.3, 0.3), (2, 0.2 + 0.3, (0.2 + 0.3) / 2), (3, last, last / 4)}
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 120.0
 """For so many seconds a source that is somebody else's asset is left to them to tell of: automation looks every 30 s."""
 
+_PAUSES: Final = (_PATIENCE, 300.0, 1800.0)
+"""How long after what waits to be carried out was told it is told again, if it still waits; the last one over and over."""
+
 
 @dataclass(frozen=True)
 class News:
@@ -83,21 +86,23 @@ class Told:
             unread, or the pipeline went back, it is news again.
         seen: The same of what is somebody else's asset, and since when.
         rest: What was left to do beside that.
+        rest_told: When that was told last, and how many times before.
     """
 
     sources: dict[str, Any] = field(default_factory=dict)
     seen: dict[str, Any] = field(default_factory=dict)
     rest: Any = None
+    rest_told: tuple[float, int] = (0.0, 0)
 
     @classmethod
     def of(cls, cursor: str | None) -> Told:
         """What a cursor says."""
         found = json.loads(cursor) if cursor else {}
-        return cls(found.get("told_of", {}), found.get("seen", {}), found.get("rest"))
+        return cls(found.get("told_of", {}), found.get("seen", {}), found.get("rest"), tuple(found.get("rest_told", (0.0, 0))))
 
     def as_json(self) -> dict[str, Any]:
         """It as a part of a cursor."""
-        return {"told_of": self.sources, "seen": self.seen, "rest": self.rest}
+        return {"told_of": self.sources, "seen": self.seen, "rest": self.rest, "rest_told": self.rest_told}
 
     def as_cursor(self) -> str:
         """It as the whole cursor."""
@@ -120,13 +125,24 @@ class Told:
                 position = dg.MetadataValue.json({"position": offered})
                 found.append(_event(news, name, offered, {"offers rows up to": position}))
         rest = self.left(news, now) if left else None
-        if rest and news.inputs and rest != self.rest:
-            self.rest = rest
+        if rest and news.inputs and self._is_due(rest, news, now):
+            times = self.rest_told[1] + 1 if rest == self.rest else 0
+            self.rest, self.rest_told = rest, (now, times)
             if not found:
                 name = next(iter(news.inputs))
                 _, offered = self.sources.get(name, (None, None))  # as it was told: no table is behind it
                 found.append(_event(news, name, offered, {"left to do": dg.MetadataValue.text(news.in_words())}))
         return found
+
+    def _is_due(self, rest: Mapping[str, Any], news: News, now: float) -> bool:
+        """Whether what is left is to be told: the run that was asked for may have failed, and nobody else asks for another one.
+
+        Of rows that are left that does not hold: a run that failed before its epoch was decided is not started again.
+        """
+        if rest != self.rest:
+            return True
+        at, times = self.rest_told
+        return (news.decided or bool(news.changes)) and now - at >= _PAUSES[min(times, len(_PAUSES) - 1)]
 
     def left(self, news: News, now: float) -> dict[str, Any] | None:
         """What begins an epoch and is no news of the pipeline's own sources; None if nothing is.

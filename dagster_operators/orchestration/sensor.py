@@ -64,6 +64,7 @@ def source_sensor(
     """The sensor ``<pipeline>_sources``: Dagster's automation conditions say what the news that it tells of lead to.
 
     So does what no source has told: an epoch that waits to be carried out, a change that was decided, operators with work left.
+    The first two are told again, after a pause, as long as they wait and nothing is at work: the run may have failed.
     With ``"new input"`` it starts a run for these itself where all sources are others' assets, and it has none to tell of.
     """
     starts = steps.options.automation_condition == "new input" and not News.own(steps)

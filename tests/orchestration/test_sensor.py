@@ -11,6 +11,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import StorageError
+from dagster_operators.orchestration.news import News, Told
 from dagster_operators.runtime.engine import ENGINE_VARIABLE
 from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.owner import Owner
@@ -316,6 +317,12 @@ class Automation:
             self._instance.report_runless_asset_event(event)
         return len(events)
 
+    def event(self) -> dg.AssetMaterialization:
+        """The only source that a tick of the sensor tells Dagster of."""
+        (event,) = cast("dg.SensorResult", self.look()).asset_events
+        self._instance.report_runless_asset_event(event)
+        return cast("dg.AssetMaterialization", event)
+
     def due(self) -> int:
         """How many assets a tick of the automation asks for."""
         given = {"cursor": self._conditions} if self._conditions else {}
@@ -394,24 +401,66 @@ def test_work_that_an_operator_has_left_is_told_after_each_epoch(folder: Path, i
     assert pipeline.run_epoch().empty, "all was told"
 
 
+class Clock:
+    """The time of the sensors, which a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("dagster_operators.orchestration.sensor.time", made)
+    return made
+
+
 @pytest.mark.usefixtures("on_sail")
-def test_an_epoch_that_waits_to_be_carried_out_is_told_once(folder: Path, automation: Automation) -> None:
+def test_an_epoch_that_waits_to_be_carried_out_is_told_until_it_is(folder: Path, automation: Automation, clock: Clock) -> None:
+    """A run that was asked for it may fail, too; without that it stays half done until new data comes."""
+
     def fail(name: str) -> None:
         if name.startswith("before:commit_table"):
             raise StorageError("the disk is gone")
 
+    def run_that_fails() -> None:
+        with watch(fail), pytest.raises(StorageError):
+            copying(folder).run_epoch()
+
     automation.due()
     assert (automation.told(), automation.due(), automation.told(), automation.due()) == (1, 1, 0, 0)
-    with watch(fail), pytest.raises(StorageError):
-        copying(folder).run_epoch()
-    (event,) = cast("dg.SensorResult", automation.look()).asset_events
+    run_that_fails()
+    event = automation.event()
     assert event.asset_key == dg.AssetKey(["demo", "rows"])
     assert "an epoch that is decided and not complete" in str(event.metadata["left to do"].value)
-    assert automation.told() == 0
+    assert (automation.due(), automation.told(), automation.due()) == (1, 0, 0)
+    for pause in (120, 300, 1800, 1800):
+        run_that_fails()
+        clock.now += pause - 1
+        assert (automation.told(), automation.due()) == (0, 0), "not at each tick"
+        clock.now += 1
+        assert (automation.told(), automation.due(), automation.told(), automation.due()) == (1, 1, 0, 0)
+    copying(folder).run_epoch()
+    clock.now += 1800
+    assert (automation.told(), automation.due()) == (0, 0)
+    assert [complete.epoch for complete in copying(folder).history()] == [1]
+
+
+def test_a_decided_epoch_that_an_earlier_version_has_told_of_is_told_again() -> None:
+    news = News(3, {}, decided=True, changes={}, inputs={"rows": dg.AssetKey("rows")}, others=frozenset())
+    told = Told()
+    assert len(told.tell(news, 1_000.0)) == 1
+    before = json.loads(told.as_cursor())
+    del before["rest_told"]
+    assert len(Told.of(json.dumps(before)).tell(news, 1_700_000_000.0)) == 1
+    assert not Told.of(told.as_cursor()).tell(news, 1_001.0)
 
 
 @pytest.mark.usefixtures("on_sail")
-def test_what_was_decided_about_a_change_makes_the_tables_due(folder: Path, instance: dg.DagsterInstance) -> None:
+def test_what_was_decided_about_a_change_makes_the_tables_due(folder: Path, instance: dg.DagsterInstance, clock: Clock) -> None:
     def pipeline(*tables: str) -> do.Pipeline:
         made = do.Pipeline("demo", root=str(folder / "demo"))
         rows = made.source("rows", do.FileSource(str(folder / "in"), format="json", schema=demo.SCHEMA))
@@ -426,6 +475,11 @@ def test_what_was_decided_about_a_change_makes_the_tables_due(folder: Path, inst
     automation.due()
     automation.due()
     assert (automation.told(), automation.due(), automation.told(), automation.due()) == (1, 1, 0, 0)
+    clock.now += 120  # the run has failed, say
+    assert (automation.told(), automation.due()) == (1, 1)
+    changed.run_epoch()
+    clock.now += 120
+    assert (automation.told(), automation.due()) == (0, 0)
 
 
 def runs(found: dg.SensorResult | dg.SkipReason) -> int:

@@ -85,7 +85,7 @@ def source_sensor(
         if starts and told.left(news, now):
             request = _request(steps, context.instance, news)
             if isinstance(request, dg.SkipReason):
-                return request
+                return dg.SensorResult(skip_reason=request, cursor=told.as_cursor())
             return dg.SensorResult(run_requests=[request], cursor=told.as_cursor())
         events = told.tell(news, now)
         if events:

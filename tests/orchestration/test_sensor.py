@@ -512,3 +512,30 @@ def test_where_all_sources_are_others_assets_what_an_epoch_left_is_run(
     assert not runs(eager.look()), "another condition is the user's: nothing but what it asks for"
     behind().run_epoch()
     assert not runs(automation.look())
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_what_a_tick_saw_of_others_assets_is_kept_where_it_starts_no_run(folder: Path, instance: dg.DagsterInstance) -> None:
+    """As for two minutes they are left to whoever tells of them, from when they were seen."""
+
+    def behind(*tables: str) -> do.Pipeline:
+        made = do.Pipeline("behind", root=str(folder / "behind"))
+        rows = made.source("rows", do.PipelineSource(str(folder / "demo"), "clean"))
+        for table in tables:
+            rows.select("k", name=f"of_{table}").to_table(table)
+        return made
+
+    copying(folder).run_epoch()
+    behind("copied", "more").run_epoch()
+    demo.drop(folder, 4, [("c", 4)])
+    copying(folder).run_epoch()
+    changed = behind("copied")
+    changed.drop("more")
+    defs = do.build_definitions(changed, automation_condition="new input")
+    asked_for = cast("dg.SensorResult", Automation(defs, instance, "behind").look())
+    instance.report_run_canceled(killed(folder, instance, asked(asked_for)))
+    found = Automation(defs, instance, "behind").look()
+    assert isinstance(found, dg.SensorResult)
+    assert found.skip_reason
+    assert "somebody ended it" in str(found.skip_reason.skip_message)
+    assert json.loads(found.cursor or "{}")["seen"].keys() == {"rows"}

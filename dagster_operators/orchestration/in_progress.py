@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Final
 
 import dagster as dg
@@ -20,6 +21,8 @@ _GOING_ON: Final = [
 _STARTED: Final = {dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING}
 _GRACE_SECONDS: Final = 120.0
 """How long a started run may take to reach the ledger, on top of what it may wait there."""
+_LOOKED_AT: Final = 100
+"""So many runs of all that go on, the newest, are looked at for those of the pipeline that nobody has tagged yet."""
 
 
 def work_in_progress(steps: PipelineSteps, instance: dg.DagsterInstance) -> str | None:
@@ -30,10 +33,21 @@ def work_in_progress(steps: PipelineSteps, instance: dg.DagsterInstance) -> str 
     owner = steps.observer(instance).coordinator.owner_at_work()
     if owner is not None:
         return f"{owner} is working on the pipeline"
-    filters = dg.RunsFilter(tags={PIPELINE_TAG: steps.name}, statuses=_GOING_ON)
     latest = time.time() - _GRACE_SECONDS - steps.options.wait_seconds
-    for record in instance.get_run_records(filters, limit=25):
+    for record in _going_on(steps, instance):
         run = record.dagster_run
         if run.status not in _STARTED or (record.start_time or 0.0) > latest:
             return f"run {run.run_id} ({run.job_name}) is {run.status.value.lower()}"
     return None
+
+
+def _going_on(steps: PipelineSteps, instance: dg.DagsterInstance) -> Iterator[dg.RunRecord]:
+    """The runs of the pipeline that Dagster does not know to be over.
+
+    Those that an automation condition asks for, or that are launched from the asset graph, have the pipeline's tag from when
+    they begin; until then, as in a queue, the assets that they are to make tell.
+    """
+    yield from instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: steps.name}, statuses=_GOING_ON), limit=25)
+    for record in instance.get_run_records(dg.RunsFilter(statuses=_GOING_ON), limit=_LOOKED_AT):
+        if not steps.asset_keys.isdisjoint(record.dagster_run.asset_selection or ()):
+            yield record

@@ -401,6 +401,32 @@ def test_work_that_an_operator_has_left_is_told_after_each_epoch(folder: Path, i
     assert pipeline.run_epoch().empty, "all was told"
 
 
+def asked_for_by_automation(defs: dg.Definitions, instance: dg.DagsterInstance, *selected: dg.AssetKey) -> dg.DagsterRun:
+    """A run as Dagster's automation asks for it: only the assets say whose it is."""
+    job = defs.resolve_implicit_global_asset_job_def().get_subset(asset_selection=set(selected))
+    tags = {"dagster/from_automation_condition": "true"}
+    return instance.create_run_for_job(job, asset_selection=frozenset(selected), tags=tags)
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_a_run_that_was_asked_for_and_has_not_begun_is_at_work(folder: Path, instance: dg.DagsterInstance) -> None:
+    other = dg.asset(name="other")(lambda: None)
+    defs = do.build_definitions(copying(folder), automation_condition="new input")
+    automation = Automation(defs, instance)
+    automation.due()
+    both = dg.Definitions.merge(defs, dg.Definitions(assets=[other]))
+    asked_for_by_automation(both, instance, dg.AssetKey("other"))
+    assert (automation.told(), automation.due()) == (1, 1)
+    run = asked_for_by_automation(both, instance, dg.AssetKey(["demo", "clean"]))
+    demo.drop(folder, 5, [("c", 1)])
+    words = f"run {run.run_id} ({run.job_name}) is not_started: looking again when it is done"
+    assert automation.look() == dg.SkipReason(words)
+    assert tick(folder, instance) == dg.SkipReason(words), "nor does the sensor that starts runs"
+    assert automation.due() == 0
+    instance.report_run_canceled(run)
+    assert (automation.told(), automation.due(), automation.due()) == (1, 1, 0)
+
+
 class Clock:
     """The time of the sensors, which a test moves."""
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.automation_tick_evaluation_context import build_run_requests_with_backfill_policies
+from dagster._core.definitions.events import AssetKeyPartitionKey
 
 import dagster_operators as do
 from tests.orchestration import demo
@@ -90,9 +92,26 @@ def test_a_backfill_of_partitions_computes_them_anew(folder: Path, instance: dg.
     assert len(made.history()) == 2
 
 
-def test_a_backfill_of_partitions_is_one_run_for_those_that_follow_one_another(folder: Path) -> None:
-    """With a run for each, all but one would wait."""
+def test_a_backfill_of_partitions_is_one_run_for_those_that_follow_one_another(
+    folder: Path, instance: dg.DagsterInstance
+) -> None:
+    """With a run for each, all but one would wait. Assets of others have their own."""
     hours = dg.HourlyPartitionsDefinition("2024-01-01-00:00", end_date="2024-01-02-00:00")
-    defs = do.build_definitions(daily(folder)).map_asset_specs(func=lambda spec: spec.replace_attributes(partitions_def=hours))
-    (tables,) = (asset for asset in defs.assets or () if isinstance(asset, dg.AssetsDefinition))
-    assert tables.backfill_policy == dg.BackfillPolicy.single_run()
+    made = do.build_definitions(daily(folder)).map_asset_specs(func=lambda spec: spec.replace_attributes(partitions_def=hours))
+    keys = [dg.AssetKey(["daily", name]) for name in ("clean", "hourly")]
+    report = dg.asset(name="report", partitions_def=hours, deps=keys)(lambda: None)
+    defs = dg.Definitions.merge(made, dg.Definitions(assets=[report]))
+    wanted = [f"2024-01-01-{hour:02}:00" for hour in (2, 3, 4, 7)]
+    asked = build_run_requests_with_backfill_policies(
+        [AssetKeyPartitionKey(key, hour) for key in [*keys, report.key] for hour in wanted],
+        asset_graph=defs.resolve_asset_graph(),
+        dynamic_partitions_store=instance,
+    )
+    ours = [request for request in asked if set(request.asset_selection or ()) == set(keys)]
+    assert [
+        (request.tags["dagster/asset_partition_range_start"], request.tags["dagster/asset_partition_range_end"])
+        for request in ours
+    ] == [(wanted[0], wanted[2]), (wanted[3], wanted[3])]
+    theirs = [request for request in asked if request not in ours]
+    assert {tuple(request.asset_selection or ()) for request in theirs} == {(report.key,)}
+    assert sorted(request.partition_key or "" for request in theirs) == wanted, "no policy: a run for each"

@@ -33,7 +33,9 @@ _PLAIN: Final[Mapping[Any, tuple[str, tuple[type, ...]]]] = {
     NoneType: ("None", (NoneType,)),
 }
 _SHOWN: Final = 60
-_PASSWORD: Final = re.compile(r"://[^/\s]*@|(password|passwd|pwd|secret|token|key)\s*[=:]", re.IGNORECASE)
+_PASSWORD: Final = re.compile(
+    r"://[^@]*@|(password|passphrase|passwd|pass|pwd|secret|token|key|signature|sig)[\"']?\s*[=:]", re.IGNORECASE
+)
 """What connection strings with credentials, and lists of settings, have in them."""
 
 

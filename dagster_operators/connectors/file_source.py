@@ -101,7 +101,9 @@ class FileSource(Connector):
         if not self.path:
             raise PipelineError("a FileSource needs a path", remedy="name a folder, a glob or a file: FileSource('in/*.csv')")
         if self.options is not None and not isinstance(self.options, Mapping):
-            raise PipelineError(f"options are a mapping, not {self.options!r}", remedy="write options={'sep': ';'}, say")
+            raise PipelineError(
+                f"options are a mapping, not of type {type(self.options).__name__}", remedy="write options={'sep': ';'}, say"
+            )
         object.__setattr__(self, "_location", FileLocation(os.fspath(self.path), Access.of(self.storage_options)))
         object.__setattr__(self, "_limits", SliceLimits(self.max_files, self.max_bytes, self.max_rows))
         self._text("csv")

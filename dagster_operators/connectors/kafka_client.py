@@ -47,7 +47,8 @@ def check_place(servers: object, topic: object, options: object, timeout: object
     if options is None:
         return
     if not isinstance(options, Mapping):
-        raise PipelineError(f"options are a mapping, not {options!r}", remedy="write options={'security.protocol': 'ssl'}, say")
+        problem = f"options are a mapping, not of type {type(options).__name__}"  # which may have a password in it
+        raise PipelineError(problem, remedy="write options={'security.protocol': 'ssl'}, say")
     for name in options:
         if name in _OWN:
             raise PipelineError(

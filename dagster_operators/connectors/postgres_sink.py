@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from dagster_operators.graph.values import Fields, check_fields
 
 if TYPE_CHECKING:
     import psycopg
+
+_CONNECTION: Final = re.compile(r"://|\b(host|dbname|user|password|service)\s*=", re.IGNORECASE)
+"""What no name of a table has in it, and connection strings have."""
 
 _LONGEST_GID: Final = 199
 """Bytes; the server refuses longer names of prepared transactions."""
@@ -87,6 +91,11 @@ class PostgresSink(Sink):
         connect_timeout: int = 10,
         lock_timeout: float = 30.0,
     ) -> None:
+        if _CONNECTION.search(table):
+            raise PipelineError(
+                "the table of a PostgresSink is a connection string",
+                remedy="name that first: PostgresSink('env:NAME', 'schema.table')",
+            )
         if mode not in ("append", "upsert"):
             raise PipelineError(f"the mode is 'append' or 'upsert', not {mode!r}", table=table)
         if mode == "append" and key is not None:

@@ -225,11 +225,35 @@ def test_wrong_values_are_told_with_what_is_right(call: Callable[..., Any], told
         lambda given: do.frontier.OperatorBuilder("x", do.Pipeline("p", root="nowhere")).set_notify_for(given, "never"),
     ],
 )
-@pytest.mark.parametrize("given", ["postgresql://u:hidden@h/db", "host=h password=hidden", "aws_secret_access_key: hidden"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "postgresql://u:hidden@h/db", "postgresql://u:x/hidden @h/db", "host=h password=hidden", "aws_secret_access_key: hidden",
+        "https://a.blob.core.windows.net/c?sig=hidden", '{"password": "hidden"}', "sasl.passphrase=hidden",
+    ],
+)  # fmt: skip
 def test_what_may_be_secret_is_in_no_error(call: Callable[..., Any], given: str) -> None:
     with pytest.raises(OperatorsError) as caught:
         call(given)
     assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["postgresql://u:hidden@h/db", "host=h password=hidden dbname=d"])
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda given: do.KafkaSource("h:9092", "x", options=given), "options"),
+        (lambda given: do.KafkaSource("h:9092", "x", schema="v int", options=given), "options"),
+        (lambda given: do.FileSource("in", options=given), "options"),
+        (lambda given: do.PostgresSink("t", given), r"connection string.*PostgresSink\('env:NAME', 'schema.table'\)"),
+        (lambda given: do.PostgresSink("t", given, mode="uspert"), "connection string|mode"),
+    ],
+)
+def test_what_a_constructor_refuses_itself_shows_no_secret(call: Callable[..., Any], told: str, given: str) -> None:
+    with pytest.raises(OperatorsError, match=told) as caught:
+        call(given)
+    assert "hidden" not in f"{caught.value} {caught.value!r} {caught.value.where} {caught.value.remedy}"
+    do.PostgresSink("env:NAME", "schema.table")  # what is told
 
 
 def test_columns_given_as_a_connection_string_are_told_with_what_is_right() -> None:

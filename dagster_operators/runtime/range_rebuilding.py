@@ -65,9 +65,10 @@ class RangeRebuilding(Rebuilding):
     """
 
     def __init__(self, epochs: Epochs, beside: Callable[[Part, str], Epochs], request: Request, between: TimeRange) -> None:
+        # Before anything is planned with a condition on the time, which a source may not have.
+        self._columns = time_columns(epochs.planning.plan().dataflow, request.part.tables)
         super().__init__(epochs, beside, request)
         self._between = between
-        self._columns = time_columns(epochs.planning.plan().dataflow, self._part.tables)
 
     @override
     def _rename(self, owner: Owner, wait_seconds: float) -> None:

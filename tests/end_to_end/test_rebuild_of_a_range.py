@@ -251,16 +251,19 @@ def test_rows_without_a_time_and_late_ones(tmp_path: Path) -> None:
     windows = read.key_by("k").window(do.Tumbling("1 minute")).aggregate(n="count(*)", name="per_window")
     windows.late().to_table("late")
     read.key_by("k").deduplicate(within="5 minutes", name="first").to_table("firsts")
-    made.source("plain", do.MemorySource([[(1,)]], schema="v long")).to_table("plain")
+    plain = made.source("plain", do.MemorySource([[(1,)]], schema="v long")).to_table("plain")
+    plain.with_columns(w="v + 1").to_table("wide")
     made.run_until_caught_up()
     for table, told in (
         ("timeless", "the rows of 'select' have no event time, which it does not hand on"),
         ("late", "which these are depends on when they came"),
         ("firsts", "may depend on rows of any other time"),
         ("plain", "the source 'plain' has no event time"),
+        ("wide", "the source 'plain' has no event time"),
     ):
         with pytest.raises(PipelineError, match=told):
             made.rebuild(table, between=(at(0), at(1)))
+    made.rebuild("wide")  # what the refusal names
 
 
 def test_a_change_is_not_decided_by_it(tmp_path: Path) -> None:

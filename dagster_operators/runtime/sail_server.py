@@ -109,6 +109,7 @@ class OwnProcess:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         _need_sail()
+        _held_by(os.getpid())  # else it would begin, and fail when it is looked at
         places = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         # A pipe for the port alone: of one that is its standard output, nobody would read what functions print later.
         port, telling = os.pipe()
@@ -266,14 +267,24 @@ def growth_of(config: Mapping[str, str]) -> float:
 
 
 def _held_by(process: int) -> float:
-    """The bytes of memory that a process holds, as the system counts them; none if it is gone."""
+    """The bytes of memory that a process holds, as the system counts them; none if it is gone.
+
+    Raises:
+        EngineError: The system does not tell.
+    """
     if (_PROCESSES / "self" / "statm").exists():
         try:
             return float((_PROCESSES / str(process) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except OSError:
             return 0.0
     asked = ["ps", "-o", "rss=", "-p", str(process)]
-    told = subprocess.run(asked, capture_output=True, text=True, check=False).stdout  # noqa: S603 - a command of the system's
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, check=False).stdout  # noqa: S603 - a command of the system's
+    except OSError as error:
+        raise EngineError(
+            f"what Sail's process holds cannot be seen: there is no {_PROCESSES}, and ps does not run",
+            remedy=f"install ps; without {GROWTH} and {GROWTH_VARIABLE} Sail runs in this process",
+        ) from error
     return float(told.strip() or 0) * 1024
 
 

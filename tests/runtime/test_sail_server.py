@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -202,11 +203,24 @@ def test_one_that_does_not_serve_is_told_and_ended(program: str, told: str, monk
 @pytest.mark.parametrize("processes", ["/proc", "/no/such/folder"])
 def test_what_a_process_holds(processes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Linux tells it, and as other systems do."""
+    if not (Path(processes).exists() or shutil.which("ps")):
+        pytest.skip("there is no ps")
     monkeypatch.setattr(sail_server, "_PROCESSES", Path(processes))
     assert sail_server._held_by(os.getpid()) == pytest.approx(psutil.Process().memory_info().rss, rel=0.1)
     gone = psutil.Popen([sys.executable, "-c", ""])
     gone.wait()
     assert sail_server._held_by(gone.pid) == 0
+
+
+def test_where_nobody_tells_what_it_holds_it_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sail_server, "_PROCESSES", tmp_path / "none")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    before = set(psutil.Process().children())
+    with pytest.raises(EngineError, match="ps does not run") as refused:
+        OwnProcess(os.environ)
+    assert set(psutil.Process().children()) <= before
+    assert f"without {GROWTH} and {GROWTH_VARIABLE} Sail runs in this process" in refused.value.remedy
+    assert Spark(remote="sail").session().range(3).count() == 3
 
 
 def test_what_it_holds_is_asked_only_when_it_is_looked_at() -> None:

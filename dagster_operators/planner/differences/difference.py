@@ -36,6 +36,7 @@ def known(names: str, applies: Callable[[Asked], bool], what: str, why: str, ins
 def types_within(kind: DataType | None) -> Iterator[DataType]:
     """The types that a type is made of in the end.
 
+    >>> from dagster_operators.types.data_type import Plain
     >>> [str(one) for one in types_within(Map(Plain("date"), Array(Plain("int"))))]
     ['date', 'int']
     """

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Final
 
 from dagster_operators.planner.differences.asked import Asked
-from dagster_operators.planner.differences.difference import Difference, types_within
+from dagster_operators.planner.differences.difference import Difference, types_beside, types_cast, types_within
 from dagster_operators.planner.differences.difference import known as _one
+from dagster_operators.planner.differences.known_times import FLOATING as _FLOATING
 from dagster_operators.planner.differences.known_times import TIMES
 from dagster_operators.types.data_type import Array, DataType, Decimal, Map, Plain, Struct
 
-_FLOATING = (Plain("float"), Plain("double"))
 _TEXTS = frozenset({
     "ascii", "base64", "bit_length", "btrim", "char_length", "character_length", "concat", "concat_ws", "contains",
     "endswith", "initcap", "instr", "left", "length", "levenshtein", "locate", "lower", "lpad", "ltrim", "md5",
@@ -45,6 +45,9 @@ _OF_TIMES = frozenset({"date", "timestamp", "timestamp_ltz", "timestamp_ntz", *_
 _IN_ORDER = "min max any_value first first_value last last_value min_by max_by"
 _OVER_NUMBERS = "sum avg mean std stddev stddev_pop stddev_samp var_pop var_samp variance"
 _MOST_DIGITS = 38
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10}
+"""How many digits whole numbers have as decimals; those that are wider have 20."""
+
 _FEWEST_PLACES = 6
 """Of a calculated decimal that is too long, Spark leaves so many places behind the point, if it has as many."""
 
@@ -54,7 +57,9 @@ _LAST_BYTE = 255
 
 
 def _is_floating_text(asked: Asked) -> bool:
-    """Whether one of what is given is a floating-point number, in a place where a text belongs."""
+    """Whether a floating-point number is given in a place where a text belongs, or cast to one, also within a value."""
+    if any(one in _FLOATING and str(to) in _TO_TEXT for one, to in types_cast(asked)):
+        return True
     places = range(len(asked.texts)) if asked.name != "cast" else (0,) if asked.to in _TO_TEXT else ()
     kinds = [asked.type(place) for place in places]
     if asked.name == "array_join":
@@ -152,9 +157,7 @@ def _takes_a_date_from_a_time(asked: Asked) -> bool:
 
 
 def _mixes_dates_and_times(asked: Asked) -> bool:
-    condition = asked.name == "nvl2"
-    kinds = [asked.type(place) for place in range(condition, len(asked.texts))]
-    return Plain("date") in kinds and any(kind is not None and kind.is_timestamp for kind in kinds)
+    return any(Plain("date") in kinds and any(kind.is_timestamp for kind in kinds) for kinds in types_beside(asked))
 
 
 def _is_interval(asked: Asked) -> bool:
@@ -201,13 +204,45 @@ def _as_decimal(asked: Asked, place: int) -> Decimal | None:
         return None
     if literal is not None:
         return Decimal(len(literal), 0)
-    return Decimal({"tinyint": 3, "smallint": 5, "int": 10}.get(str(kind), 20), 0)
+    return Decimal(_DIGITS.get(str(kind), 20), 0)
 
 
-def _mixes_decimals(asked: Asked) -> bool:
-    """Whether a decimal is given with a number of another type."""
-    kinds = {kind for place in range(len(asked.texts)) if (kind := asked.type(place)) is not None and kind.is_number}
-    return len(kinds) > 1 and any(isinstance(kind, Decimal) for kind in kinds)
+def _mixes_decimals_and_floating(asked: Asked) -> bool:
+    """Whether a decimal stands beside a floating-point number."""
+    return any(
+        any(isinstance(kind, Decimal) for kind in kinds) and any(kind in _FLOATING for kind in kinds)
+        for kinds in types_beside(asked)
+    )  # fmt: skip
+
+
+def _begins_narrower(asked: Asked) -> bool:
+    """Whether the first result has another type than Spark gives to all of them."""
+    return any(not _holds_all(*kinds) for kinds in types_beside(asked))
+
+
+def _holds_all(first: DataType, *others: DataType) -> bool:
+    """Whether the type of a first result is the one that Spark gives to it and others, as far as that differs on Sail."""
+    if first.is_number and all(kind.is_number for kind in others):
+        return _common_number(first, *others) == first
+    if first == Plain("date"):
+        return not any(kind.is_timestamp for kind in others)
+    if first.is_timestamp:  # texts become times
+        return first == Plain("timestamp") or Plain("timestamp") not in others
+    alike = ("string", "varchar", "char")
+    texts = [str(kind).startswith(alike) for kind in (first, *others)]
+    return all(texts) or not (texts[0] or (any(texts) and first.is_number) or first == Plain("void"))
+
+
+def _common_number(*kinds: DataType) -> DataType:
+    """The number that Spark makes of several; of floating-point numbers beside decimals, a double."""
+    floating = [kind for kind in _FLOATING if kind in kinds]
+    exact = [kind if isinstance(kind, Decimal) else Decimal(_DIGITS.get(str(kind), 20), 0) for kind in kinds]
+    if floating:
+        return _FLOATING[1] if any(isinstance(kind, Decimal) for kind in kinds) else floating[-1]
+    if not any(isinstance(kind, Decimal) for kind in kinds):
+        return max(kinds, key=lambda kind: _DIGITS.get(str(kind), 20))
+    places = max(kind.scale for kind in exact)
+    return Decimal(min(_MOST_DIGITS, max(kind.precision - kind.scale for kind in exact) + places), places)
 
 
 def _is_of_nested(asked: Asked) -> bool:
@@ -233,7 +268,7 @@ KNOWN: Final[tuple[Difference, ...]] = (
          "with a sign", "hex(x) or bin(x) of a whole number, int(x, 16) of digits in a function of your own (do.udf)"),
     _one("cast || " + " ".join(_TEXTS), _is_floating_text, "a floating-point number as text",
          "Sail writes large and small ones otherwise: 10000000000.0 where Spark writes 1.0E10",
-         "CAST(CAST(x AS DECIMAL(38, 6)) AS STRING)"),
+         "CAST(CAST(x AS DECIMAL(38, 6)) AS STRING), of an array transform(xs, x -> CAST(CAST(x AS DECIMAL(38, 6)) AS STRING))"),
     _one("cast", lambda asked: asked.to in _TO_TEXT and _is_nested(asked), "an array, map or struct as text",
          "Sail writes NULL in it where Spark writes null", "to_json(x)"),
     _one("cast binary", lambda asked: (asked.to or asked.name) == "binary" and _is_number(asked), "a number as bytes",
@@ -277,7 +312,8 @@ KNOWN: Final[tuple[Difference, ...]] = (
     _one("+ -", _adds_hours_to_a_date, "hours added to a date", "Spark gives a time, Sail the date without them",
          "CAST(x AS TIMESTAMP) + INTERVAL 1 HOUR"),
     _one("-", _takes_a_date_from_a_time, "the difference of a time and a date", "Sail refuses it", "x - CAST(y AS TIMESTAMP)"),
-    _one("case if coalesce nvl ifnull nvl2 greatest least array", _mixes_dates_and_times, "dates and times in one place",
+    _one("case if coalesce nvl ifnull nvl2 greatest least nullif array array_position array_contains",
+         _mixes_dates_and_times, "dates and times in one place",
          "Spark makes times of them, Sail dates, or fails", "CAST(x AS TIMESTAMP) of each date"),
     _one("= <> < > <= >= <=>", _compares_beyond_38_digits, "a comparison of decimals of more than 38 digits together",
          "Spark leaves out places behind the point before it compares", "CAST(x AS DECIMAL(20, 4)) = y"),
@@ -307,7 +343,11 @@ KNOWN: Final[tuple[Difference, ...]] = (
          "collect_set(to_json(x))"),
     _one("date_trunc", _is_unknown_unit, "date_trunc() with an unknown unit", "Spark gives null, Sail fails",
          "date_trunc('day', x)"),
-    _one("nvl ifnull", _mixes_decimals, "nvl() of a decimal and a number of another type",
-         "Sail makes floating-point numbers of them", "coalesce(x, y)"),
+    _one("case if coalesce greatest least nullif nvl2 pmod array_position", _mixes_decimals_and_floating,
+         "a floating-point number beside a decimal",
+         "Sail makes a decimal with 15 places of it, Spark a double of the decimal", "0.5D, or CAST(x AS DOUBLE) of the decimal"),
+    _one("case if", _begins_narrower, "a first result of another type than all of them have",
+         "Sail plans the first one's type, and writes the others as they are",
+         "CAST(x AS DOUBLE) of the first, or of each the type that all have"),
     *TIMES,
 )  # fmt: skip

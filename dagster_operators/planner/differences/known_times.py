@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from dagster_operators.errors import SchemaError
 from dagster_operators.planner.differences.asked import Asked
-from dagster_operators.planner.differences.difference import Difference, known, types_within
-from dagster_operators.types.data_type import Array, DataType, Map, Plain, Struct
-from dagster_operators.types.ddl import parse_type
+from dagster_operators.planner.differences.difference import Difference, known, types_cast
+from dagster_operators.types.data_type import Array, DataType, Decimal, Map, Plain, Struct
 
+FLOATING: Final = (Plain("float"), Plain("double"))
 _NUMBERS: Final = "bigint int smallint tinyint double float decimal"
 _WITH_TEXTS: Final = (
     "ascii base64 btrim charindex concat concat_ws contains elt encode endswith find_in_set hex initcap instr lcase left like "
@@ -31,6 +30,9 @@ _WITH_NUMBERS: Final = (
     "timestamp_micros timestamp_millis timestamp_seconds zeroifnull"
 )
 """Functions that take numbers."""
+
+
+_AS_THE_OTHERS: Final = "CAST(x AS DATE) or CAST(x AS TIMESTAMP) of each text, as the others are"
 
 
 def _is_time(kind: DataType | None) -> bool:
@@ -78,19 +80,12 @@ def _casts_a_date(asked: Asked) -> bool:
 
 def _casts_within(asked: Asked) -> bool:
     """Whether something within an array, map or struct is cast by other rules than alone."""
-    kind = asked.type(0)
-    if kind is None or not kind.is_nested or _is_text(Plain(asked.to)):
-        return False
-    try:
-        to = parse_type(asked.to)
-    except SchemaError:
-        return False
-    return any(map(_differs_within, types_within(kind), types_within(to)))
+    return any(_differs_within(one, to) for one, to in types_cast(asked))
 
 
 def _differs_within(one: DataType, to: DataType) -> bool:
     if one.is_number:
-        return _is_moment(to) or (_is_text(to) and one in (Plain("float"), Plain("double")))
+        return _is_moment(to)
     return (to.is_number and _is_moment(one)) or (_is_text(to) and _is_time(one))
 
 
@@ -114,6 +109,14 @@ def _has_another_condition(asked: Asked) -> bool:
     return condition is not None and any(kind not in (None, Plain("void"), condition) for kind in made)
 
 
+def _is_made_text(asked: Asked) -> bool:
+    """Whether Sail's ``nvl`` makes another type: it keeps numbers, texts and truth values, each among themselves."""
+    kinds = [kind for kind in _kinds(asked) if kind is not None and kind != Plain("void")]
+    if kinds and all(kind.is_number for kind in kinds):
+        return any(isinstance(kind, Decimal) for kind in kinds) and not any(kind in FLOATING for kind in kinds)
+    return not (all(map(_is_text, kinds)) or all(kind == Plain("boolean") for kind in kinds))
+
+
 def _has_date_keys(kind: DataType | None) -> bool:
     match kind:
         case Map():
@@ -134,15 +137,19 @@ TIMES: Final[tuple[Difference, ...]] = (
     known(f"|| array_join {_WITH_TEXTS}", _has_a_time, "a time in the place of a text",
           "Sail writes it with T and Z, or with three digits behind the second", "CAST(x AS STRING)"),
     known("cast", _casts_within, "times, dates or numbers cast within an array, map or struct",
-          "Sail casts them by other rules than alone, and counts microseconds", "transform(xs, x -> CAST(x AS STRING))"),
-    known("array nvl ifnull", lambda asked: _is_beside(asked, _is_text) or _is_beside(asked, _is_moment),
+          "Sail casts them by other rules than alone, and counts microseconds",
+          "transform(xs, x -> CAST(x AS STRING)) of an array, named_struct('a', CAST(st.a AS STRING)) of a struct, or "
+          "map_from_arrays(map_keys(m), transform(map_values(m), x -> CAST(x AS STRING))) of a map"),
+    known("array", lambda asked: _is_beside(asked, _is_text) or _is_beside(asked, _is_moment),
           "texts, times or dates beside values of another type",
           "Sail makes texts of all, Spark the other type, or it refuses them",
-          "CAST(x AS TIMESTAMP) of each text, or coalesce(x, y)"),
+          f"{_AS_THE_OTHERS}, CAST(x AS STRING) of each number"),
+    known("nvl ifnull", _is_made_text, "nvl() of decimals, times, dates or nested values, or of values of several kinds",
+          "Sail makes texts of them, and floating-point numbers of decimals", "coalesce(x, y) of one type"),
     known("nvl2", _has_another_condition, "nvl2() of a value that has another type than what it makes",
-          "Sail makes that type of it, or fails", "IF(x IS NOT NULL, y, z)"),
+          "Sail makes that type of it, or fails", "IF(x IS NOT NULL, y, z) with y and z of one type"),
     known("nullif greatest least array_position array_contains element_at []", _are_moments_beside_texts,
-          "a time or date beside texts", "Spark refuses it, or makes the other type of it", "CAST(x AS TIMESTAMP) of each text"),
+          "a time or date beside texts", "Spark refuses it, or makes the other type of it", _AS_THE_OTHERS),
     known("to_json", lambda asked: _has_date_keys(asked.type(0)), "dates as keys of JSON",
           "Spark writes how many days they are from 1970", "to_json(map(CAST(x AS STRING), 1))"),
     known(_WITH_NUMBERS, lambda asked: _has(asked, _is_moment), "a time or date in the place of a number", "Spark refuses it",

@@ -93,3 +93,34 @@ def test_operators_that_lead_nowhere_are_not_computed(tmp_path: Path) -> None:
     made = pipeline(tmp_path, build)
     made.run_epoch()
     assert made.read("t").count() == 1
+
+
+TINY = do.MemorySource([[(True, 1e-20, None, [1e10])]], schema="t boolean, q double, f double, xs array<double>")
+
+
+@pytest.mark.parametrize(
+    ("refused", "remedy", "written", "value"),
+    [
+        ("if(t, 0, q)", "CAST(x AS DOUBLE) of the first", "if(t, CAST(0 AS DOUBLE), q)", 0.0),
+        ("CASE WHEN f IS NULL THEN q ELSE 0.5 END", "0.5D", "CASE WHEN f IS NULL THEN q ELSE 0.5D END", 1e-20),
+        ("coalesce(q, 0.5)", "0.5D", "coalesce(q, 0.5D)", 1e-20),
+        ("nullif(q, CAST(0 AS decimal(4,2)))", "CAST(x AS DOUBLE) of the decimal",
+        "nullif(q, CAST(CAST(0 AS decimal(4,2)) AS DOUBLE))", 1e-20),
+        ("nvl2(q, 0, q)", "IF(x IS NOT NULL, y, z) with y and z of one type", "IF(q IS NOT NULL, 0D, q)", 0.0),
+        (
+            "CAST(xs AS array<string>)", "transform(xs, x -> CAST(CAST(x AS DECIMAL(38, 6)) AS STRING))",
+            "transform(xs, x -> CAST(CAST(x AS DECIMAL(38, 6)) AS STRING))", ["10000000000.000000"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_to_write_is_committed_as_it_was_planned(
+    refused: str, remedy: str, written: str, value: object, tmp_path: Path
+) -> None:
+    made, again = (do.Pipeline("p", root=str(tmp_path / str(number)), engine=SAIL) for number in range(2))
+    made.source("rows", TINY).select(f"{refused} AS y").to_table("t")
+    with pytest.raises(SchemaError) as told:
+        made.run_epoch()
+    assert remedy in told.value.remedy
+    again.source("rows", TINY).select(f"{written} AS y", "nvl(f, 0.5) AS z").to_table("t")
+    again.run_epoch()
+    assert again.to_arrow("t").to_pylist() == [{"y": value, "z": 0.5}]

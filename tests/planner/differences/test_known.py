@@ -14,7 +14,7 @@ from dagster_operators.planner.differences.checked_numbers import checked_number
 from dagster_operators.planner.differences.difference import Difference
 from dagster_operators.planner.differences.known import KNOWN
 from dagster_operators.planner.differences.refusing import differences_in, types_in
-from dagster_operators.types.data_type import Array, DataType, Field, Map, Plain, Struct
+from dagster_operators.types.data_type import Array, DataType, Decimal, Field, Map, Plain, Struct
 from tests.conformance.aggregates import CALLS, REFUSED_ALIKE, SCHEMA, write_rows
 from tests.conformance.comparison import REFUSED, answers, expressions, one_row
 from tests.conformance.test_comparison import aggregates_told, told
@@ -67,7 +67,9 @@ INSTEAD = {
         "CAST(bround(CAST(i AS double), -1) AS bigint)", "CAST(bround(CAST(big AS double), -1) AS bigint)",
     ),
     "conv()": ("hex(i)", "bin(i)", "hex(n)", "bin(n)"),
-    "a floating-point number as text": ("CAST(CAST(1e10D AS decimal(38,6)) AS string)",),
+    "a floating-point number as text": (
+        "CAST(CAST(1e10D AS decimal(38,6)) AS string)", "transform(array(d), x -> CAST(CAST(x AS decimal(38,6)) AS string))",
+    ),
     "an array, map or struct as text": ("to_json(xs)", "to_json(m)", "to_json(st)"),
     "a number as bytes": ("unhex(hex(i))",),
     "a quotient of decimals": ("CAST(c AS double) / 3",),
@@ -86,18 +88,28 @@ INSTEAD = {
     "from_json() with other fields than texts, whole numbers (BIGINT) and truth values": (
         "CAST(from_json(js, 'n string').n AS double)", "from_json(js, 'a struct<b: array<bigint>>').a.b[1]",
     ),
-    "nvl() of a decimal and a number of another type": ("coalesce(w, 0)",),
+    "nvl() of decimals, times, dates or nested values, or of values of several kinds": ("coalesce(w, 0)", "coalesce(h, told)"),
+    "a floating-point number beside a decimal": (
+        "coalesce(d * 1e-20D, 0.5D)", "nullif(d * 1e-20D, CAST(c AS double))", "nvl(d, 0.5)", "nvl(d, c)",
+    ),
+    "a first result of another type than all of them have": (
+        "typeof(IF(b, 0D, d))", "typeof(CASE WHEN b THEN CAST(0 AS double) ELSE d END)",
+    ),
     "a time cast by the name of a type": ("CAST(h AS string)", "CAST(hn AS string)", "CAST(h AS double)"),
     "a date as a number": ("unix_date(da)",),
     "a time in the place of a text": (
         "concat('a', CAST(h AS string))", "CAST(hn AS string) || ''", "concat_ws(',', CAST(h AS string))",
     ),
-    "times, dates or numbers cast within an array, map or struct": ("transform(array(h), x -> CAST(x AS string))",),
+    "times, dates or numbers cast within an array, map or struct": (
+        "transform(array(h), x -> CAST(x AS string))", "named_struct('a', CAST(h AS string))",
+        "map_from_arrays(map_keys(map('a', h)), transform(map_values(map('a', h)), x -> CAST(x AS string)))",
+    ),
     "texts, times or dates beside values of another type": (
         "array(h, CAST('2026-01-01' AS timestamp))", "coalesce(h, '2026-01-01')",
     ),
     "a time or date beside texts": (
-        "nullif(h, CAST('2026-01-01' AS timestamp))", "greatest(h, CAST('2026-01-01' AS timestamp))",
+        "nullif(h, CAST('2026-01-01' AS timestamp))", "nullif(da, CAST('2026-01-01' AS date))",
+        "greatest(h, CAST('2026-01-01' AS timestamp))",
         "map('2026-01-01 00:00:01.5', 1)[CAST(h AS string)]",
     ),
     "nvl2() of a value that has another type than what it makes": ("if(t IS NOT NULL, da, dold)",),
@@ -193,7 +205,10 @@ def test_what_is_told_to_be_written_instead_is_equal_and_taken(
 
 TYPES: Mapping[str, DataType] = {
     "h": Plain("timestamp"), "hn": Plain("timestamp_ntz"), "da": Plain("date"), "s": Plain("string"), "i": Plain("int"),
-    "d": Plain("double"), "hs": Array(Plain("timestamp")), "ds": Array(Plain("date")), "ss": Array(Plain("string")),
+    "d": Plain("double"), "b": Plain("boolean"), "c": Decimal(10, 2), "l": Plain("bigint"), "f": Plain("float"),
+    "t": Decimal(20, 2),
+    "cs": Array(Decimal(10, 2)), "is": Array(Plain("int")), "array()": Array(Plain("void")), "hs": Array(Plain("timestamp")),
+    "ds": Array(Plain("date")), "ss": Array(Plain("string")),
     "xs": Array(Plain("double")), "m": Map(Plain("string"), Plain("int")), "md": Map(Plain("date"), Plain("int")),
     "st": Struct((Field("a", Plain("timestamp")), Field("b", Plain("string")))),
 }  # fmt: skip
@@ -230,11 +245,24 @@ WAYS = {
         "CAST(hs AS array<string>)",
         "CAST(ds AS array<int>)",
         "CAST(xs AS array<timestamp>)",
-        "CAST(xs AS array<string>)",
         "CAST(st AS struct<a: string, b: string>)",
     ),
     "texts, times or dates beside values of another type": (
-        "nvl(h, s)", "ifnull('2026', da)", "array(s, i)", "array(da, '2026')", "nvl(h, i)",
+        "array(s, i)", "array(da, '2026')",
+    ),
+    "nvl() of decimals, times, dates or nested values, or of values of several kinds": (
+        "nvl(h, s)", "ifnull('2026', da)", "nvl(h, i)", "nvl(h, h)", "ifnull(da, NULL)", "nvl(xs, xs)", "nvl(st, st)",
+        "nvl(md, md)", "nvl(c, c)", "nvl(c, i)", "nvl(NULL, c)", "nvl(b, i)", "nvl(s, i)",
+    ),
+    "a floating-point number beside a decimal": (
+        "coalesce(d, c)", "greatest(c, i, d)", "least(d, c)", "nullif(d, c)", "if(b, d, c)", "CASE WHEN b THEN c ELSE d END",
+        "nvl2(c, d, c)", "pmod(d, c)", "array_position(xs, c)", "coalesce(xs, cs)", "filter(xs, x -> coalesce(x, c) > d)",
+        "sum(if(b, d, c))",
+    ),
+    "a first result of another type than all of them have": (
+        "if(b, i, d)", "CASE WHEN b THEN i ELSE d END", "CASE WHEN b THEN NULL WHEN b THEN i ELSE d END", "if(b, i, c)",
+        "if(b, c, i)", "if(b, s, i)", "if(b, i, s)", "if(b, s, h)", "if(b, hn, h)", "if(b, i, l)", "if(b, array(), ss)",
+        "if(b, f, d)", "sum(CASE WHEN b THEN i ELSE d END)", "if(b, is, xs)",
     ),
     "nvl2() of a value that has another type than what it makes": ("nvl2(h, da, da)", "nvl2(da, i, NULL)", "nvl2(d, i, i)"),
     "a time or date beside texts": (
@@ -248,16 +276,21 @@ WAYS = {
     "dates as keys of JSON": ("to_json(md)",),
     "a time or date in the place of a number": ("sqrt(h)", "from_unixtime(da)"),
     "unix_micros() of a date, or a time without a zone": ("unix_micros(hn)", "unix_seconds(da)"),
-    "dates and times in one place": ("nvl2(i, h, da)", "coalesce(da, h)", "array(h, da)"),
+    "dates and times in one place": ("nvl2(i, h, da)", "coalesce(da, h)", "array(h, da)", "nullif(h, da)",
+        "array_contains(ds, h)"),
     "a number as bytes": ("binary(i)",),
-    "a floating-point number as text": ("array_join(xs, ',')", "trim(BOTH '1' FROM d)"),
+    "a floating-point number as text": ("array_join(xs, ',')", "trim(BOTH '1' FROM d)", "CAST(xs AS array<string>)"),
 }  # fmt: skip
 ALIKE = (
     "nvl2(h, h, h)", "nvl2(i, i, NULL)", "if(h IS NOT NULL, da, da)", "CAST(h AS string) || 'a'", "concat(hs, hs)",
     "reverse(hs)", "concat(da, s)",
     "da || ''",
     "string(da)", "length(h)", "coalesce(h, s)", "h > '2026'", "h = s", "h IN ('2026')", "if(h > s, h, '2026')", "array(s, NULL)",
-    "nvl(s, 'a')", "m[s]", "m['h']", "hs[0]", "ss[i]", "concat(xs, xs)", "CAST(st AS struct<a: timestamp, c: string>)",
+    "nvl(s, 'a')", "nvl(b, b)", "nvl(d, NULL)", "nvl(i, l)", "nvl(d, c)", "ifnull(c, f)", "if(b, d, i)", "if(b, l, i)",
+    "if(b, NULL, d)", "if(b, t, i)", "if(b, t, c)", "if(b, f, l)", "if(c > i, d, d)", "nullif(d, i)",
+    "coalesce(st, st)", "if(b, s, NULL)", "CASE WHEN b THEN h ELSE '2026' END", "if(b, h, hn)", "if(b, xs, is)", "coalesce(c, i)",
+    "greatest(i, d)", "CASE WHEN b THEN s ELSE 'a' END", "if(b, st, st)",
+    "m[s]", "m['h']", "hs[0]", "ss[i]", "concat(xs, xs)", "CAST(st AS struct<a: timestamp, c: string>)",
     "CAST(ds AS array<string>)", "CAST(hs AS array<date>)", "unix_micros(h)", "date(h)", "CAST(i AS decimal(4,1))",
     "to_json(m)", "array_join(ds, ',')", "CAST(h AS bigint)", "s || ',h)'",
 )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dagster_operators.errors import StageFailedError
+from dagster_operators.errors import StageFailedError, located
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.traits import Trait
 from dagster_operators.operators.physical import Rows
@@ -91,7 +91,8 @@ class CurrentRows:
 
     def _store(self, rows: DataFrame, what: str) -> tuple[Rows, ChangedKeys]:
         dataset, schema = f"streams/{self._operator}.new", rows.schema.json()
-        entries = self._files.write(rows, dataset, f"{self._work.directory(dataset)}/{what}")
+        with located(operator=self._operator):
+            entries = self._files.write(rows, dataset, f"{self._work.directory(dataset)}/{what}", schema)
         keys = ChangedKeys(self._work.coordinator.root, dataset, entries, schema, self.keys)
         return self._files.read(dataset, entries, schema), keys
 

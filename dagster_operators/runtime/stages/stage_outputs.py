@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final
 
+from dagster_operators.connectors.rejects import REJECTS_SCHEMA
+from dagster_operators.errors import located
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.expressions import is_plain, without_comments
 from dagster_operators.planner.plan import without_marks
@@ -16,11 +19,14 @@ from dagster_operators.runtime.stages.staged_files import StagedFiles
 from dagster_operators.runtime.stages.updating_table import UpdatingTable
 from dagster_operators.transactions.manifest import Change, CheckOutcome, FileEntry
 from dagster_operators.transactions.tables import columns_of
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dagster_operators.runtime.stages.current_rows import CurrentRows
+
+_REJECTS: Final = Schema.from_ddl(REJECTS_SCHEMA).to_json()
 
 
 class StageOutputs:
@@ -53,14 +59,17 @@ class StageOutputs:
         """
         place = self._work.place_of(output)
         in_table = output.table is not None and place == output.dataset and self._work.type_of(output).updating
-        write = self._table(output).write if in_table else self._write_to(place)
-        self.adopt(output, write(self._watched(output, rows)), current)
+        write = self._table(output).write if in_table else self._write_to(place, self._work.schema_of(output))
+        with self._made_by(output):
+            entries = write(self._watched(output, rows))
+        self.adopt(output, entries, current)
 
     def adopt(self, output: Output, entries: tuple[FileEntry, ...], current: CurrentRows | None = None) -> None:
         """Take files that hold an output's rows, written in its place."""
         self._add(output.name, self._work.place_of(output), entries)
         if entries and output.table is not None and self._work.type_of(output).updating:
-            self._bring_up_to_date(output, entries, current)
+            with self._made_by(output):
+                self._bring_up_to_date(output, entries, current)
 
     def staged(self, output: Output) -> tuple[FileEntry, ...]:
         """The files with an output's rows of this epoch, in its place."""
@@ -70,7 +79,7 @@ class StageOutputs:
     def write_rejects(self, source: str, rows: DataFrame) -> int:
         """Stage the records of a source that could not be parsed; returns how many."""
         dataset = f"tables/{source}_rejects"
-        return self.adopt_rejects(source, self._files.write(rows, dataset, self._work.directory(dataset)))
+        return self.adopt_rejects(source, self._files.write(rows, dataset, self._work.directory(dataset), _REJECTS))
 
     def adopt_rejects(self, name: str, entries: tuple[FileEntry, ...]) -> int:
         """Take files that hold the rejected rows of a source or operator; returns how many rows they are."""
@@ -122,8 +131,13 @@ class StageOutputs:
         if entries:
             self.changes.append(Change(dataset, entries))
 
-    def _write_to(self, dataset: str) -> Callable[[DataFrame], tuple[FileEntry, ...]]:
-        return lambda rows: self._files.write(rows, dataset, self._work.directory(dataset))
+    def _made_by(self, output: Output) -> AbstractContextManager[None]:
+        """Errors name the operator and the table, wherever the rows are staged."""
+        table = {} if output.table is None else {"table": output.table.name}
+        return located(operator=self._work.plan.physical.nodes[output.ref.operator].logical, **table)
+
+    def _write_to(self, dataset: str, schema_json: str) -> Callable[[DataFrame], tuple[FileEntry, ...]]:
+        return lambda rows: self._files.write(rows, dataset, self._work.directory(dataset), schema_json)
 
     def _table(self, output: Output) -> UpdatingTable:
         return UpdatingTable(self._files, self._work, output.dataset, without_marks(self._work.schema_of(output)))

@@ -105,9 +105,12 @@ class StageRun:
         """One of the operator's state tables."""
         name = f"{operator}.{table}"
         if name not in self._states:
-            declared = next(state for state in self._work.plan.physical.nodes[operator].operator.states if state.name == table)
+            node = self._work.plan.physical.nodes[operator]
+            declared = next(state for state in node.operator.states if state.name == table)
             dataset, schema = self._work.state_dataset(operator, table), self._work.plan.states[name]
-            self._states[name] = StagedState(self._files, self._work, dataset, schema, declared.range_column)
+            self._states[name] = StagedState(
+                self._files, self._work, dataset, schema, declared.range_column, operator=node.logical
+            )
         return self._states[name]
 
     def run(self) -> Manifest:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dagster_operators.operators.engine_schema import struct
@@ -17,6 +18,7 @@ from dagster_operators.storage.presence import lost_files
 from dagster_operators.transactions.lost import PUT_BACK, RUN_AGAIN, lost_error
 from dagster_operators.transactions.manifest import FileEntry
 from dagster_operators.types.names import quoted
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,33 +53,39 @@ class StagedFiles:
         self._partitions = partitions or {}
         self._looked_at: set[str] = set()
 
-    def write(self, frame: DataFrame, dataset: str, directory: str, *, longest: int = 0) -> tuple[FileEntry, ...]:
+    def write(
+        self, frame: DataFrame, dataset: str, directory: str, schema_json: str, *, longest: int = 0
+    ) -> tuple[FileEntry, ...]:
         """Write the rows to new files in a folder of the dataset that nothing else uses.
 
         Args:
             frame: The rows.
             dataset: For example ``tables/clean``.
             directory: The folder in it, relative to the dataset.
+            schema_json: The columns that the plan says they have.
             longest: Of so many rows a file is to have no more; 0 for any number. Sail ignores it.
 
         Returns:
             The files that hold rows, their paths relative to the dataset.
+
+        Raises:
+            SchemaError: The engine wrote other columns or types.
         """
         writer = apart(frame, self._partitions.get(dataset, ())).mode("append").option("maxRecordsPerFile", longest)
         writer.parquet(self._root.join(dataset, directory))
         self._wrote()
-        return self.collect(dataset, directory)
+        return self.collect(dataset, directory, schema_json)
 
     def write_here(
-        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, dataset: str, directory: str
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, dataset: str, directory: str, schema_json: str
     ) -> tuple[FileEntry, ...]:
         """The same for rows that are in this process: one file of them, in a folder that nothing else uses."""
         write_batches(self._root, f"{dataset}/{directory}/part-0.parquet", batches, schema)
         self._wrote()
-        return self.collect(dataset, directory)
+        return self.collect(dataset, directory, schema_json)
 
-    def collect(self, dataset: str, directory: str) -> tuple[FileEntry, ...]:
-        """The files that a write left in a folder, without those that hold no rows.
+    def collect(self, dataset: str, directory: str, schema_json: str) -> tuple[FileEntry, ...]:
+        """The files that a write left in a folder, without those that hold no rows; their footers are read once.
 
         What lies in folders of Spark's own, such as ``_temporary``, may be of a task that was given up and goes on all the same.
         """
@@ -87,11 +95,12 @@ class StagedFiles:
         by = self._partitions.get(dataset, ())
         if by and self._root.is_local:
             found = [(self._renamed(dataset, path), size) for path, size in found]
+        describe = partial(described, self._root, dataset, partition_by=by, planned=Schema.from_json(schema_json))
         if len(found) < _FEW:
-            entries = [described(self._root, dataset, path, size, by) for path, size in found]
+            entries = [describe(path, size) for path, size in found]
         else:
             with ThreadPoolExecutor(8) as pool:
-                entries = list(pool.map(lambda item: described(self._root, dataset, item[0], item[1], by), found))
+                entries = list(pool.map(lambda item: describe(*item), found))
         self._looked_at.update(f"{dataset}/{path}" for path, _ in found)
         return tuple(entry for entry in entries if entry.rows)
 

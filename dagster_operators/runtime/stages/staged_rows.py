@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dagster_operators.operators.engine_schema import arrow_as_spark
+from dagster_operators.runtime.stages.as_planned import check_as_planned
 from dagster_operators.storage.parquet_stats import delta_stats, read_footer
 from dagster_operators.storage.parquet_writer import ParquetWriter
 from dagster_operators.storage.partitions import values_of
@@ -73,9 +74,25 @@ def write_batches(root: Root, path: str, batches: Iterable[pa.RecordBatch], sche
             writer.write(pa.Table.from_batches([batch], schema))
 
 
-def described(root: Root, dataset: str, path: str, size: int, partition_by: Sequence[str] = ()) -> FileEntry:
-    """A file of a dataset that was written, as its log is to know it."""
+def described(
+    root: Root, dataset: str, path: str, size: int, partition_by: Sequence[str] = (), *, planned: Schema | None = None
+) -> FileEntry:
+    """A file of a dataset that was written, as its log is to know it.
+
+    Args:
+        root: The storage root.
+        dataset: For example ``tables/clean``.
+        path: The file in it.
+        size: Its size in bytes.
+        partition_by: The partition columns.
+        planned: What the plan says of the dataset, if an engine wrote the file; this process writes what it is told.
+
+    Raises:
+        SchemaError: It has rows, and not the columns and types that are planned.
+    """
     with root.guard(f"{dataset}/{path}", "a staged file cannot be read back"):
         footer = read_footer(root, f"{dataset}/{path}", size)
+        if planned is not None and footer.num_rows:
+            check_as_planned(dataset, path, footer.schema.to_arrow_schema(), planned)
         partition = values_of(root, f"{dataset}/{path}", partition_by) if footer.num_rows else ()
     return FileEntry(path, size, footer.num_rows, delta_stats(footer, partition_by), partition)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from dagster_operators.errors import located
 from dagster_operators.operators.physical import RunFile, StateRuns
 from dagster_operators.runtime.stages.changed_keys import ChangedKeys, Held
 from dagster_operators.runtime.stages.runs import runs_of
@@ -32,14 +33,18 @@ class StagedState:
         dataset: For example ``state/hourly.panes``.
         schema: Its columns.
         range_column: The column whose bounds prune files.
+        operator: Whose state it is, for errors.
     """
 
-    def __init__(self, files: StagedFiles, work: StageWork, dataset: str, schema: str, range_column: str | None) -> None:
+    def __init__(
+        self, files: StagedFiles, work: StageWork, dataset: str, schema: str, range_column: str | None, *, operator: str
+    ) -> None:
         self._files = files
         self._dataset = dataset
         self._directory = work.directory(dataset)
         self._schema = schema
         self._range_column = range_column
+        self._operator = operator
         self._root = work.coordinator.root
         before = work.before(dataset)
         self._before = {entry.path for entry in before}
@@ -54,7 +59,9 @@ class StagedState:
     def append(self, frame: DataFrame) -> None:
         """Write a run with the rows of the frame now; it is part of the state from then on."""
         self._writes += 1
-        for entry in self._files.write(frame, self._dataset, f"{self._directory}/run{self._writes}"):
+        with located(operator=self._operator):
+            entries = self._files.write(frame, self._dataset, f"{self._directory}/run{self._writes}", self._schema)
+        for entry in entries:
             self._live[entry.path] = entry
 
     def read(self, wanted: Callable[[RunFile], bool]) -> DataFrame | None:

@@ -67,7 +67,7 @@ class UpdatingTable:
 
     def write(self, rows: DataFrame) -> tuple[FileEntry, ...]:
         """Stage changed rows, as they are to be in the table."""
-        return self._files.write(rows, self._dataset, f"{self._directory}/changed", longest=ROWS_PER_FILE)
+        return self._files.write(rows, self._dataset, f"{self._directory}/changed", self._schema, longest=ROWS_PER_FILE)
 
     def holding(self, changed: ChangedKeys) -> Mapping[str, Held]:
         """What each file of the table, by its path, holds of changed keys."""
@@ -87,7 +87,7 @@ class UpdatingTable:
             old = with_keys(old, rows, changed, "left_semi")
         new = part_of(rows.filter(f"NOT {DELETED}").drop(DELETED), rows) if DELETED in rows.columns else rows
         images = images_of(old, new, keys)
-        return self._files.write(images, self._dataset, f"{self._directory}/{FEED_FOLDER}")
+        return self._files.write(images, self._dataset, f"{self._directory}/{FEED_FOLDER}", self._schema)
 
     def without(
         self, held: Mapping[str, Held], changed: ChangedKeys, rows: DataFrame
@@ -148,7 +148,7 @@ class UpdatingTable:
         paths = [file.path for file in group]
         batches = read_batches(self._root, self._dataset, paths, self._columns, AT_ONCE)
         kept = batches if without is None else (batch.filter(~without.among(batch)) for batch in batches)
-        return self._files.write_here(kept, self._columns, self._dataset, self._folder(number))
+        return self._files.write_here(kept, self._columns, self._dataset, self._folder(number), self._schema)
 
     def _write(self, number: int, group: _Group, without: ChangedKeys | None, rows: DataFrame) -> tuple[FileEntry, ...]:
         """The same by the engine: in one file, or several if they are larger than that."""
@@ -159,7 +159,7 @@ class UpdatingTable:
             kept = with_keys(kept, rows, without, "left_anti")
         if sum(file.rows for file in group) <= ROWS_PER_FILE:
             kept = kept.coalesce(1)
-        return self._files.write(kept, self._dataset, self._folder(number), longest=ROWS_PER_FILE)
+        return self._files.write(kept, self._dataset, self._folder(number), self._schema, longest=ROWS_PER_FILE)
 
 
 def with_keys(old: DataFrame, new: DataFrame, keys: ChangedKeys, how: Literal["left_semi", "left_anti"]) -> DataFrame:

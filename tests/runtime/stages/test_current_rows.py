@@ -218,10 +218,10 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     found: list[list[str]] = []
     write = StagedFiles.write
 
-    def spy(self: StagedFiles, frame: Any, dataset: str, directory: str, *, longest: int = 0) -> Any:
+    def spy(self: StagedFiles, frame: Any, dataset: str, directory: str, schema_json: str, *, longest: int = 0) -> Any:
         if dataset.startswith("streams/"):
             found.append(frame.columns)
-        return write(self, frame, dataset, directory, longest=longest)
+        return write(self, frame, dataset, directory, schema_json, longest=longest)
 
     monkeypatch.setattr(StagedFiles, "write", spy)
     return found

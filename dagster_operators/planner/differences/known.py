@@ -234,7 +234,10 @@ def _holds_all(first: DataType, *others: DataType) -> bool:
 
 
 def _common_number(*kinds: DataType) -> DataType:
-    """The number that Spark makes of several; of floating-point numbers beside decimals, a double."""
+    """The number that Spark makes of several; of floating-point numbers beside decimals, a double.
+
+    A decimal may have more than 38 digits here, of which Spark leaves out places behind the point: then it is the type of none.
+    """
     floating = [kind for kind in _FLOATING if kind in kinds]
     exact = [kind if isinstance(kind, Decimal) else Decimal(_DIGITS.get(str(kind), 20), 0) for kind in kinds]
     if floating:
@@ -242,7 +245,7 @@ def _common_number(*kinds: DataType) -> DataType:
     if not any(isinstance(kind, Decimal) for kind in kinds):
         return max(kinds, key=lambda kind: _DIGITS.get(str(kind), 20))
     places = max(kind.scale for kind in exact)
-    return Decimal(min(_MOST_DIGITS, max(kind.precision - kind.scale for kind in exact) + places), places)
+    return Decimal(max(kind.precision - kind.scale for kind in exact) + places, places)
 
 
 def _is_of_nested(asked: Asked) -> bool:

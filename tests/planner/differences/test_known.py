@@ -205,7 +205,8 @@ def test_what_is_told_to_be_written_instead_is_equal_and_taken(
 
 TYPES: Mapping[str, DataType] = {
     "h": Plain("timestamp"), "hn": Plain("timestamp_ntz"), "da": Plain("date"), "s": Plain("string"), "i": Plain("int"),
-    "d": Plain("double"), "b": Plain("boolean"), "c": Decimal(10, 2), "l": Plain("bigint"), "f": Plain("float"),
+    "d": Plain("double"), "b": Plain("boolean"), "c": Decimal(10, 2), "v": Decimal(38, 2), "w": Decimal(38, 0),
+    "l": Plain("bigint"), "f": Plain("float"),
     "t": Decimal(20, 2),
     "cs": Array(Decimal(10, 2)), "is": Array(Plain("int")), "array()": Array(Plain("void")), "hs": Array(Plain("timestamp")),
     "ds": Array(Plain("date")), "ss": Array(Plain("string")),
@@ -262,7 +263,7 @@ WAYS = {
     "a first result of another type than all of them have": (
         "if(b, i, d)", "CASE WHEN b THEN i ELSE d END", "CASE WHEN b THEN NULL WHEN b THEN i ELSE d END", "if(b, i, c)",
         "if(b, c, i)", "if(b, s, i)", "if(b, i, s)", "if(b, s, h)", "if(b, hn, h)", "if(b, i, l)", "if(b, array(), ss)",
-        "if(b, f, d)", "sum(CASE WHEN b THEN i ELSE d END)", "if(b, is, xs)",
+        "if(b, f, d)", "if(b, v, w)", "if(b, w, v)", "sum(CASE WHEN b THEN i ELSE d END)", "if(b, is, xs)",
     ),
     "nvl2() of a value that has another type than what it makes": ("nvl2(h, da, da)", "nvl2(da, i, NULL)", "nvl2(d, i, i)"),
     "a time or date beside texts": (

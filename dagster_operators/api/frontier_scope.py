@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -15,6 +15,7 @@ from dagster_operators.errors import PipelineError
 from dagster_operators.graph.ports import MAIN
 from dagster_operators.operators.frontier.definition import Columns, Definition
 from dagster_operators.operators.frontier.frontier_operator import FrontierOperator
+from dagster_operators.operators.frontier.library.computing import Computed
 from dagster_operators.operators.frontier.pacts import Broadcast, Exchange, Pact, Pipeline
 from dagster_operators.operators.frontier.scope_body import ENTER, FEEDBACK, LEAVE, ScopeBody, ScopeNode, Source
 from dagster_operators.time.product import Product
@@ -242,6 +243,19 @@ class Scope(Built):
         return undo
 
     # --- what streams within need -------------------------------------------------------------------------------------
+
+    def entering(self, source: Source) -> Iterator[Sequence[str]]:
+        """The columns with which rows of a source have entered; none of rows that go around, or that an operator has made."""
+        name, number = source
+        node = next((node for node in self.nodes if node.name == name), None)
+        if name == ENTER:
+            stream = self._entries[number][0]
+            yield [column for column in stream.columns or () if column != stream.event_time]
+        elif node is not None and isinstance(node.definition.constructor, Computed):
+            for before in node.inputs[0]:
+                yield from self.entering(before)
+        else:
+            yield ()
 
     def fresh_name(self, stem: str) -> str:
         """A name that no operator within has yet."""

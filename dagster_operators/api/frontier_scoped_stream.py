@@ -36,6 +36,7 @@ class ScopedStream(FrontierForms, Built):
         sources: Where its rows come from.
         schema: Its columns, if they were declared.
         computed: Otherwise the columns that the rows have beside those of the first stream that enters.
+        partial: Those of them that only some of the rows have: of one of the streams that were put together.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class ScopedStream(FrontierForms, Built):
         self.sources = tuple(sources)
         self.schema: Columns = schema if schema is not None or like is None else like.schema
         self.computed: tuple[str, ...] = () if schema is not None or like is None else like.computed
+        self.partial: frozenset[str] = frozenset() if schema is not None or like is None else like.partial
         self._definition = definition
         self._like = like
 
@@ -80,6 +82,8 @@ class ScopedStream(FrontierForms, Built):
         made = ScopedStream(self.scope, [source for each in (self, *others) for source in each.sources], self)
         if self.schema is None:
             made.computed = tuple(dict.fromkeys(name for each in (self, *others) for name in each.computed))
+            of_all = frozenset.intersection(*(frozenset(each.computed) - each.partial for each in (self, *others)))
+            made.partial = frozenset(made.computed) - of_all
         return made
 
     def union(self, *others: ScopedStream, name: str | None = None) -> ScopedStream:  # noqa: ARG002 - as that of other streams
@@ -120,12 +124,18 @@ class ScopedStream(FrontierForms, Built):
                 remedy="compute it before rows enter the scope; or with a function of your own over columns: "
                 f'@do.udf("long") def {name}_of(...), then Exchange("{name}_of(...) AS {name}")',
             )  # fmt: skip
-        if name in (self.computed if self.schema is None else Schema.of(self.schema).names):
+        if self.schema is not None:
+            has = [name in Schema.of(self.schema).names]
+        else:
+            entered = [name in columns for source in self.sources for columns in self.scope.root.entering(source)]
+            has = [True, name not in self.partial] if name in self.computed else entered
+        if any(has):
+            some = not all(has)
+            same = "" if some else f'exchange by Exchange("{name}") if it is the same; else '
             raise PipelineError(
-                f"the rows have a column {name!r} already, which an exchange is to compute",
+                f"{'some of ' if some else ''}the rows have a column {name!r} already, which an exchange is to compute",
                 operator=self.scope.name, column=name,
-                remedy=f'exchange by Exchange("{name}") if it is the same; else use another name, or leave the column out before '
-                "by an operator that says its columns: schema=...",
+                remedy=f"{same}use another name, or leave the column out before by an operator that says its columns: schema=...",
             )  # fmt: skip
         column = f"{quoted(name)} {function.returns}"
         definition = Definition("unary", [Pipeline()], self.scope.fresh_name(f"with_{name}"), Computed(name, function, arguments))

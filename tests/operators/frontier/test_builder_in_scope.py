@@ -533,9 +533,20 @@ def test_a_column_that_is_there_already_is_told_where_it_is_asked_for():
     _, _, scope, inside = two()
     halved = frontier.exchange(inside, BY_HALF)
     declared = frontier.map(inside, lambda batch: batch, schema=f"{SCHEMA}, half long")
-    for stream in (halved, declared, halved.concat(inside)):
+    for stream in (halved, declared, halved.concat(halved)):
         with pytest.raises(PipelineError, match=r"a column 'half' already.*Exchange\(\"half\"\).*schema=\.\.\."):
             frontier.exchange(stream, BY_HALF)
+    for stream in (halved.concat(inside), inside.concat(halved), halved.concat(halved.concat(inside))):
+        with pytest.raises(PipelineError, match=r"some of the rows have a column 'half' already") as refused:
+            frontier.exchange(stream, BY_HALF)
+        assert "if it is the same" not in refused.value.remedy  # the others do not have it
+        frontier.exchange(stream, frontier.Exchange("half_of(v) AS another"))
+    plain = frontier.map(inside, lambda batch: batch.select(["k"]))  # without saying so
+    for stream, told in ((inside, "the rows"), (inside.concat(plain), "some of the rows")):
+        with pytest.raises(PipelineError, match=f"^{told} have a column 'v' already.*another name"):
+            frontier.exchange(stream, frontier.Exchange("half_of(v) AS v"))
+    frontier.exchange(plain, frontier.Exchange("half_of(k) AS v"))
+    frontier.exchange(inside, frontier.Exchange("half_of(v) AS t"))  # rows within have their time beside their columns
     frontier.exchange(halved, frontier.Exchange("half"))
     frontier.exchange(halved, frontier.Exchange("half_of(v) AS other"))
     without = frontier.map(halved, lambda batch: batch.select(["k", "v"]), schema=SCHEMA)

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from dagster_operators.errors import EngineError, JavaMissingError, OperatorsError, PipelineError
 from dagster_operators.functions.install import install
 from dagster_operators.operators import one_task
-from dagster_operators.runtime.sail_server import Growth, InProcess, OwnProcess, forget, growth_of
+from dagster_operators.runtime.sail_server import Growth, InProcess, OwnProcess, end, forget, growth_of
 from dagster_operators.runtime.spark_packages import merged, not_started, packages
 
 if TYPE_CHECKING:
@@ -54,11 +55,16 @@ _EMBEDDED = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
 }
 _JAVA = 17
+_IDLE = 60.0
+"""Seconds after which a server is asked whether it has a session still: Sail ends one that it hears nothing of for 15 minutes,
+and Spark Connect does after an hour."""
+
 _CONNECT_SWITCH = "SPARK_CONNECT_MODE_ENABLED"
 _sessions: dict[str, SparkSession] = {}
 _sail_servers: dict[str, InProcess | OwnProcess] = {}
 _growths: dict[str, Growth] = {}
 _in_use: Counter[str] = Counter()
+_last_used: dict[str, float] = {}
 _lock = threading.RLock()
 
 
@@ -127,6 +133,7 @@ class Spark:
                         remedy="see the cause above; a half-filled ~/.m2 folder makes Spark's jar resolution fail: move it away",
                     ) from error
                 _sessions[key] = session
+            _last_used[key] = time.monotonic()
             select_api(connect=self.remote is not None)
             install(session)
             return session
@@ -137,6 +144,7 @@ class Spark:
 
         Where Sail has a process of its own, an epoch begins with another one if that has grown too much, and each step does if
         it is gone. What holds on to the session before, such as a DataFrame, keeps its process until it is forgotten itself.
+        A session that its server has ended, as nothing was asked of it for a while, is followed by another one.
 
         Args:
             begins: Whether it is the beginning of an epoch.
@@ -150,6 +158,7 @@ class Spark:
         finally:
             with _lock:
                 _in_use[key] -= 1
+                _last_used[key] = time.monotonic()
 
     @property
     def _key(self) -> str:
@@ -157,7 +166,10 @@ class Spark:
 
     def _replace_server(self, key: str, *, begins: bool = False) -> None:
         """Let the next session have a new server if that of this one is gone, or an epoch begins and it has grown too much."""
-        if _in_use[key] or key not in _growths:
+        if _in_use[key]:
+            return
+        self._end_if_idle(key)
+        if key not in _growths:
             return
         server, growth = _sail_servers[key], _growths[key]
         if begins and growth.should_collect_garbage():
@@ -166,6 +178,21 @@ class Spark:
             old = _sessions.pop(key, None)
             del _sail_servers[key], _growths[key]
             forget(old)
+
+    def _end_if_idle(self, key: str) -> None:
+        """Forget the session if its server has ended it."""
+        session = _sessions.get(key)
+        if session is None or self.remote is None or time.monotonic() - _last_used.get(key, 0.0) < _IDLE:
+            return
+        from pyspark.errors import PySparkException
+
+        try:
+            session.conf.get("spark.sql.session.timeZone")
+        except PySparkException:
+            del _sessions[key]
+            if _growths.pop(key, None):
+                del _sail_servers[key]
+            end(session)
 
     def settings(self) -> dict[str, str]:
         """What a session of this engine is started with, or is told; beside them go the packages of Delta and S3A.
@@ -197,8 +224,8 @@ class Spark:
             return configure_spark_with_delta_pip(builder, packages(self.config)).getOrCreate()
 
     def _sail_session(self) -> SparkSession:
-        growth = growth_of(self.config)
-        server = OwnProcess(os.environ) if growth else InProcess()
+        growth, known = growth_of(self.config), _sail_servers.get(self._key)
+        server = OwnProcess(os.environ) if growth else known if isinstance(known, InProcess) else InProcess()
         session = server.session()
         _sail_servers[self._key] = server
         if growth:

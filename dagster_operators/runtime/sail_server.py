@@ -207,6 +207,13 @@ def forget(session: Any) -> None:
         Sessions._default_session = None  # noqa: SLF001
 
 
+def end(session: Any) -> None:
+    """Let go of a session that its server has ended."""
+    forget(session)
+    _let_be_inactive(session)
+    _close(session.client)
+
+
 def _let_be_inactive(session: Any) -> None:
     """Let PySpark not hold a session for this thread, which no other thread that replaces it could make it forget.
 
@@ -238,11 +245,15 @@ def _tells(pipe: int, seconds: float) -> bool:
 
 
 def _let_go(client: Any, server: OwnProcess) -> None:
+    _close(client)
+    server.stop()
+
+
+def _close(client: Any) -> None:
     atexit.unregister(client.close)
     atexit.unregister(getattr(client, "_on_exit", client.close))
     with contextlib.suppress(Exception):
         client.close()
-    server.stop()
 
 
 def growth_of(config: Mapping[str, str]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -236,3 +237,42 @@ def test_a_growth_that_is_no_number(told: str) -> None:
     with pytest.raises(EngineError, match="no number of megabytes") as refused:
         Spark(remote="sail", config={GROWTH: told}).session()
     assert f"{{'{GROWTH}': '64'}}" in refused.value.remedy
+
+
+IDLE = """
+import sys, time
+import dagster_operators as do
+from dagster_operators.runtime import engine
+from dagster_operators.runtime.engine import Spark
+
+engine._IDLE = 0.5
+ours = Spark(remote="sail", config={config})
+pipeline = do.Pipeline("p", root=sys.argv[1], engine=ours)
+pipeline.source("rows", do.MemorySource([[(1,)], [(2,)], [(3,)]], schema="v long")).to_table("t")
+sessions = set()
+for _ in range(2):
+    pipeline.run_epoch()
+    sessions.add(ours.session().session_id)
+    time.sleep(2.5)
+rows = [row.v for row in pipeline.read("t").collect()]
+sessions.add(ours.session().session_id)
+pipeline.run_epoch()
+sessions.add(ours.session().session_id)
+print(sorted(rows), len(sessions), len(engine._sail_servers))
+"""
+
+
+@pytest.mark.parametrize(
+    "config",
+    [pytest.param({}, id="in this process"), pytest.param({GROWTH: "100"}, marks=pytest.mark.slow, id="in its own")],
+)
+def test_a_session_that_sail_ended_as_nothing_was_asked_of_it_is_followed_by_another(
+    tmp_path: Path, config: dict[str, str]
+) -> None:
+    """A process that runs an epoch an hour, say: each but the first failed, as Sail had no such session any more."""
+    program = IDLE.replace("{config}", repr(config))
+    environment = {**os.environ, "SAIL_SPARK__SESSION_TIMEOUT_SECS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.split("\n")[-2:] == ["[1, 2] 3 1", ""], done.stderr

@@ -22,8 +22,8 @@ _MULTIPLYING: Final = frozenset({"STAR", "SLASH", "MOD", "DIV"})
 _BEFORE_OPERAND: Final = _ADDING | _MULTIPLYING | {"TILDE", "INTERVAL", "DOT"}
 """After these, a sign is not between two operands."""
 
-_OPENING: Final = {"L_PAREN": "R_PAREN", "L_BRACKET": "R_BRACKET", "CASE": "END", "L_BRACE": "R_BRACE"}
-_BETWEEN: Final = frozenset({
+OPENING: Final = {"L_PAREN": "R_PAREN", "L_BRACKET": "R_BRACKET", "CASE": "END", "L_BRACE": "R_BRACE"}
+BETWEEN: Final = frozenset({
     "COMMA", "ARROW", "EQ", "NEQ", "NULLSAFE_EQ", "LT", "GT", "LTE", "GTE", "AND", "OR", "XOR", "NOT", "LIKE", "ILIKE", "RLIKE",
     "IN", "IS", "BETWEEN", "WHEN", "THEN", "ELSE", "ALIAS", "FROM", "FOR", "USING", "ESCAPE", "WHERE", "DISTINCT", "ORDER_BY",
     "PARTITION_BY", "AMP", "PIPE", "CARET", "COLLATE", "ASC", "DESC", "FARROW", "DARROW", "ROWS", "RANGE",
@@ -70,29 +70,30 @@ def calculations_in(expression: str) -> Iterator[Chain]:
         start, end = waiting.pop()
         for part in _parts(tokens, start, end):
             yield from _chains(tokens, part)
-        waiting += _brackets(tokens, start, end)
+        waiting += brackets_in(tokens, start, end)
 
 
-def _kind(token: Token) -> str:
+def kind_of(token: Token) -> str:
+    """The name of a token's kind."""
     return str(token.token_type.name)
 
 
-def _closing(tokens: Sequence[Token], opening: int, end: int) -> int:
+def closing_of(tokens: Sequence[Token], opening: int, end: int) -> int:
     """What closes the bracket that one opens, or the CASE; the last one if nothing does."""
     depth = 0
     for number in range(opening, end):
-        kind = _kind(tokens[number])
-        depth += (kind in _OPENING) - (kind in _OPENING.values())
+        kind = kind_of(tokens[number])
+        depth += (kind in OPENING) - (kind in OPENING.values())
         if depth == 0:
             return number
     return end - 1
 
 
-def _brackets(tokens: Sequence[Token], start: int, end: int) -> Iterator[Place]:
+def brackets_in(tokens: Sequence[Token], start: int, end: int) -> Iterator[Place]:
     """What is within the brackets of some tokens, but not within others."""
     number = start
     while number < end:
-        closing = _closing(tokens, number, end) if _kind(tokens[number]) in _OPENING else number
+        closing = closing_of(tokens, number, end) if kind_of(tokens[number]) in OPENING else number
         if closing > number:
             yield number + 1, closing
         number = closing + 1
@@ -103,9 +104,9 @@ def _parts(tokens: Sequence[Token], start: int, end: int) -> Iterator[list[Place
     found: list[Place] = []
     number = start
     while number < end:
-        kind = _kind(tokens[number])
-        closing = _closing(tokens, number, end) if kind in _OPENING else number
-        if kind in _BETWEEN:
+        kind = kind_of(tokens[number])
+        closing = closing_of(tokens, number, end) if kind in OPENING else number
+        if kind in BETWEEN:
             yield from filter(None, [found])
             found = []
         else:
@@ -120,9 +121,9 @@ def _chains(tokens: Sequence[Token], part: list[Place]) -> Iterator[Chain]:
     operands = []
     for term in terms:
         factors, between = _split(tokens, term, _MULTIPLYING)
-        run = [_place(tokens, factors[0])]
+        run = [place_of(tokens, factors[0])]
         for sign, factor in zip(between, factors[1:], strict=True):
-            start, end = _place(tokens, factor)
+            start, end = place_of(tokens, factor)
             if sign == "STAR":
                 run.append((start, end))
                 continue
@@ -139,8 +140,8 @@ def _split(tokens: Sequence[Token], part: list[Place], signs: frozenset[str]) ->
     found: list[list[Place]] = [[]]
     between: list[str] = []
     for piece in part:
-        kind = _kind(tokens[piece[0]])
-        if kind in signs and found[-1] and _kind(tokens[found[-1][-1][0]]) not in _BEFORE_OPERAND:
+        kind = kind_of(tokens[piece[0]])
+        if kind in signs and found[-1] and kind_of(tokens[found[-1][-1][0]]) not in _BEFORE_OPERAND:
             between.append(kind)
             found.append([])
         else:
@@ -148,6 +149,6 @@ def _split(tokens: Sequence[Token], part: list[Place], signs: frozenset[str]) ->
     return found, between
 
 
-def _place(tokens: Sequence[Token], pieces: list[Place]) -> Place:
+def place_of(tokens: Sequence[Token], pieces: list[Place]) -> Place:
     """Where some pieces stand in the text."""
     return (tokens[pieces[0][0]].start, tokens[pieces[-1][1] - 1].end + 1) if pieces else (0, 0)

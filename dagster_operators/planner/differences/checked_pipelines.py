@@ -1,11 +1,11 @@
-"""Puts checked calculations in a pipeline that runs on an engine whose whole numbers go round."""
+"""Puts other expressions in a pipeline that runs on Sail: checked calculations, and comparisons of doubles with decimals."""
 
 from __future__ import annotations
 
 import copy
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import SchemaError, located
@@ -16,7 +16,9 @@ from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.rewriting import Rewriting
 from dagster_operators.operators.engine_kind import reads_like_spark
 from dagster_operators.operators.engine_schema import empty
+from dagster_operators.planner.differences.asked import TypeOf
 from dagster_operators.planner.differences.checked_numbers import ACCEPTED_AS, checked_numbers
+from dagster_operators.planner.differences.compared_numbers import compared_numbers
 from dagster_operators.planner.differences.read_rows import read_rows
 from dagster_operators.planner.differences.refusing import accepted_differences, types_in
 
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
 
 _OF_TIMES = ("timestamp", "unix_", "cast")
 """Where numbers of seconds may be made of times, or times of them."""
+
+_COMPARES = re.compile(r"(?i)[=<>]|\b(in|between|case|distinct|equal_null)\b")
+"""What may be a comparison."""
+
+_UNCHECKED = "calculations with whole numbers cannot be checked in the settings of this operator"
+_UNCOMPARED = "comparisons of floating-point numbers with decimals cannot be made as Spark does in the settings of this operator"
 
 _BEHIND = re.compile(r"(?is)\s+(as\b.*|asc\b.*|desc\b.*|nulls\b.*|`?\w+`?|\(.*)?")
 """What a setting may have behind its expression: an alias, or an order."""
@@ -46,16 +54,56 @@ def with_checked_numbers(
     """
     if reads_like_spark(session) or ACCEPTED_AS in accepted_differences(session):
         return dataflow
+    return _with_changes(session, dataflow, schemas, tables, _Change(checked_numbers, _calculates, _UNCHECKED))
+
+
+def with_compared_numbers(
+    session: SparkSession, dataflow: Dataflow, schemas: Mapping[StreamRef, str], tables: Mapping[str, str]
+) -> Dataflow:
+    """The pipeline with comparisons of floating-point numbers with decimals as Spark makes them; the very one if there are none.
+
+    Args:
+        session: The engine; nothing is changed for Spark.
+        dataflow: The pipeline.
+        schemas: The schema of each stream.
+        tables: The schema of each source and lookup table, by operator.
+
+    Raises:
+        SchemaError: An expression cannot be changed so; names it and its operator or table.
+    """
+    if reads_like_spark(session):
+        return dataflow
+    return _with_changes(session, dataflow, schemas, tables, _Change(compared_numbers, _compares, _UNCOMPARED))
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What becomes of expressions.
+
+    Attributes:
+        of: The expression that is handed to the engine for one.
+        concerns: Whether there may be something to change in one, at a glance.
+        impossible: What is said of an operator that has none of its expressions among its settings.
+    """
+
+    of: Callable[[str, TypeOf], str]
+    concerns: Callable[[str], bool]
+    impossible: str
+
+
+def _with_changes(
+    session: SparkSession, dataflow: Dataflow, schemas: Mapping[StreamRef, str], tables: Mapping[str, str], change: _Change
+) -> Dataflow:
     rewriting = Rewriting(dataflow)
     for node in dataflow:
-        schema = read_rows(node, schemas, tables) if any(map(_calculates, node.operator.sql())) else None
+        schema = read_rows(node, schemas, tables) if any(map(change.concerns, node.operator.sql())) else None
         if schema is not None:
             with located(pipeline=dataflow.name, operator=node.name):
-                operator = _changed(node.operator, _checking(session, schema))
+                operator = _changed(node.operator, change, types_in(empty(session, schema)))
             if operator is not node.operator:
                 rewriting.put(operator, node.inputs)
     made = rewriting.result().plan
-    return _with_tables(made, {name: _checked(session, made, table, schemas) for name, table in made.tables.items()})
+    return _with_tables(made, {name: _checked(session, made, table, schemas, change) for name, table in made.tables.items()})
 
 
 def _with_tables(dataflow: Dataflow, tables: Mapping[str, Table]) -> Dataflow:
@@ -71,29 +119,31 @@ def _calculates(expression: str) -> bool:
     return any(sign in expression for sign in ("+", "-", "*", "::")) or any(word in expression.lower() for word in _OF_TIMES)
 
 
-def _checking(session: SparkSession, schema: str) -> Callable[[str], str]:
-    type_of = types_in(empty(session, schema))
-    return lambda expression: checked_numbers(expression, type_of)
+def _compares(expression: str) -> bool:
+    """Whether there may be a comparison in an expression, at a glance."""
+    return _COMPARES.search(expression) is not None
 
 
-def _checked(session: SparkSession, dataflow: Dataflow, table: Table, schemas: Mapping[StreamRef, str]) -> Table:
-    wanted = [name for name, check in table.checks.items() if _calculates(check.expression)]
+def _checked(session: SparkSession, dataflow: Dataflow, table: Table, schemas: Mapping[StreamRef, str], change: _Change) -> Table:
+    wanted = [name for name, check in table.checks.items() if change.concerns(check.expression)]
     if not wanted:
         return table
     with located(pipeline=dataflow.name, table=table.name):
-        change = _checking(session, schemas[table.stream])
-        changed = {name: replace(table.checks[name], expression=change(table.checks[name].expression)) for name in wanted}
+        types = types_in(empty(session, schemas[table.stream]))
+        changed = {
+            name: replace(table.checks[name], expression=change.of(table.checks[name].expression, types)) for name in wanted
+        }  # fmt: skip
     checks = {**table.checks, **changed}
     return table if checks == table.checks else replace(table, checks=checks)
 
 
-def _changed(operator: LogicalOperator, change: Callable[[str], str]) -> LogicalOperator:
+def _changed(operator: LogicalOperator, change: _Change, type_of: TypeOf) -> LogicalOperator:
     """The operator with its expressions changed.
 
     Raises:
         SchemaError: The expressions are not among its settings as they are.
     """
-    texts = {text: change(text) for text in dict.fromkeys(operator.sql())}
+    texts = {text: change.of(text, type_of) for text in dict.fromkeys(operator.sql())}
     wanted = {text: made for text, made in texts.items() if made != text}
     if not wanted:
         return operator
@@ -101,8 +151,7 @@ def _changed(operator: LogicalOperator, change: Callable[[str], str]) -> Logical
     made = replace(operator, **{name: new for name, value in given.items() if (new := _put(value, wanted)) != value})
     if made.sql() != tuple(texts[text] for text in operator.sql()):
         raise SchemaError(
-            "calculations with whole numbers cannot be checked in the settings of this operator",
-            expression=next(iter(wanted)), remedy="calculate in with_columns before it",
+            change.impossible, expression=next(iter(wanted)), remedy="calculate in with_columns before it"
         )  # fmt: skip
     return made
 

@@ -1,0 +1,152 @@
+"""Comparisons of floating-point numbers with decimals, for an engine that makes decimals of the floating-point numbers.
+
+Sail makes a decimal with 15 places of a double beside a decimal and compares these: small values are equal to zero then, and
+large ones and NaN fail. Spark compares doubles. So the decimals become doubles before they are compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from dagster_operators.errors import SchemaError
+from dagster_operators.graph.expressions import parsed
+from dagster_operators.planner.differences.asked import TypeOf, with_variables
+from dagster_operators.planner.differences.calculations import Place
+from dagster_operators.planner.differences.comparisons import Comparison, comparisons_in
+from dagster_operators.planner.differences.difference import types_within
+from dagster_operators.planner.differences.known_times import FLOATING
+from dagster_operators.planner.differences.wrapping import Wrap, put_around
+from dagster_operators.types.data_type import DataType, Decimal, Plain
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
+
+_WITH_A_POINT: Final = re.compile(r"[-+]?\s*(\d+\.\d*|\.\d+)")
+_WHOLE: Final = re.compile(r"[-+]?\s*\d+")
+_TEXT: Final = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"")
+_DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10}
+_EXACT_DIGITS: Final = 15
+_REMEDY: Final = "write 0.5D for 0.5, and CAST(x AS DOUBLE) of a decimal that is compared with a floating-point number"
+
+
+def compared_numbers(expression: str, type_of: TypeOf) -> str:
+    """The expression with doubles in place of the decimals that are compared with floating-point numbers.
+
+    Args:
+        expression: Spark SQL.
+        type_of: Tells the types of its parts.
+
+    Raises:
+        SchemaError: It is not clear where in the text they stand, or one is compared both as a decimal and as a double.
+
+    >>> types = {"d": Plain("double"), "c": Decimal(10, 2)}
+    >>> compared_numbers("d > 0.5 AND d IN (c, -1.5, 2) AND c > 0.5", types.get)
+    'd > 0.5D AND d IN (CAST(c AS DOUBLE), -1.5D, 2) AND c > 0.5'
+    """
+    within = with_variables(expression, type_of)
+    found = list(comparisons_in(expression))
+    wraps = [wrap for one in found for wrap in _around(expression, one, within)]
+    made = put_around(expression, list(dict.fromkeys(wraps))) if wraps else expression
+    if made is None or _has_others(expression, found, within):
+        raise SchemaError(
+            "it is not clear where in the expression a decimal is compared with a floating-point number, for which Sail needs "
+            "another type than Spark", expression=expression, remedy=_REMEDY,
+        )  # fmt: skip
+    return made
+
+
+def _around(expression: str, comparison: Comparison, type_of: TypeOf) -> Iterator[Wrap]:
+    places = (comparison.value, *comparison.others)
+    kinds = _types([expression[slice(*place)] for place in places], type_of)
+    if any(kind is not None and kind.is_nested for kind in kinds):
+        _refuse_within(expression, kinds)
+    if not _mixes(kinds):
+        return
+    only_floating = all(kind in FLOATING for kind in kinds[1:])
+    if not comparison.together and isinstance(kinds[0], Decimal) and not only_floating and not _are_exact_as_doubles(kinds):
+        raise SchemaError(
+            "a decimal is compared here with floating-point numbers, for which it becomes a double, and with others, for which "
+            "it does not", expression=expression, remedy="write a comparison for each: x >= 0.5D AND x <= 1.5",
+        )  # fmt: skip
+    yield from (_as_double(expression, place) for place, kind in zip(places, kinds, strict=True) if isinstance(kind, Decimal))
+
+
+def _refuse_within(expression: str, kinds: Sequence[DataType | None]) -> None:
+    """Refuse arrays, maps and structs with decimals in them where others have floating-point numbers."""
+    parts = [tuple(types_within(kind)) for kind in kinds if kind is not None and kind.is_nested]
+    if any(map(_mixes, zip(*parts, strict=False))):
+        raise SchemaError(
+            "a floating-point number is compared with a decimal within arrays, maps or structs: Sail makes a decimal with 15 "
+            "places of it, Spark a double of the decimal", expression=expression, remedy=_REMEDY,
+        )  # fmt: skip
+
+
+def _as_double(expression: str, place: Place) -> Wrap:
+    if _WITH_A_POINT.fullmatch(expression[slice(*place)]):
+        return Wrap(place, "D", before="")
+    return Wrap(place, " AS DOUBLE)")
+
+
+def _types(texts: Sequence[str], type_of: TypeOf) -> list[DataType | None]:
+    """The types of what is compared; no engine is asked for the type of a literal, or for others once one is no number."""
+    found: list[DataType | None] = []
+    for text in texts:
+        kind = _type(text, type_of)
+        found.append(kind)
+        if len(texts) == 2 and kind is not None and not _is_concerned(kind):  # noqa: PLR2004 - two sides
+            return [*found, *[Plain("void")] * (2 - len(found))]
+    return found
+
+
+def _type(text: str, type_of: TypeOf) -> DataType | None:
+    if found := _WITH_A_POINT.fullmatch(text):
+        whole, places = found[1].split(".")
+        return Decimal(len(whole + places), len(places))
+    if _WHOLE.fullmatch(text):
+        return Plain("int")
+    return Plain("string") if _TEXT.fullmatch(text) else type_of(text)
+
+
+def _is_concerned(kind: DataType) -> bool:
+    return isinstance(kind, Decimal) or kind in FLOATING or kind.is_nested
+
+
+def _are_exact_as_doubles(kinds: Sequence[DataType | None]) -> bool:
+    """Whether decimals and whole numbers are in the same order as doubles: none has more digits than a double holds."""
+    exact = [
+        kind if isinstance(kind, Decimal) else Decimal(_DIGITS.get(str(kind), 20), 0) for kind in kinds if kind not in FLOATING
+    ]
+    return max(kind.precision - kind.scale for kind in exact) + max(kind.scale for kind in exact) <= _EXACT_DIGITS
+
+
+def _mixes(kinds: Sequence[DataType | None]) -> bool:
+    return any(kind in FLOATING for kind in kinds) and any(isinstance(kind, Decimal) for kind in kinds)
+
+
+def _has_others(expression: str, found: Sequence[Comparison], type_of: TypeOf) -> bool:
+    """Whether the parser sees comparisons of decimals with floating-point numbers that were not found in the text."""
+    sides = list(_compared(parsed(expression)))
+    if len(sides) <= len(found):
+        return False
+    mixed = sum(_mixes(_types([str(one.sql("spark")) for one in compared], type_of)) for compared in sides)
+    texts = [[expression[slice(*place)] for place in (one.value, *one.others)] for one in found]
+    return mixed > sum(_mixes(_types(compared, type_of)) for compared in texts)
+
+
+def _compared(tree: Expr) -> Iterator[list[Expr]]:
+    """What is compared with each other, as the parser sees it."""
+    from sqlglot import exp
+
+    binary = (exp.EQ, exp.NEQ, exp.LT, exp.GT, exp.LTE, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+    for node in tree.walk():
+        match node:
+            case exp.In():
+                yield [node.this, *node.expressions]
+            case exp.Between():
+                yield [node.this, node.args["low"], node.args["high"]]
+            case exp.Case() if node.this is not None:
+                yield [node.this, *(one.this for one in node.args["ifs"])]
+            case _ if isinstance(node, binary):
+                yield [node.this, node.expression]

@@ -6,6 +6,7 @@ import copy
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dagster_operators.errors import SchemaError, located
@@ -148,24 +149,34 @@ def _changed(operator: LogicalOperator, change: _Change, type_of: TypeOf) -> Log
     if not wanted:
         return operator
     given = {field.name: getattr(operator, field.name) for field in fields(operator) if field.init and field.name != "name"}
-    made = replace(operator, **{name: new for name, value in given.items() if (new := _put(value, wanted)) != value})
-    if made.sql() != tuple(texts[text] for text in operator.sql()):
-        raise SchemaError(
-            change.impossible, expression=next(iter(wanted)), remedy="calculate in with_columns before it"
-        )  # fmt: skip
-    return made
+    for replaced in (_instead_of, _within):
+        put = partial(replaced, texts=wanted)
+        made = replace(operator, **{name: new for name, value in given.items() if (new := _put(value, put)) != value})
+        if made.sql() == tuple(texts[text] for text in operator.sql()):
+            return made
+    raise SchemaError(change.impossible, expression=next(iter(wanted)), remedy="calculate in with_columns before it")
 
 
-def _put(value: Any, texts: Mapping[str, str], *, named: bool = False) -> Any:
+def _put(value: Any, replaced: Callable[[str], str], *, named: bool = False) -> Any:
     """A setting with other expressions in it; of a pair within a setting, the first is a name and stays."""
     if isinstance(value, str):
-        return next((made + value.strip()[len(text) :] for text, made in texts.items() if _is_of(value.strip(), text)), value)
+        return replaced(value)
     if isinstance(value, tuple | list):
         kept = value[:1] if named else value[:0]
-        return type(value)([*kept, *(_put(one, texts, named=True) for one in value[len(kept) :])])
+        return type(value)([*kept, *(_put(one, replaced, named=True) for one in value[len(kept) :])])
     if isinstance(value, Mapping):
-        return {name: _put(one, texts) for name, one in value.items()}
+        return {name: _put(one, replaced) for name, one in value.items()}
     return value
+
+
+def _instead_of(value: str, texts: Mapping[str, str]) -> str:
+    """A setting that is an expression, and may have an alias or an order behind it."""
+    return next((made + value.strip()[len(text) :] for text, made in texts.items() if _is_of(value.strip(), text)), value)
+
+
+def _within(value: str, texts: Mapping[str, str]) -> str:
+    """A setting in which expressions are what a function is given."""
+    return next((value.replace(text, made) for text, made in texts.items() if value.count(text) == 1), value)
 
 
 def _is_of(setting: str, text: str) -> bool:

@@ -21,7 +21,7 @@ def engine_with_s3a() -> SparkEngine:
         master="local[2]",
         config={
             "spark.sql.shuffle.partitions": "2", "spark.log.level": "OFF", "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.driver.host": "127.0.0.1",
         },
     )  # fmt: skip
 

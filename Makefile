@@ -60,10 +60,11 @@ lock: env ## Renew requirements.lock after a change of pyproject.toml (ARGS=--up
 proto: env ## Make the Python of the .proto files anew
 	scripts/make-proto $(PYTHON)
 
-soak: env ## Kill the real process at random moments, KILLS times; try HISTORIES of a storage root, and SCHEDULES of runs, at random
+soak: env ## Kill the real process at random moments, KILLS times; try HISTORIES of a storage root, and SCHEDULES of runs, at random; and every power cut
 	DAGSTER_OPERATORS_KILLS=$(KILLS) DAGSTER_OPERATORS_HISTORIES=$(HISTORIES) DAGSTER_OPERATORS_SCHEDULES=$(SCHEDULES) \
-		$(WITH_ENGINE) $(PYTHON) -m pytest -s tests/transactions/test_random_schedules.py tests/crash/test_random_kills.py \
-		tests/transactions/test_random_histories.py --timeout 0 $(ARGS)
+		DAGSTER_OPERATORS_DAMAGES=3 $(WITH_ENGINE) $(PYTHON) -m pytest -s tests/transactions/test_random_schedules.py \
+		tests/crash/test_random_kills.py tests/transactions/test_random_histories.py tests/transactions/test_power_cut.py \
+		--timeout 0 $(ARGS)
 
 bench: env ## Measure speed beside Structured Streaming, one JSON line for each claim
 	$(WITH_ENGINE) $(PYTHON) -m benchmarks $(ARGS)

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -16,6 +11,7 @@ from hypothesis import strategies as st
 
 from dagster_operators.transactions import rollback
 from tests.examples import fresh_examples
+from tests.in_memory import folder_in_memory
 from tests.transactions.histories import KINDS, History, Step
 
 HISTORIES: Final = int(os.environ.get("DAGSTER_OPERATORS_HISTORIES", "6"))
@@ -24,30 +20,19 @@ HISTORIES: Final = int(os.environ.get("DAGSTER_OPERATORS_HISTORIES", "6"))
 steps = st.builds(Step, st.sampled_from(KINDS), st.floats(0, 1, exclude_max=True), st.just(0) | st.integers(-40, 40))
 
 
-@contextmanager
-def a_root() -> Iterator[Path]:
-    """In memory, where that can be."""
-    shared = Path("/dev/shm")  # noqa: S108 - a folder of its own below it
-    place = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else None))
-    try:
-        yield place / "root"
-    finally:
-        shutil.rmtree(place)
-
-
 @fresh_examples(HISTORIES)
 @given(st.lists(steps, min_size=3, max_size=9))
 def test_any_history(done: list[Step]) -> None:
-    with a_root() as root:
-        History(root).run([Step("epoch"), *done])
+    with folder_in_memory() as place:
+        History(place / "root").run([Step("epoch"), *done])
 
 
 def test_a_rollback_deletes_what_an_epoch_left_that_died_when_it_was_complete() -> None:
-    with a_root() as root:
-        History(root).run([Step("epoch"), Step("epoch"), Step("epoch", fault=27), Step("rollback")])
+    with folder_in_memory() as place:
+        History(place / "root").run([Step("epoch"), Step("epoch"), Step("epoch", fault=27), Step("rollback")])
 
 
 def test_a_rollback_that_leaves_the_tables_as_they_are_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollback, "_changes", lambda *_: ())
-    with a_root() as root, pytest.raises(AssertionError, match="instead of"):
-        History(root).run([Step("epoch"), Step("epoch"), Step("rollback")])
+    with folder_in_memory() as place, pytest.raises(AssertionError, match="instead of"):
+        History(place / "root").run([Step("epoch"), Step("epoch"), Step("rollback")])

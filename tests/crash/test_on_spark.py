@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dagster_operators.runtime.engine import ENGINE_VARIABLE
+from tests.crash import flow
 from tests.crash.conftest import Reference
 from tests.crash.processes import Launcher
 from tests.engines import CONNECT
@@ -20,17 +22,21 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow, pytest.mar
 Kills = Sequence[tuple[str, int]]
 
 
-def killed_and_run_again(kills: Kills, reference: Reference, root: Path, launcher: Launcher) -> None:
+def killed_one_after_the_other(kills: Kills, root: Path, launcher: Launcher) -> None:
     for place, epoch in kills:
         launcher.run_until_killed(root, place, epoch=epoch)
-    launcher.run(root)
-    reference.check(root)
 
 
-def test_killed_with_its_embedded_spark(two: Reference, tmp_path: Path, launch: Callable[..., Launcher]) -> None:
-    """Few kills: each process starts a Java of its own, which takes most of the time."""
+def test_killed_with_its_embedded_spark(
+    spark: SparkSession, two: Reference, tmp_path: Path, launch: Callable[..., Launcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few kills, and the last run is in this process: each other one starts a Java of its own, which takes most of the time."""
+    assert spark
     kills = [("before:commit_table:4", 1), ("stage:half_files#4", 2)]
-    killed_and_run_again(kills, two, tmp_path / "root", launch(two.feed, engine="local[2]", patience=400))
+    killed_one_after_the_other(kills, tmp_path / "root", launch(two.feed, engine="local[2]", patience=400))
+    monkeypatch.setenv(ENGINE_VARIABLE, "local[2]")
+    flow.build(str(tmp_path / "root"), str(two.feed)).run_until_caught_up()
+    two.check(tmp_path / "root")
 
 
 def test_killed_while_its_spark_lives_on(
@@ -45,4 +51,7 @@ def test_killed_while_its_spark_lives_on(
         ("stage:files_written#5", 2),
         ("after:append_decision", 2),
     ]
-    killed_and_run_again(kills, two, tmp_path / "root", launch(two.feed, engine=str(CONNECT.remote), patience=400))
+    launcher = launch(two.feed, engine=str(CONNECT.remote), patience=400)
+    killed_one_after_the_other(kills, tmp_path / "root", launcher)
+    launcher.run(tmp_path / "root")
+    two.check(tmp_path / "root")

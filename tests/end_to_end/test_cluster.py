@@ -10,14 +10,20 @@ from tests.end_to_end.cluster import EPOCHS, cluster, connect_server, pipeline, 
 from tests.engines import SAIL
 
 
+@pytest.fixture(scope="module")
+def master(tmp_path_factory):
+    """The address of a cluster's master, with two workers."""
+    with cluster(tmp_path_factory.mktemp("cluster")) as address:
+        yield address
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(1000)
-def test_a_cluster_gives_what_one_process_gives(sail, tmp_path):
+def test_a_cluster_gives_what_one_process_gives(master, sail, tmp_path):
     here = pipeline(str(tmp_path / "here"), SAIL, 1)
     here.run_until_caught_up()
-    with cluster(tmp_path) as address:
-        there = run(str(tmp_path / "there"), address, 3)
+    there = run(str(tmp_path / "there"), master, 3)
     assert there["epochs"] == list(range(1, EPOCHS + 1))
     assert there["tables"] == results(here)
     assert there["workers"] == 2
@@ -26,11 +32,11 @@ def test_a_cluster_gives_what_one_process_gives(sail, tmp_path):
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(1000)
-def test_the_processes_of_a_dagster_run_share_a_cluster(sail, tmp_path, monkeypatch):
+def test_the_processes_of_a_dagster_run_share_a_cluster(master, sail, tmp_path, monkeypatch):
     here = pipeline(str(tmp_path / "here"), SAIL, 1)
     here.run_epoch()
     root = str(tmp_path / "there")
-    with cluster(tmp_path) as master, connect_server(tmp_path, master) as address, dg.instance_for_test() as instance:
+    with connect_server(tmp_path, master) as address, dg.instance_for_test() as instance:
         monkeypatch.setenv(ENGINE_VARIABLE, address)
         made = dg.build_reconstructable_job("tests.end_to_end.cluster", "job", (root,))
         assert dg.execute_job(made, instance).success

@@ -126,7 +126,7 @@ def test_a_rebuild_is_the_full_computation(tmp_path: Path, engine: str, before: 
     changed.rebuild("t")
     again = pipeline_of(tmp_path / "root", 3, after, ENGINES[engine])
     again.run_until_caught_up()
-    whole = pipeline_of(tmp_path / "whole", 3, after, ENGINES[engine])
+    whole = pipeline_of(tmp_path / "whole", 3, after)
     whole.run_until_caught_up()
     assert rows_of(again) == rows_of(whole)
 

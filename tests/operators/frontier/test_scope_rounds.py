@@ -633,7 +633,7 @@ def tables_of(pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["sail", "spark"])
 def test_a_run_is_stopped_behind_every_round_and_rescaled(tmp_path, engine, monkeypatch):
-    alone = everything(tmp_path / "alone", ENGINES[engine], 1, within_subtask=True)
+    alone = everything(tmp_path / "alone", SAIL, 1, within_subtask=True)
     alone.run_until_caught_up()
     gone, stopped = set(), 0
     monkeypatch.setattr(Owner, "is_gone", lambda owner: owner.run_id in gone)

@@ -65,10 +65,11 @@ def test_every_epoch_may_run_with_other_rules(tmp_path, expected, first):
 
 
 @pytest.mark.spark
-def test_they_may_on_spark_too(tmp_path, spark):
+def test_they_may_on_spark_too(tmp_path, spark, sail):
+    """With the rules now on, now off, Spark gives what Sail gives without them all the way."""
     turns = [[], RULES]
     late = [dict(made(tmp_path / "turns", number + 1, turns[number % 2], EMBEDDED).run_epoch().late_rows) for number in range(3)]
-    plain = made(tmp_path / "plain", 3, RULES, EMBEDDED)
+    plain = made(tmp_path / "plain", 3, RULES)
     assert [dict(result.late_rows) for result in plain.run_until_caught_up()] == late
     assert content(made(tmp_path / "turns", 3, [], EMBEDDED)) == content(plain)
 

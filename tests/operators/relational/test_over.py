@@ -72,6 +72,10 @@ LOG = ChangeLog(
 )
 
 
+SHORTER = ChangeLog((LOG.epochs[0], LOG.epochs[1] + LOG.epochs[2]))
+"""The same changes in fewer epochs, each of which takes seconds on Spark."""
+
+
 @pytest.mark.sail
 def test_rows_that_come_and_go(tmp_path: Path) -> None:
     each_epoch(tmp_path, SAIL, LOG, lambda p: build(LOG, p), lambda p, epoch: check(LOG, p, epoch))
@@ -118,7 +122,7 @@ def test_frames_that_reach_before_and_behind_the_row(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_such_frames_on_spark(tmp_path: Path) -> None:
-    each_epoch(tmp_path, EMBEDDED, LOG, lambda p: framed(LOG, p), lambda p, epoch: check_framed(LOG, p, epoch))
+    each_epoch(tmp_path, EMBEDDED, SHORTER, lambda p: framed(SHORTER, p), lambda p, epoch: check_framed(SHORTER, p, epoch))
 
 
 @pytest.mark.slow
@@ -169,7 +173,8 @@ def test_frames_by_distance(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_frames_by_distance_on_spark(tmp_path: Path) -> None:
-    each_epoch(tmp_path, EMBEDDED, LOG, lambda p: by_distance(LOG, p), lambda p, epoch: check_by_distance(LOG, p, epoch))
+    log = SHORTER
+    each_epoch(tmp_path, EMBEDDED, log, lambda p: by_distance(log, p), lambda p, epoch: check_by_distance(log, p, epoch))
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def test_a_cluster_gives_what_one_process_gives(master, sail, tmp_path):
 @pytest.mark.spark
 @pytest.mark.timeout(1000)
 def test_the_processes_of_a_dagster_run_share_a_cluster(master, sail, tmp_path, monkeypatch):
-    here = pipeline(str(tmp_path / "here"), SAIL, 1)
+    here = pipeline(str(tmp_path / "here"), SAIL, 1, few=True)
     here.run_epoch()
     root = str(tmp_path / "there")
     with connect_server(tmp_path, master) as address, dg.instance_for_test() as instance:
@@ -41,7 +41,7 @@ def test_the_processes_of_a_dagster_run_share_a_cluster(master, sail, tmp_path, 
         made = dg.build_reconstructable_job("tests.end_to_end.cluster", "job", (root,))
         assert dg.execute_job(made, instance).success
         Spark(remote=address).session().stop()
-    there = pipeline(root, SAIL, 1)
+    there = pipeline(root, SAIL, 1, few=True)
     (complete,) = there.history()
     assert complete.owner.kind != "process", "the run owns the epoch, whichever of its processes works on it"
     assert results(there) == results(here)

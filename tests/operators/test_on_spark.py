@@ -87,7 +87,7 @@ def test_any_cut_gives_what_all_rows_give(case: Case) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@fresh_examples(3, shrinking=300)
+@fresh_examples(5, shrinking=300)
 @given(case=cases(epochs=4))
 def test_any_longer_cut_gives_what_all_rows_give(case: Case) -> None:
     check(case, alone=False)

@@ -157,6 +157,12 @@ class JavaMissingError(EngineError):
     """Apache Spark needs a Java runtime and there is none."""
 
 
+class EngineStoppedError(EngineError):
+    """Spark stopped by itself, or its Java process ended, while it was asked something; the next question starts it anew."""
+
+    retryable = True
+
+
 class StageFailedError(EngineError):
     """A stage failed while it ran on the engine."""
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.storage.s3_server import S3Server
 
 
+pytest_plugins = ["tests.spark_again"]
+
 NOWHERE = Path(__file__).parents[1] / "nowhere"
 
 
@@ -125,9 +127,9 @@ def _nowhere_stays_empty() -> Iterator[None]:
         pytest.fail("something was written to the root 'nowhere': let the test use tmp_path")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def spark() -> SparkSession:
-    """Embedded Apache Spark with Delta on two cores."""
+    """Embedded Apache Spark with Delta on two cores, started once; another one if it stopped by itself."""
     try:
         check_java()
     except JavaMissingError as error:
@@ -135,7 +137,7 @@ def spark() -> SparkSession:
     return EMBEDDED.session()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def connect(spark: SparkSession) -> SparkSession:
     """The same Spark through Spark Connect."""
     assert spark

@@ -24,7 +24,6 @@ EMBEDDED = Spark(
     master="local[2]",
     config={
         "spark.sql.shuffle.partitions": "2",
-        "spark.log.level": "OFF",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         # The same Java process serves Spark Connect, so that testing it costs no second one.

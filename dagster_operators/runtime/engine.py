@@ -6,16 +6,15 @@ session for each engine, started when it is first needed and shared by all stage
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import gc
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -24,9 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from dagster_operators.errors import EngineError, JavaMissingError, OperatorsError, PipelineError
+from dagster_operators.errors import EngineError, EngineStoppedError, JavaMissingError, OperatorsError, PipelineError
 from dagster_operators.functions.install import install
 from dagster_operators.operators import one_task
+from dagster_operators.runtime import spark_process
 from dagster_operators.runtime.sail_server import Growth, InProcess, OwnProcess, end, forget, growth_of
 from dagster_operators.runtime.spark_packages import merged, not_started, packages
 
@@ -59,6 +59,7 @@ _IDLE = 60.0
 """Seconds after which a server is asked whether it has a session still: Sail ends one that it hears nothing of for 15 minutes,
 and Spark Connect does after an hour."""
 
+_log = logging.getLogger(__name__)
 _CONNECT_SWITCH = "SPARK_CONNECT_MODE_ENABLED"
 _sessions: dict[str, SparkSession] = {}
 _sail_servers: dict[str, InProcess | OwnProcess] = {}
@@ -121,8 +122,10 @@ class Spark:
         key = self._key
         with _lock:
             self._replace_server(key)
+            if why := self._end_if_stopped(key):
+                _log.warning("Spark stopped by itself and is started again: %s", why)
             session = _sessions.get(key)
-            if session is None or _stopped(session):
+            if session is None or spark_process.was_stopped(session):
                 try:
                     session = self._start()
                 except OperatorsError:
@@ -148,6 +151,9 @@ class Spark:
 
         Args:
             begins: Whether it is the beginning of an epoch.
+
+        Raises:
+            EngineStoppedError: What was asked failed since Spark stopped by itself, or its process ended.
         """
         key = self._key
         with _lock:
@@ -155,6 +161,14 @@ class Spark:
             _in_use[key] += 1
         try:
             yield
+        except Exception as error:
+            if why := self._end_if_stopped(key):
+                raise EngineStoppedError(
+                    f"Spark stopped while it was at work: {why}",
+                    remedy="run again: the epoch is taken up with a Spark that is started anew; if it stops again, give it more "
+                    "memory: SparkEngine(config={'spark.driver.memory': '4g'})",
+                ) from error
+            raise
         finally:
             with _lock:
                 _in_use[key] -= 1
@@ -194,6 +208,15 @@ class Spark:
                 del _sail_servers[key]
             end(session)
 
+    def _end_if_stopped(self, key: str) -> str:
+        """Forget the session if Spark stopped by itself; why it did, empty if it did not."""
+        with _lock:
+            session = _sessions.get(key)
+            if session is None or not spark_process.stopped_by_itself(session):
+                return ""
+            del _sessions[key]
+            return spark_process.end(session)
+
     def settings(self) -> dict[str, str]:
         """What a session of this engine is started with, or is told; beside them go the packages of Delta and S3A.
 
@@ -220,8 +243,11 @@ class Spark:
         builder: SparkSession.Builder = SparkSession.builder.appName("dagster_operators").master(self.master or "local[*]")
         for name, value in self.settings().items():
             builder = builder.config(name, value)
-        with _launcher_log():
-            return configure_spark_with_delta_pip(builder, packages(self.config)).getOrCreate()
+        with spark_process.logged() as log:
+            try:
+                return configure_spark_with_delta_pip(builder, packages(self.config)).getOrCreate()
+            except Exception as error:
+                raise not_started(_reason(error), log.read_text(errors="replace")) from error
 
     def _sail_session(self) -> SparkSession:
         growth, known = growth_of(self.config), _sail_servers.get(self._key)
@@ -244,32 +270,6 @@ def select_api(*, connect: bool) -> None:
         os.environ[_CONNECT_SWITCH] = "1"
     else:
         os.environ.pop(_CONNECT_SWITCH, None)
-
-
-def _stopped(session: SparkSession) -> bool:
-    if hasattr(session, "is_stopped"):
-        return bool(session.is_stopped)
-    context = getattr(session, "_sc", None)
-    return context is not None and getattr(context, "_jsc", None) is None
-
-
-@contextlib.contextmanager
-def _launcher_log() -> Iterator[None]:
-    """Send what the Java process writes to standard error (the resolver's banner among it) to a file of its own."""
-    handle, name = tempfile.mkstemp(prefix="dagster_operators-spark-", suffix=".log")
-    log = Path(name)
-    atexit.register(log.unlink, missing_ok=True)
-    sys.stderr.flush()
-    saved = os.dup(2)
-    os.dup2(handle, 2)
-    try:
-        yield
-    except Exception as error:
-        raise not_started(_reason(error), log.read_text(errors="replace")) from error
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(handle)
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from dagster_operators.errors import EngineError
 from dagster_operators.functions.install import install
 from dagster_operators.runtime.engine import Engine, PreparedEngine, select_api
+from dagster_operators.runtime.spark_process import stopped_by_itself, was_stopped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,10 +55,15 @@ class OwnEngine:
                 f"session() of {type(self.given).__name__} gave {type(session).__name__}, which is no SparkSession",
                 remedy="let it return a SparkSession of Spark, Spark Connect or Databricks Connect",
             )
-        if _stopped(session, kind):
+        if was_stopped(session):
             raise EngineError(
                 f"the session of {type(self.given).__name__} was stopped",
                 remedy="let session() make a new one then, as SparkSession.builder.getOrCreate() does",
+            )
+        if stopped_by_itself(session):
+            raise EngineError(
+                f"Spark stopped by itself, or its process ended, and the session of {type(self.given).__name__} with it",
+                remedy="let session() stop() it before it makes a new one; SparkSession.builder.getOrCreate() gives it again",
             )
         self._seen["kind"] = kind
         select_api(connect=kind == "connect")
@@ -99,9 +105,3 @@ def kind_of(session: object) -> str:
     if any(module.startswith("pyspark.sql.connect") for module in modules):
         return "connect"
     return "spark" if modules else ""
-
-
-def _stopped(session: Any, kind: str) -> bool:
-    if kind == "connect":
-        return bool(session.is_stopped)
-    return getattr(session.sparkContext, "_jsc", None) is None

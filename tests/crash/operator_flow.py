@@ -5,7 +5,6 @@ It is run in a process of its own, to be killed.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pyarrow as pa
@@ -87,7 +86,3 @@ def result(root: str, dsn: str) -> dict[str, Any]:
     told = sorted((row.k, row.epoch, row.kind, row.n) for row in pipeline.read("told").collect())
     per_subtask = pipeline.state("everything", "rows").collect()
     return {"told": told, "rows": sum(row.n for row in per_subtask), "epochs": [done.epoch for done in pipeline.history()]}
-
-
-if __name__ == "__main__":
-    build(sys.argv[1], sys.argv[2], int(sys.argv[3])).run_until_caught_up()

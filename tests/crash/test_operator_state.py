@@ -5,16 +5,12 @@ Nothing is lost or doubled, in the tables, in the state or over there.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from dagster_operators.transactions.failpoints import VARIABLE
+from tests.crash.killed import run_and_kill
 from tests.crash.operator_flow import EPOCHS, ROWS, TABLE, build, result
 
 if TYPE_CHECKING:
@@ -22,7 +18,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.crash, pytest.mark.sail, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(600)]
 
-REPOSITORY = Path(__file__).parents[2]
 KILLS = [
     ("sink:written", 3),
     ("stage:half_files#2", 1),
@@ -37,16 +32,6 @@ KILLS = [
 ]
 
 
-def run(root: Path, dsn: str, parallelism: int, failpoint: str = "") -> int:
-    environment = {**os.environ, VARIABLE: failpoint, "DAGSTER_OPERATORS_CACHE": str(root.parent / "cache")}
-    if not failpoint:
-        del environment[VARIABLE]
-    command = [sys.executable, "-m", "tests.crash.operator_flow", str(root), dsn, str(parallelism)]
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode in {0, -signal.SIGKILL}, done.stderr[-2000:]
-    return done.returncode
-
-
 def told_to(database: Database) -> list[tuple[object, ...]]:
     return database.query("SELECT k, epoch, kind, n FROM told ORDER BY k, epoch, kind, n")
 
@@ -57,9 +42,10 @@ def test_state_and_sink_are_as_if_nothing_had_happened(
     assert sail
     monkeypatch.setenv("DAGSTER_OPERATORS_CACHE", str(tmp_path / "cache"))
     database.query(TABLE)
-    spared = [place for place, parallelism in KILLS if run(tmp_path / "root", database.dsn, parallelism, place) == 0]
-    assert not spared, "some places are no longer reached"
-    run(tmp_path / "root", database.dsn, 2)
+    place = (str(tmp_path / "root"), database.dsn)
+    calls = [f"build{(*place, parallelism)!r}.run_until_caught_up()" for _, parallelism in KILLS]
+    run_and_kill("tests.crash.operator_flow", calls, [failpoint for failpoint, _ in KILLS], tmp_path)
+    build(*place, 2).run_until_caught_up()
     with postgres.database() as plain:
         plain.query(TABLE)
         build(str(tmp_path / "plain"), plain.dsn, 2).run_until_caught_up()

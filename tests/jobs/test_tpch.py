@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dagster_operators.transactions.failpoints import VARIABLE
 from jobs.nexmark.reference import difference, rows_of_delta
 from jobs.tpch.generator import KEYS, Tpch
 from jobs.tpch.job import build
 from jobs.tpch.queries import QUERIES
 from jobs.tpch.reference import SQL, answers
 from jobs.tpch.run import main
+from tests.crash.killed import run_and_kill
 from tests.engines import EMBEDDED, SAIL
 
 LARGE = 200
@@ -116,19 +114,16 @@ def test_on_spark(small, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("sail")
-def test_killed_in_the_middle(small, tmp_path):
+def test_killed_in_the_middle(small, tmp_path, monkeypatch):
     """A process dies with half the files of a stage written, the next one between the commits of two tables."""
     tables = replace(small, steps=4)
-    command = [sys.executable, "-m", "jobs.tpch.run", "--folder", str(tmp_path), "--scale", "0.002", "--steps", "4"]
-    command += ["--large", str(LARGE)]
+    command = ["--folder", str(tmp_path), "--scale", "0.002", "--steps", "4", "--large", str(LARGE)]
+    monkeypatch.setenv("DAGSTER_OPERATORS_ENGINE", "sail")
     tables.write(tmp_path / "changes")
     (tmp_path / "base").symlink_to(small.base)
     pipeline = build(tmp_path, large=LARGE, engine=SAIL)
     for failpoint, completed in (("stage:half_files#40", 0), ("before:commit_table:2#2", 1)):
-        environment = {**os.environ, "DAGSTER_OPERATORS_ENGINE": "sail", VARIABLE: failpoint}
-        repository = Path(__file__).parents[2]
-        died = subprocess.run(command, env=environment, cwd=repository, capture_output=True, text=True, check=False)
-        assert died.returncode == -signal.SIGKILL, died.stderr
+        run_and_kill("jobs.tpch.run", [f"main({command!r})"], [failpoint], tmp_path)
         assert len(pipeline.history()) == completed
     epochs = []
     while not (result := build(tmp_path, large=LARGE, engine=SAIL).run_epoch()).empty:

@@ -16,7 +16,7 @@ import pytest
 
 from dagster_operators.errors import JavaMissingError
 from dagster_operators.runtime.engine import check_java
-from tests.engines import CONNECT, EMBEDDED, ENGINES, JAVA, SAIL
+from tests.engines import CONNECT, EMBEDDED, ENGINES, SAIL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,6 @@ def _engines_of(item: pytest.Item) -> list[str]:
 # Sail's and Connect's client would run its own hooks in the child that becomes Spark's Java process, which at times ends it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ.setdefault("RUST_LOG", "off")  # Sail's messages, which are not the tests'
-os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
 
 SLOW = (
     "tests/connectors/test_postgres_crash",

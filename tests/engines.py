@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 from dagster_operators.runtime.engine import Spark
@@ -17,8 +18,11 @@ _CONNECT_PORT = _free_port()
 
 # Code runs too briefly to be worth the second compiler. With the first one alone Java keeps 48 MB of what it compiled: some tests
 # fill that, and code is interpreted again. Not to verify classes saves a quarter of the time of a process's first epoch.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-"""What each Java of the tests is started with, also those of child processes: the value of ``JDK_JAVA_OPTIONS``."""
+# The variable is read by each Java, also those of child processes and of a cluster.
+os.environ.setdefault(
+    "JDK_JAVA_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 
 EMBEDDED = Spark(
     master="local[2]",

@@ -14,6 +14,7 @@ PORT := 3000
 KILLS := 300
 HISTORIES := 10000
 SCHEDULES := 1000000
+CHANGES := 300
 export WORKERS := 2
 
 .DELETE_ON_ERROR:
@@ -60,11 +61,12 @@ lock: env ## Renew requirements.lock after a change of pyproject.toml (ARGS=--up
 proto: env ## Make the Python of the .proto files anew
 	scripts/make-proto $(PYTHON)
 
-soak: env ## Kill the real process at random moments, KILLS times; try HISTORIES of a storage root, and SCHEDULES of runs, at random; and every power cut
+soak: env ## Kill the real process at random moments, KILLS times; try HISTORIES of a storage root, SCHEDULES of runs and CHANGES of programs at random, and every power cut
 	DAGSTER_OPERATORS_KILLS=$(KILLS) DAGSTER_OPERATORS_HISTORIES=$(HISTORIES) DAGSTER_OPERATORS_SCHEDULES=$(SCHEDULES) \
-		DAGSTER_OPERATORS_DAMAGES=3 $(WITH_ENGINE) $(PYTHON) -m pytest -s tests/transactions/test_random_schedules.py \
-		tests/crash/test_random_kills.py tests/transactions/test_random_histories.py tests/transactions/test_power_cut.py \
-		--timeout 0 $(ARGS)
+		DAGSTER_OPERATORS_CHANGES=$(CHANGES) DAGSTER_OPERATORS_DAMAGES=3 \
+		$(WITH_ENGINE) $(PYTHON) -m pytest -s tests/transactions/test_random_schedules.py tests/crash/test_random_kills.py \
+		tests/crash/test_changes_kills.py tests/end_to_end/test_any_change.py tests/transactions/test_random_histories.py \
+		tests/transactions/test_power_cut.py --timeout 0 $(ARGS)
 
 bench: env ## Measure speed beside Structured Streaming, one JSON line for each claim
 	$(WITH_ENGINE) $(PYTHON) -m benchmarks $(ARGS)

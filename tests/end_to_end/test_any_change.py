@@ -6,13 +6,14 @@ only from here on, such as another filter, are not drawn: ``test_changed_pipelin
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +27,7 @@ from dagster_operators.graph.changes import ADDS, CHANGE
 from dagster_operators.plans.verdict import Level
 from tests.end_to_end.landing import put
 from tests.engines import SAIL
+from tests.examples import fresh_examples
 
 pytestmark = pytest.mark.usefixtures("sail")
 
@@ -335,6 +337,9 @@ def told_alike(pipeline: do.Pipeline) -> None:
         assert list(map(str, stored.verdicts)) == list(map(str, here.verdicts))
 
 
+CHANGES: Final = int(os.environ.get("DAGSTER_OPERATORS_CHANGES", "40"))
+"""So many are tried by the slow test, other ones on each run; ``make soak`` tries many more."""
+
 _CHECKS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 
 
@@ -349,8 +354,8 @@ def test_any_change_is_right_or_refused(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)  # two minutes of processor time, which a busy machine gives in ten
-@settings(max_examples=80, deadline=None, suppress_health_check=_CHECKS)
+@pytest.mark.timeout(600 + 15 * CHANGES)  # a change takes two seconds, and a busy machine several times as many
+@fresh_examples(CHANGES)
 @given(st.data())
 def test_any_of_many_changes_is_right_or_refused(data: st.DataObject) -> None:
     program = data.draw(programs())

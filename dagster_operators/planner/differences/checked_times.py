@@ -39,23 +39,25 @@ def around_times(expression: str, type_of: TypeOf) -> Iterator[Wrap]:
 
 def _rounded(expression: str, call: Called, type_of: TypeOf) -> Iterator[Wrap]:
     """What is put around a time of which a number of seconds or milliseconds is made: it becomes a whole one before."""
-    unit = _UNITS.get(call.name)
-    found = (_CAST_TO_NUMBER if "cast" in call.name else _ONE).fullmatch(call.arguments) if unit else None
-    if found is None or str(type_of(found[1])) != "timestamp":
-        return
-    start = expression.index(call.arguments, call.position - 1 + len(call.name)) + found.start(1)
-    after = f") - pmod(unix_micros({found[1]}), {unit}L))"
-    yield Wrap((start, start + len(found[1])), after, before="timestamp_micros(unix_micros(")
+    if (unit := _UNITS.get(call.name)) and (found := _argument(expression, call, type_of, _CAST_TO_NUMBER, "timestamp")):
+        value, span = found
+        yield Wrap(span, f") - pmod(unix_micros({value}), {unit}L))", before="timestamp_micros(unix_micros(")
 
 
 def _around(expression: str, call: Called, type_of: TypeOf) -> Iterator[Wrap]:
-    factor = _TIMES.get(call.name)
-    found = (_CAST_TO_TIME if "cast" in call.name else _ONE).fullmatch(call.arguments) if factor else None
-    if found is None or str(type_of(found[1])) != "bigint":
-        return
+    if (factor := _TIMES.get(call.name)) and (found := _argument(expression, call, type_of, _CAST_TO_TIME, "bigint")):
+        yield Wrap(found[1], f" AS DECIMAL(38,0)) * {factor} AS BIGINT) DIV {factor}", before="CAST(CAST(")
+
+
+def _argument(
+    expression: str, call: Called, type_of: TypeOf, cast: re.Pattern[str], wanted: str
+) -> tuple[str, tuple[int, int]] | None:
+    """What a call, or a cast of a certain kind, is given, and where it is; none if it is of another type."""
+    found = (cast if "cast" in call.name else _ONE).fullmatch(call.arguments)
+    if found is None or str(type_of(found[1])) != wanted:
+        return None
     start = expression.index(call.arguments, call.position - 1 + len(call.name)) + found.start(1)
-    after = f" AS DECIMAL(38,0)) * {factor} AS BIGINT) DIV {factor}"
-    yield Wrap((start, start + len(found[1])), after, before="CAST(CAST(")
+    return found[1], (start, start + len(found[1]))
 
 
 def refuse_short_casts(expression: str, type_of: TypeOf) -> None:

@@ -213,17 +213,19 @@ def test_the_schedule_starts_a_run_unless_one_goes_on(folder: Path) -> None:
     assert skipped == dg.SkipReason(f"run {run_id} (demo_epoch) is not_started")
 
 
+def with_tables(folder: Path, *tables: str) -> do.Pipeline:
+    """The demo's source, and tables of it."""
+    made = do.Pipeline("demo", root=str(folder / "demo"))
+    rows = made.source("rows", do.FileSource(str(folder / "in"), format="json", schema=demo.SCHEMA))
+    for table in tables:
+        rows.select("k", name=f"of_{table}").to_table(table)
+    return made
+
+
 @pytest.mark.usefixtures("on_sail")
 def test_what_was_decided_starts_one_run(folder: Path, instance: dg.DagsterInstance) -> None:
-    def pipeline(*tables: str) -> do.Pipeline:
-        made = do.Pipeline("demo", root=str(folder / "demo"))
-        rows = made.source("rows", do.FileSource(str(folder / "in"), format="json", schema=demo.SCHEMA))
-        for table in tables:
-            rows.select("k", name=f"of_{table}").to_table(table)
-        return made
-
-    pipeline("clean", "copy").run_until_caught_up()
-    changed = pipeline("clean")
+    with_tables(folder, "clean", "copy").run_until_caught_up()
+    changed = with_tables(folder, "clean")
     changed.drop("copy")
     made = do.build_definitions(changed, sensor=True, wait_seconds=0)
     look = made.resolve_sensor_def("demo_sensor")
@@ -487,15 +489,8 @@ def test_a_decided_epoch_that_an_earlier_version_has_told_of_is_told_again() -> 
 
 @pytest.mark.usefixtures("on_sail")
 def test_what_was_decided_about_a_change_makes_the_tables_due(folder: Path, instance: dg.DagsterInstance, clock: Clock) -> None:
-    def pipeline(*tables: str) -> do.Pipeline:
-        made = do.Pipeline("demo", root=str(folder / "demo"))
-        rows = made.source("rows", do.FileSource(str(folder / "in"), format="json", schema=demo.SCHEMA))
-        for table in tables:
-            rows.select("k", name=f"of_{table}").to_table(table)
-        return made
-
-    pipeline("clean", "copy").run_until_caught_up()
-    changed = pipeline("clean")
+    with_tables(folder, "clean", "copy").run_until_caught_up()
+    changed = with_tables(folder, "clean")
     changed.drop("copy")
     automation = Automation(do.build_definitions(changed, automation_condition="new input"), instance)
     automation.due()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
@@ -63,8 +64,7 @@ def by_duckdb(uri: str, version: int) -> Any:
 
 
 def by_polars(uri: str, version: int) -> Any:
-    polars = pytest.importorskip("polars")
-    return polars.read_delta(uri, version=version).to_dicts()
+    return pl.read_delta(uri, version=version).to_dicts()
 
 
 READERS: dict[str, Reader] = {

@@ -108,13 +108,14 @@ def test_an_asset_may_take_a_table_as_sparks(engine: str, request: pytest.Fixtur
 
 
 def test_an_asset_may_take_a_table_as_polars(root: Path) -> None:
-    polars = pytest.importorskip("polars")
+    import polars as pl
+
     taken: list[Any] = []
 
     def taker(sums) -> None:  # type: ignore[no-untyped-def]
         taken.append(sums)
 
-    taker.__annotations__["sums"] = polars.DataFrame
+    taker.__annotations__["sums"] = pl.DataFrame
     made = dg.asset(name="taker", ins={"sums": dg.AssetIn(SUMS)})(taker)
     reader = do.PipelineIOManager(source=do.PipelineResource(root=str(root)))
     assert execute(made, {"numbers": reader}, dg.AssetSpec(SUMS).with_io_manager_key("numbers")).success

@@ -1,7 +1,8 @@
 """Tests on embedded Spark that fail since it stopped by itself are run once more, and that is told with the reason.
 
-One thread of Spark's that fails stops all of it, and with it every further test: seen once in hundreds of runs, within seconds of
-its start. No test does that to the Spark that all share, so one that does would fail again.
+One thread of Spark's that fails stops all of it, and with it every further test: seen once in hundreds of runs, most likely as
+the 48 MB that Java had for compiled code were full (tests/engines.py). No test does that to the Spark that all share, so one that
+does would fail again.
 """
 
 from __future__ import annotations

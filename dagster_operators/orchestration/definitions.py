@@ -128,7 +128,7 @@ def build_definitions(
     if sensor and automation_condition == "new input":
         raise PipelineError(
             "sensor=True and automation_condition='new input' would start two runs for the same news",
-            remedy="leave one of them out: the sensor starts runs again that were killed, the condition none",
+            remedy="leave one of them out",
         )
     options = Options(
         group_name, tuple(owners), tags or {}, retry_policy, automation_condition, wait_seconds, preview_rows,

@@ -1,9 +1,9 @@
-"""Is a run of the pipeline going on? Sensors and schedules ask before they start another one, which would only be refused."""
+"""The runs of a pipeline: is one going on, and which was the last? Sensors and schedules ask before they start another one."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import dagster as dg
@@ -22,7 +22,7 @@ _STARTED: Final = {dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING}
 _GRACE_SECONDS: Final = 120.0
 """How long a started run may take to reach the ledger, on top of what it may wait there."""
 _LOOKED_AT: Final = 100
-"""So many runs of all that go on, the newest, are looked at for those of the pipeline that nobody has tagged yet."""
+"""So many runs of all, the newest, are looked at for those of the pipeline that nobody has tagged yet."""
 
 
 def work_in_progress(steps: PipelineSteps, instance: dg.DagsterInstance) -> str | None:
@@ -41,13 +41,27 @@ def work_in_progress(steps: PipelineSteps, instance: dg.DagsterInstance) -> str 
     return None
 
 
+def last_run_of_epochs(steps: PipelineSteps, instance: dg.DagsterInstance) -> dg.RunRecord | None:
+    """The newest run that was to make epochs of the pipeline, whoever asked for it; None if there is none."""
+    others = {f"{steps.name}_{job}" for job in ("rebuild", "maintenance", "repair", "freshness")}
+    records = [record for record in _of(steps, instance, None) if record.dagster_run.job_name not in others]
+    return max(records, key=lambda record: record.storage_id, default=None)
+
+
 def _going_on(steps: PipelineSteps, instance: dg.DagsterInstance) -> Iterator[dg.RunRecord]:
-    """The runs of the pipeline that Dagster does not know to be over.
+    """The runs of the pipeline that Dagster does not know to be over."""
+    return _of(steps, instance, _GOING_ON)
+
+
+def _of(
+    steps: PipelineSteps, instance: dg.DagsterInstance, statuses: Sequence[dg.DagsterRunStatus] | None
+) -> Iterator[dg.RunRecord]:
+    """The newest runs of the pipeline.
 
     Those that an automation condition asks for, or that are launched from the asset graph, have the pipeline's tag from when
     they begin; until then, as in a queue, the assets that they are to make tell.
     """
-    yield from instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: steps.name}, statuses=_GOING_ON), limit=25)
-    for record in instance.get_run_records(dg.RunsFilter(statuses=_GOING_ON), limit=_LOOKED_AT):
+    yield from instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: steps.name}, statuses=statuses), limit=25)
+    for record in instance.get_run_records(dg.RunsFilter(statuses=statuses), limit=_LOOKED_AT):
         if not steps.asset_keys.isdisjoint(record.dagster_run.asset_selection or ()):
             yield record

@@ -87,22 +87,29 @@ class Told:
         seen: The same of what is somebody else's asset, and since when.
         rest: What was left to do beside that.
         rest_told: When that was told last, and how many times before.
+        asked: What of all that the sources were told for last, by a short name; how many times it was; and, as Dagster numbers
+            its runs, the last one of then.
     """
 
     sources: dict[str, Any] = field(default_factory=dict)
     seen: dict[str, Any] = field(default_factory=dict)
     rest: Any = None
     rest_told: tuple[float, int] = (0.0, 0)
+    asked: tuple[str, int, int] = ("", 0, 0)
 
     @classmethod
     def of(cls, cursor: str | None) -> Told:
         """What a cursor says."""
         found = json.loads(cursor) if cursor else {}
-        return cls(found.get("told_of", {}), found.get("seen", {}), found.get("rest"), tuple(found.get("rest_told", (0.0, 0))))
+        return cls(
+            found.get("told_of", {}), found.get("seen", {}), found.get("rest"), tuple(found.get("rest_told", (0.0, 0))),
+            tuple(found.get("asked", ("", 0, 0))),
+        )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
         """It as a part of a cursor."""
-        return {"told_of": self.sources, "seen": self.seen, "rest": self.rest, "rest_told": self.rest_told}
+        told = {"told_of": self.sources, "seen": self.seen, "rest": self.rest, "rest_told": self.rest_told}
+        return {**told, "asked": self.asked}
 
     def as_cursor(self) -> str:
         """It as the whole cursor."""
@@ -129,15 +136,25 @@ class Told:
             times = self.rest_told[1] + 1 if rest == self.rest else 0
             self.rest, self.rest_told = rest, (now, times)
             if not found:
-                name = next(iter(news.inputs))
-                _, offered = self.sources.get(name, (None, None))  # as it was told: no table is behind it
-                found.append(_event(news, name, offered, {"left to do": dg.MetadataValue.text(news.in_words())}))
+                found.append(self.reminder(news))
         return found
+
+    def reminder(self, news: News) -> dg.AssetMaterialization:
+        """Tells of one of the sources for what is left to do."""
+        name = next(iter(news.inputs))
+        _, offered = self.sources.get(name, (None, None))  # as it was told: no table is behind it
+        return _event(news, name, offered, {"left to do": dg.MetadataValue.text(news.in_words())})
+
+    def unread(self, news: News, now: float) -> str:
+        """A short name of the rows that were told, for as long as no run has decided to read them; empty if there are none."""
+        own = {name: [news.epoch, offered] for name, offered in news.sources.items() if name in news.inputs}
+        rest = self.left(news, now) if news.inputs else None
+        return "" if news.decided or news.changes or not (own or rest) else _digest({"sources": own, "rest": rest})
 
     def _is_due(self, rest: Mapping[str, Any], news: News, now: float) -> bool:
         """Whether what is left is to be told: the run that was asked for may have failed, and nobody else asks for another one.
 
-        Of rows that are left that does not hold: a run that failed before its epoch was decided is not started again.
+        Of rows that are left, and no epoch's yet, that depends on the run, as of what the sources newly hold.
         """
         if rest != self.rest:
             return True

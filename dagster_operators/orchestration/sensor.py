@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from dagster_operators.orchestration.in_progress import work_in_progress
+from dagster_operators.orchestration.in_progress import last_run_of_epochs, work_in_progress
 from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.news import News, Told
 from dagster_operators.orchestration.steps import PipelineSteps
-from dagster_operators.orchestration.tries import NEWS_TAG, judge
+from dagster_operators.orchestration.tries import NEWS_TAG, Verdict, judge, judge_last
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -64,7 +64,8 @@ def source_sensor(
     """The sensor ``<pipeline>_sources``: Dagster's automation conditions say what the news that it tells of lead to.
 
     So does what no source has told: an epoch that waits to be carried out, a change that was decided, operators with work left.
-    The first two are told again, after a pause, as long as they wait and nothing is at work: the run may have failed.
+    The first two are told again, after a pause, as long as they wait and nothing is at work: the run may have failed. What no
+    epoch has read is told again when the run was killed or failed for a reason that may pass, a few times at most.
     With ``"new input"`` it starts a run for these itself where all sources are others' assets, and it has none to tell of.
     """
     starts = steps.options.automation_condition == "new input" and not News.own(steps)
@@ -87,13 +88,35 @@ def source_sensor(
             if isinstance(request, dg.SkipReason):
                 return dg.SensorResult(skip_reason=request, cursor=told.as_cursor())
             return dg.SensorResult(run_requests=[request], cursor=told.as_cursor())
-        events = told.tell(news, now)
+        last = last_run_of_epochs(steps, context.instance)
+        events, unread = told.tell(news, now), told.unread(news, now)
+        verdict = None if events else _tried(steps, context.instance, (told.asked, unread), last, now)
+        if verdict is not None and not verdict.reason:
+            events = [told.reminder(news)]
         if events:
+            told.asked = (unread, verdict.number + 1 if verdict else 1, last.storage_id if last else 0)
             return dg.SensorResult(asset_events=events, cursor=told.as_cursor())
         nothing = f"The sources hold nothing that was not told, after epoch {news.epoch}"
-        return dg.SensorResult(skip_reason=nothing, cursor=told.as_cursor())
+        reason = f"{verdict.reason} ({news.in_words()})" if verdict else nothing
+        return dg.SensorResult(skip_reason=reason, cursor=told.as_cursor())
 
     return look
+
+
+def _tried(
+    steps: PipelineSteps,
+    instance: dg.DagsterInstance,
+    asked: tuple[tuple[str, int, int], str],
+    last: dg.RunRecord | None,
+    now: float,
+) -> Verdict | None:
+    """Whether what was told and no epoch has read is to be told again; None while no run was there since."""
+    (subject, count, before), unread = asked
+    if subject != unread:  # as an earlier version of the cursor says
+        count, before = 1, 0
+    if not unread or last is None or last.storage_id <= before:
+        return None
+    return judge_last(instance, last, count, f"{steps.name}_epoch", now)
 
 
 def _request(steps: PipelineSteps, instance: dg.DagsterInstance, news: News) -> dg.RunRequest | dg.SkipReason:

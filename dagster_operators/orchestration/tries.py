@@ -12,8 +12,6 @@ import dagster as dg
 from dagster_operators.orchestration.failures import RETRY_HELPS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dagster import RunRecord
 
 NEWS_TAG: Final = "dagster_operators/news"
@@ -46,31 +44,43 @@ def judge(instance: dg.DagsterInstance, news: str) -> Verdict:
     records = instance.get_run_records(dg.RunsFilter(tags={NEWS_TAG: news}), limit=len(_PAUSES) + 1)
     if not records:
         return Verdict()
-    run = records[0].dagster_run
-    reason = _why_not(instance, records, time.time())
+    return judge_last(instance, records[0], len(records), records[0].dagster_run.job_name, time.time())
+
+
+def judge_last(instance: dg.DagsterInstance, last: RunRecord, count: int, job: str, now: float) -> Verdict:
+    """Whether to start a run again for the same news.
+
+    Args:
+        instance: Knows the runs.
+        last: The last one, which is over.
+        count: How many there were.
+        job: What a person launches instead.
+        now: The time.
+    """
+    run = last.dagster_run
+    reason = _why_not(instance, last, count, job, now)
     told = f"run {run.run_id} ({run.job_name}), which was started for this, is {run.status.value.lower()}"
-    return Verdict(reason=f"{told}{reason}") if reason is not None else Verdict(len(records))
+    return Verdict(reason=f"{told}{reason}") if reason is not None else Verdict(count)
 
 
-def _why_not(instance: dg.DagsterInstance, records: Sequence[RunRecord], now: float) -> str | None:
+def _why_not(instance: dg.DagsterInstance, last: RunRecord, count: int, job: str, now: float) -> str | None:
     """Why not to start another one after the last run, which is over; None to start it."""
-    run, count = records[0].dagster_run, len(records)
+    run = last.dagster_run
     if run.status is dg.DagsterRunStatus.SUCCESS:
         return ""
     if run.status is dg.DagsterRunStatus.CANCELED:
         return ": somebody ended it, so a person, a schedule or more data starts the next one"
     lasting = _lasting_cause(instance, run.run_id)
     if lasting:
-        return f": {lasting}. To start over when that is settled: re-execute it, or launch {run.job_name}"
+        return f": {lasting}. To start over when that is settled: re-execute it, or launch {job}"
     if count > len(_PAUSES):
-        return f", the last of {count} tries: re-execute it, or launch {run.job_name}"
-    due = _ended(records, count) + _PAUSES[count - 1]
+        return f", the last of {count} tries: re-execute it, or launch {job}"
+    due = _ended(last, count) + _PAUSES[count - 1]
     return f": try {count + 1} of {len(_PAUSES) + 1} begins {_clock(due)}" if now < due else None
 
 
-def _ended(records: Sequence[RunRecord], count: int) -> float:
+def _ended(last: RunRecord, count: int) -> float:
     """When the last run ended; a killed one, of which nobody knows that, when the first pause would have begun."""
-    last = records[0]
     return last.end_time or ((last.start_time or 0.0) if count > 1 else 0.0)
 
 

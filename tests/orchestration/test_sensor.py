@@ -487,6 +487,109 @@ def test_a_decided_epoch_that_an_earlier_version_has_told_of_is_told_again() -> 
     assert not Told.of(told.as_cursor()).tell(news, 1_001.0)
 
 
+@pytest.fixture
+def automated(folder: Path) -> dg.Definitions:
+    return do.build_definitions(copying(folder), automation_condition="new input")
+
+
+def failed_run(defs: dg.Definitions, instance: dg.DagsterInstance) -> dg.DagsterRun:
+    """A run that the automation has asked for, and that was killed before it has begun anything."""
+    run = asked_for_by_automation(defs, instance, dg.AssetKey(["demo", "clean"]))
+    instance.report_dagster_event(dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name), run.run_id)
+    instance.report_run_failed(run)
+    return run
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_run_of_the_automation_that_failed_before_its_epoch_is_asked_for_again_and_not_for_ever(
+    automated: dg.Definitions, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    automation = Automation(automated, instance)
+    automation.due()
+    assert (automation.told(), automation.told(), automation.due(), automation.due()) == (1, 0, 1, 0), "no run was there yet"
+    for number in range(4):
+        run = failed_run(automated, instance)
+        if number:
+            then = cast("dg.SensorResult", automation.look())
+            assert f"run {run.run_id} ({run.job_name}), which was started for this, is failure: try {number + 2} of 5" in str(
+                then.skip_reason
+            )
+        with monkeypatch.context() as at_once:
+            at_once.setattr("dagster_operators.orchestration.tries._PAUSES", (0.0,) * 4)
+            event = automation.event()
+        assert event.asset_key == dg.AssetKey(["demo", "rows"])
+        assert str(event.metadata["left to do"].value).startswith("rows up to")
+        assert (automation.told(), automation.due(), automation.told(), automation.due()) == (0, 1, 0, 0)
+    failed_run(automated, instance)
+    monkeypatch.setattr("dagster_operators.orchestration.tries._PAUSES", (0.0,) * 4)
+    last = cast("dg.SensorResult", automation.look())
+    assert "the last of 5 tries: re-execute it, or launch demo_epoch (rows up to" in str(last.skip_reason)
+    assert (automation.told(), automation.due()) == (0, 0)
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_what_came_meanwhile_has_tries_of_its_own(
+    folder: Path, automated: dg.Definitions, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dagster_operators.orchestration.tries._PAUSES", (0.0,))
+    automation = Automation(automated, instance)
+    for files in (5, 6):
+        for _ in range(2):
+            assert (automation.told(), automation.told()) == (1, 0)
+            failed_run(automated, instance)
+        assert automation.told() == 0, "two tries"
+        demo.drop(folder, files, [("c", files)])
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_run_of_the_automation_that_a_person_ended_or_that_was_for_upkeep_is_not_asked_for_again(
+    automated: dg.Definitions, instance: dg.DagsterInstance
+) -> None:
+    automation = Automation(automated, instance)
+    automation.due()
+    assert (automation.told(), automation.due()) == (1, 1)
+    upkeep = automated.resolve_job_def("demo_maintenance")
+    instance.report_run_failed(instance.create_run_for_job(upkeep, tags=dict(upkeep.tags)))
+    assert automation.told() == 0, "no run of epochs was there"
+    run = asked_for_by_automation(automated, instance, dg.AssetKey(["demo", "clean"]))
+    instance.report_run_canceled(run)
+    then = cast("dg.SensorResult", automation.look())
+    assert f"run {run.run_id} ({run.job_name}), which was started for this, is canceled: somebody ended it" in str(
+        then.skip_reason
+    )
+    assert automation.due() == 0
+
+
+@pytest.mark.usefixtures("on_sail")
+def test_a_run_of_the_automation_is_not_asked_for_again_when_its_cause_does_not_pass(
+    folder: Path, automated: dg.Definitions, instance: dg.DagsterInstance
+) -> None:
+    (folder / "in/000.json").write_text('{"k": ["not a string"]')
+    automation = Automation(automated, instance)
+    automation.due()
+    assert (automation.told(), automation.due()) == (1, 1)
+    job = automated.resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process(instance=instance, raise_on_error=False, asset_selection=[dg.AssetKey(["demo", "clean"])])
+    assert not result.success
+    then = cast("dg.SensorResult", automation.look())
+    assert f"run {result.run_id} (" in str(then.skip_reason)
+    assert "which was started for this, is failure: BadInputError: " in str(then.skip_reason)
+    assert automation.due() == 0
+
+
+def test_a_cursor_of_a_version_that_did_not_count_tries_is_taken_for_the_first(
+    automated: dg.Definitions, instance: dg.DagsterInstance
+) -> None:
+    sensor = automated.resolve_sensor_def("demo_sources")
+    told = cast("dg.SensorResult", sensor(dg.build_sensor_context(instance=instance)))
+    before = json.loads(told.cursor or "")
+    del before["asked"]
+    failed_run(automated, instance)
+    again = cast("dg.SensorResult", sensor(dg.build_sensor_context(instance=instance, cursor=json.dumps(before))))
+    assert len(again.asset_events) == 1
+    assert json.loads(again.cursor or "")["asked"][1] == 2
+
+
 @pytest.mark.usefixtures("on_sail")
 def test_what_was_decided_about_a_change_makes_the_tables_due(folder: Path, instance: dg.DagsterInstance, clock: Clock) -> None:
     with_tables(folder, "clean", "copy").run_until_caught_up()

@@ -17,7 +17,7 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -38,8 +38,13 @@ def to_json(value: Any) -> str:
     return json.dumps(encode(value), sort_keys=True, separators=(",", ":"))
 
 
-def from_json(kind: type[T], text: str) -> T:
+def from_json(kind: type[T], text: str, without: Collection[str] = ()) -> T:
     """The dataclass that ``to_json`` wrote.
+
+    Args:
+        kind: The dataclass.
+        text: The text.
+        without: Fields that earlier versions wrote, and that nobody reads any more.
 
     Raises:
         LedgerError: The text is no JSON or does not fit ``kind``.
@@ -48,6 +53,8 @@ def from_json(kind: type[T], text: str) -> T:
         data = json.loads(text)
     except ValueError as error:
         raise LedgerError(f"a {kind.__name__} is not valid JSON: {error}") from error
+    if without and isinstance(data, dict):
+        data = {name: value for name, value in data.items() if name not in without}
     decoded: T = decode(kind, data)
     return decoded
 

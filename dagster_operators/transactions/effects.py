@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from dagster_operators.transactions.manifest import Change, Manifest
 from dagster_operators.transactions.plan import EPOCH_FOLDER, DatasetRecord, EpochHandle
-from dagster_operators.transactions.records import Prepared, Record
+from dagster_operators.transactions.records import Begin, Prepared, Record
 from dagster_operators.transactions.view import LedgerView
 
 
@@ -49,6 +49,7 @@ class StageAttempt:
     Attributes:
         attempt: Its id, ``g<generation>-<8 hex>``.
         fingerprint: Of the stage; its manifest must carry it.
+        begin: What the epoch began with: what it reads, its times and the versions of its tables.
         upstream: The manifest of each upstream stage, to be read and named in ``Manifest.reads``.
     """
 
@@ -57,6 +58,7 @@ class StageAttempt:
     attempt: str
     fingerprint: str
     handle: EpochHandle
+    begin: Begin
     upstream: Mapping[str, Manifest] = field(default_factory=dict)
 
     def directory(self, dataset: str) -> str:

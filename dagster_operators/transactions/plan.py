@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from dagster_operators.graph.slice import SourceSlice
-from dagster_operators.time.frontier import Frontier
 from dagster_operators.transactions.codec import added, from_json, to_json
+
+_REPEATED: Final = frozenset({"slices", "watermarks", "base_versions", "held", "transition"})
+"""What handles of earlier versions had of the begin record."""
 
 EPOCH_FOLDER = "e{epoch}-{attempt}"
 """The folder of an attempt's files inside each dataset it writes."""
@@ -134,17 +136,15 @@ class Slices:
 
 @dataclass(frozen=True)
 class EpochHandle:
-    """An epoch that has begun, as the steps of a run hand it on.
+    """An epoch that has begun, as the steps of a run hand it on: what its begin record in the ledger is found by.
+
+    It is as small however much the epoch reads; what that is, is in the record alone.
 
     Attributes:
         generation: Under which the holder writes.
         begin_id: Which begin of the epoch this is; an epoch begun anew (other slices, other base) has another.
-        watermarks: Per source, as the epoch began; they stand still during it.
-        base_versions: The version of each dataset that the epoch builds on.
-        held: The times that operators held at their outputs as the epoch began, by stream.
-        transition: What the epoch does instead of computing something; empty for all others.
 
-    >>> handle = EpochHandle("flights", "/data/flights", 1, 1, "a1b2", Slices())
+    >>> handle = EpochHandle("flights", "/data/flights", 1, 1, "a1b2")
     >>> EpochHandle.from_json(handle.to_json()) == handle
     True
     """
@@ -154,11 +154,6 @@ class EpochHandle:
     epoch: int
     generation: int
     begin_id: str
-    slices: Slices
-    watermarks: Mapping[str, int] = field(default_factory=dict)
-    base_versions: Mapping[str, int] = field(default_factory=dict)
-    held: Mapping[str, Frontier] = added(2, {})
-    transition: str = added(2, "")
 
     def to_json(self) -> str:
         """The handle as JSON, to be passed between processes."""
@@ -166,5 +161,5 @@ class EpochHandle:
 
     @classmethod
     def from_json(cls, text: str) -> EpochHandle:
-        """The handle that ``to_json`` wrote."""
-        return from_json(cls, text)
+        """The handle that ``to_json`` wrote; of one of an earlier version, which repeated the begin record, what names it."""
+        return from_json(cls, text, without=_REPEATED)

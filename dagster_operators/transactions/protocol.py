@@ -215,10 +215,7 @@ def ready(run: RunContext, view: LedgerView, plan: PlanRecord) -> Steps[EpochHan
 
 def handle_of(run: RunContext, begin: Begin) -> EpochHandle:
     """The handle on a begun epoch under the run's generation."""
-    return EpochHandle(
-        run.pipeline, run.root, begin.epoch, run.generation, begin.begin_id, begin.slices, begin.watermarks, begin.base_versions,
-        begin.held, begin.transition.kind if begin.transition else "",
-    )  # fmt: skip
+    return EpochHandle(run.pipeline, run.root, begin.epoch, run.generation, begin.begin_id)
 
 
 def discard(epoch: int, keep: frozenset[str], run: RunContext) -> Steps[None]:
@@ -279,7 +276,8 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
         return known
     key = StageKey.parse(stage)
     record = _stage(view, handle, key)
-    wanted = reads(require_begin(view, handle).plan, view.prepared, key)
+    begin = require_begin(view, handle)
+    wanted = reads(begin.plan, view.prepared, key)
     if wanted is None:
         raise LedgerError(
             "a loop before the stage has not come to rest", pipeline=run.pipeline, stage=stage, remedy="run its rounds first"
@@ -292,7 +290,7 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
             )
         upstream[name] = yield _read(view.prepared[name])
     unique = yield MakeId()
-    attempt = StageAttempt(handle.epoch, stage, f"g{run.generation}-{unique}", record.fingerprint, handle, upstream)
+    attempt = StageAttempt(handle.epoch, stage, f"g{run.generation}-{unique}", record.fingerprint, handle, begin, upstream)
     try:
         manifest, view = yield from unless_fenced(run, _work(run, handle, attempt))
     except Exception:
@@ -365,7 +363,7 @@ def check_manifest(manifest: Manifest, attempt: StageAttempt, run: RunContext) -
     # A round takes over what the rounds before it did to the state of its stage.
     known = {file.path for other in attempt.upstream.values() for change in other.changes for file in change.adds}
     added = (file.path for change in manifest.changes for file in (*change.adds, *change.feed))
-    strays = [path for path in added if not path.startswith(folder) and path not in known and not attempt.handle.transition]
+    strays = [path for path in added if not path.startswith(folder) and path not in known and not attempt.begin.transition]
     if found != wanted or strays:
         raise LedgerError(
             f"the manifest is not this attempt's: {found} instead of {wanted}"

@@ -47,7 +47,7 @@ class SinkFlow:
     def work(self, attempt):
         changes, data = (), {}
         if attempt.stage == "rows":
-            numbers = attempt.handle.slices.offsets["numbers"].items
+            numbers = attempt.begin.slices.offsets["numbers"].items
             files = (write_file(self.run, "tables/rows", attempt.directory(""), "part-0", numbers),)
             changes = (Change("tables/rows", files),)
             staged = StagedForSink(attempt.attempt, "tables/rows", (files[0].path,), len(numbers), SCHEMA)

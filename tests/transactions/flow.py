@@ -78,7 +78,7 @@ class Flow:
     def work(self, attempt: StageAttempt) -> Manifest:
         self.worked.append(attempt.stage)
         folder = attempt.directory("")
-        numbers = attempt.handle.slices.offsets["numbers"].items
+        numbers = attempt.begin.slices.offsets["numbers"].items
         reach("stage:half_files")
         if attempt.stage == "clean":
             changes = (
@@ -90,8 +90,8 @@ class Flow:
             read = pq.read_table(self.run.root.path("streams/clean", staged.path), filesystem=self.run.root.files)[
                 "n"
             ].to_pylist()
-            before = self.run.files("tables/sums", attempt.handle.base_versions["tables/sums"])
-            old = read_numbers(self.run, "tables/sums", attempt.handle.base_versions["tables/sums"])
+            before = self.run.files("tables/sums", attempt.begin.base_versions["tables/sums"])
+            old = read_numbers(self.run, "tables/sums", attempt.begin.base_versions["tables/sums"])
             total = sum(old) + sum(read)
             changes = (
                 Change(

@@ -249,7 +249,7 @@ class Model:
         if attempt.stage == names[0]:
             changes.append(Change(FACTS, entry))
         if attempt.stage == names[-1]:
-            changes.append(Change(SUMS, entry, tuple(sorted(world.table(SUMS).snapshots[attempt.handle.base_versions[SUMS]]))))
+            changes.append(Change(SUMS, entry, tuple(sorted(world.table(SUMS).snapshots[attempt.begin.base_versions[SUMS]]))))
         for read in attempt.upstream.values():
             assert ("streams", attempt.epoch, read.attempt) in world.files or world.view().generation > attempt.handle.generation
         manifest = Manifest(

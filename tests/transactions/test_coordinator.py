@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
 
 from dagster_operators.errors import CheckFailedError, LedgerError, UnknownEpochError
+from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.time.watermark import MAX_WATERMARK
 from dagster_operators.transactions.coordinator import Coordinator
-from dagster_operators.transactions.manifest import CheckOutcome
+from dagster_operators.transactions.manifest import CheckOutcome, Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import EpochHandle, Slices
 from tests.transactions.flow import TABLES, Flow, check_result, plan_of
@@ -55,6 +57,35 @@ def test_a_handle_survives_pickle_and_json_and_commit_is_idempotent(tmp_path):
         assert run.commit(handle) == complete
         assert run.prepare(handle, "clean", flow.work).stage == "clean", "known from the decision after the epoch is complete"
         assert flow.worked == ["clean", "sums"]
+
+
+MANY_FILES = 100_000
+
+
+def test_a_handle_is_small_however_many_files_its_epoch_reads(tmp_path):
+    files = [f"{number:06d}.csv" for number in range(MANY_FILES)]
+    with Coordinator("numbers", str(tmp_path)) as run:
+        flow = Flow(run)
+        run.open(Owner.of_process("test"))
+        handle = run.begin(flow.plan, lambda _: Slices({"numbers": SourceSlice(None, MANY_FILES, files)}))
+        assert max(len(pickle.dumps(handle)), len(handle.to_json())) < 1_000
+    with Coordinator("numbers", str(tmp_path)) as another:
+        handle = pickle.loads(pickle.dumps(handle))  # noqa: S301
+        read = []
+        another.prepare(handle, "clean", lambda attempt: read.append(attempt.begin.slices) or as_made(attempt))
+        assert read[0].offsets["numbers"].items == files
+
+
+def test_a_handle_of_an_earlier_version_repeats_the_begin_and_is_read():
+    handle = EpochHandle("p", "root", 1, 1, "b")
+    repeated = {"slices": {"offsets": {}}, "watermarks": {"s": 1}, "base_versions": {"tables/t": 3}, "held": {}}
+    assert EpochHandle.from_json(json.dumps({**json.loads(handle.to_json()), **repeated})) == handle
+    with pytest.raises(LedgerError, match="unknown field 'more'"):
+        EpochHandle.from_json(json.dumps({**json.loads(handle.to_json()), "more": 1}))
+
+
+def as_made(attempt):
+    return Manifest("numbers", attempt.epoch, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads)
 
 
 def test_completion_says_what_happened(tmp_path):

@@ -45,7 +45,7 @@ def work_of(run: Coordinator, meeting: threading.Barrier | None = None):
         if meeting:
             meeting.wait(20)
         table = f"tables/{attempt.stage}"
-        before = len(run.files(table, attempt.handle.base_versions[table]))
+        before = len(run.files(table, attempt.begin.base_versions[table]))
         file = write_file(run, table, attempt.directory(""), "part-0", [attempt.epoch])
         assert before == attempt.epoch - 1
         changes = (Change(table, (file,)),)

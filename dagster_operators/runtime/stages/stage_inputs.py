@@ -80,8 +80,8 @@ class StageInputs:
         self._observed = observed
         self._ends: dict[str, int] = {}
         self._part_ends: dict[str, dict[str, int]] = {}
-        handle = work.attempt.handle
-        self._begin = Frontiers(work.dataflow, at_beginning(handle.watermarks), held_in(handle.held))
+        begin = work.attempt.begin
+        self._begin = Frontiers(work.dataflow, at_beginning(begin.watermarks), held_in(begin.held))
         self._end = Frontiers(work.dataflow, self._end_of_source, self._held_at_end)
         self.rejected: dict[str, DataFrame] = {}
         self.to_parse: dict[str, DataFrame] = {}
@@ -150,7 +150,7 @@ class StageInputs:
         connector = self._reader(operator)
         self._read_from.add(operator)
         column = self._work.dataflow.nodes[operator].type.event_time
-        is_timed = column is not None and operator not in self._work.attempt.handle.slices.timed
+        is_timed = column is not None and operator not in self._work.attempt.begin.slices.timed
         parts = self._parts(operator).read if is_timed else ()
         with located(source=operator):
             rows = self._rows(connector, operator, items, needed.any_of, with_parts=bool(parts))
@@ -281,7 +281,7 @@ class StageInputs:
         """Whether a stream is that of a source without an event time that may have rows in a later epoch."""
         operator = self._work.dataflow.nodes[stream.operator].operator
         is_timeless = isinstance(operator, Source) and not operator.event_time
-        return is_timeless and stream.operator not in self._work.attempt.handle.slices.finished
+        return is_timeless and stream.operator not in self._work.attempt.begin.slices.finished
 
     def _logical(self, operator: str) -> str:
         return self._work.plan.physical.nodes[operator].logical
@@ -305,9 +305,7 @@ class StageInputs:
     def _held_at_end(self, stream: StreamRef) -> Frontier | None:
         """What is held at an output at the end of the epoch: what the operator told in it, else what it held before."""
         attempt = self._work.attempt
-        told = next(
-            (manifest for manifest in attempt.upstream.values() if stream.operator in manifest.watermarks), attempt.handle
-        )
+        told = next((manifest for manifest in attempt.upstream.values() if stream.operator in manifest.watermarks), attempt.begin)
         return told.held.get(str(stream))
 
     def _end_of_source(self, source: str) -> int:
@@ -326,13 +324,13 @@ class StageInputs:
 
     def _parts(self, source: str) -> Parts:
         """The parts of a source that have times of their own; none where it has one time."""
-        connector, piece = self._work.connector(source), self._work.attempt.handle.slices.offsets.get(source)
+        connector, piece = self._work.connector(source), self._work.attempt.begin.slices.offsets.get(source)
         found = connector.parts(piece) if connector is not None and piece is not None else None
         return found or Parts((), ())
 
     def _advanced_by_parts(self, source: str, begin: int, lateness: int, figures: Mapping[str, Any]) -> int | None:
         """The watermark of a source from those of its parts; None where it has none."""
-        parts, marks = self._parts(source), self._work.attempt.handle.watermarks
+        parts, marks = self._parts(source), self._work.attempt.begin.watermarks
         ends = {
             part: advance(marks.get(f"{source}.{part}", begin), figures.get(f"part {part}"), lateness)
             for part in sorted({*parts.read, *parts.holding, *parts.idle})
@@ -342,14 +340,14 @@ class StageInputs:
         return time_of_parts(parts, ends, begin) if ends else None
 
     def _advanced(self, source: str, largest: int | None, figures: Mapping[str, Any] = _NO_FIGURES) -> int:
-        handle, operator = self._work.attempt.handle, self._work.dataflow.nodes[source].operator
-        if source in handle.slices.finished:
+        record, operator = self._work.attempt.begin, self._work.dataflow.nodes[source].operator
+        if source in record.slices.finished:
             return MAX_WATERMARK
-        said = handle.slices.watermarks.get(source, MIN_WATERMARK)
-        if source in handle.slices.idle and largest is None:
+        said = record.slices.watermarks.get(source, MIN_WATERMARK)
+        if source in record.slices.idle and largest is None:
             return max(said, self._others(source))
         lateness = operator.lateness if isinstance(operator, Source) else 0
-        begin = at_beginning(handle.watermarks)(source)
+        begin = at_beginning(record.watermarks)(source)
         if (ahead := self._ahead(source)) is not None:
             ahead.check(largest, begin)
         of_parts = self._advanced_by_parts(source, begin, lateness, figures)
@@ -364,12 +362,12 @@ class StageInputs:
 
         It catches up for good: rows that come later than that are late, since windows may have closed without them.
         """
-        handle, dataflow = self._work.attempt.handle, self._work.dataflow
-        begin = at_beginning(handle.watermarks)
+        record, dataflow = self._work.attempt.begin, self._work.dataflow
+        begin = at_beginning(record.watermarks)
         others = [
             begin(name)
             for name in self._work.plan.sources
-            if name not in handle.slices.idle
+            if name not in record.slices.idle
             and isinstance(operator := dataflow.nodes[name].operator, Source)
             and operator.event_time
         ]

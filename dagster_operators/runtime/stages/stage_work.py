@@ -95,7 +95,7 @@ class StageWork:
         """The files that leave a table in this round since it begins from nothing with the epoch; of others none."""
         if self._begun is None or dataset not in self._begun.emptied or self.earlier_round:
             return []
-        return self.coordinator.files(dataset, self.attempt.handle.base_versions[dataset])
+        return self.coordinator.files(dataset, self.attempt.begin.base_versions[dataset])
 
     def state_dataset(self, operator: str, table: str) -> str:
         """The dataset of a state table of a physical operator."""
@@ -136,7 +136,7 @@ class StageWork:
     def before(self, dataset: str) -> list[FileEntry]:
         """The files of a dataset as of the previous epoch, or the previous round."""
         begins_anew = self._begun is not None and dataset in self._begun.emptied
-        files = [] if begins_anew else self.coordinator.files(dataset, self.attempt.handle.base_versions[dataset])
+        files = [] if begins_anew else self.coordinator.files(dataset, self.attempt.begin.base_versions[dataset])
         change = self.earlier_round.change(dataset) if self.earlier_round else None
         if change is None:
             return files
@@ -145,7 +145,7 @@ class StageWork:
 
     def items(self, operator: str) -> Any:
         """What the epoch reads of a source or lookup table; None if nothing."""
-        piece = self.attempt.handle.slices.offsets.get(operator)
+        piece = self.attempt.begin.slices.offsets.get(operator)
         return None if piece is None else piece.items
 
     def where(self) -> dict[str, Any]:

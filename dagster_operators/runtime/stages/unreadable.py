@@ -29,7 +29,7 @@ def unreadable_file(work: StageWork) -> LostFileError | None:
 
 def _files_read(work: StageWork) -> Iterator[tuple[str, int]]:
     """The path below the root and the size of each file that the stage may have read."""
-    stage, bases = work.stage, work.attempt.handle.base_versions
+    stage, bases = work.stage, work.attempt.begin.base_versions
     states = (state.rpartition(".") for state in work.plan.states)
     own = [work.state_dataset(operator, table) for operator, _, table in states if operator in stage.nodes]
     for dataset in {*own, *(output.dataset for output in stage.outputs)} & bases.keys():

@@ -235,7 +235,7 @@ class _Programs:
 
     def _member(self, name: str) -> ProgramTask:
         state, ports, times = self._states[name], self._ports[name], self._times
-        handle = self._work.attempt.handle
+        begin = self._work.attempt.begin
         return ProgramTask(
             name=name,
             logical=self._nodes[name].logical,
@@ -251,7 +251,7 @@ class _Programs:
             merges=state.merges,
             begin=times.begin[name],
             watermark=times.watermarks[name],
-            held=from_record(name, ports.outputs, handle.held, handle.watermarks),
+            held=from_record(name, ports.outputs, begin.held, begin.watermarks),
             origins=times.origins[name],
         )
 

@@ -192,6 +192,13 @@ class KeyedStream(PluggedIn, Built):
         ('origin', 'flights', 'late')
         """
         require_mapping(aggregates, operator=name or "aggregate")
+        if more.get("emit") == "final":
+            raise PipelineError(
+                "emit='final' is for rows that cannot change any more, and a row of an aggregate without a window always can",
+                pipeline=self._stream._dataflow.name,  # noqa: SLF001
+                operator=name or self._stream.name,
+                remedy="put it into windows, which the watermark closes: window(Tumbling('1 day')).aggregate(..., emit='final')",
+            )
         wanted, time = {**(aggregates or {}), **more}, self._stream.event_time
         return self.add_aggregate(KeyedAggregate, name, (), wanted, renamed_from=renamed_from, event_time=time)
 

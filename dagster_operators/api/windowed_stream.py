@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import override
 
@@ -17,6 +17,9 @@ from dagster_operators.graph.operator import LogicalOperator
 from dagster_operators.operators.joins.join_columns import HowInWindows
 from dagster_operators.operators.joins.window_join import WindowJoin
 from dagster_operators.operators.relational.ranking import order_texts
+from dagster_operators.operators.windows.final_session_aggregate import FinalSessionAggregate
+from dagster_operators.operators.windows.final_top_per_window import FinalTopPerWindow
+from dagster_operators.operators.windows.final_window_aggregate import FinalWindowAggregate
 from dagster_operators.operators.windows.input_window_aggregate import InputWindowAggregate
 from dagster_operators.operators.windows.session import Session
 from dagster_operators.operators.windows.session_aggregate import SessionAggregate
@@ -40,6 +43,11 @@ _AGGREGATES: Mapping[type, type[LogicalOperator]] = {
 _OF_CHANGES: Mapping[type[LogicalOperator], type[LogicalOperator]] = {
     WindowAggregate: WindowAggregateChanges,
     SessionAggregate: SessionAggregateChanges,
+}
+
+_FINAL_OF_CHANGES: Mapping[type[LogicalOperator], type[LogicalOperator]] = {
+    WindowAggregate: FinalWindowAggregate,
+    SessionAggregate: FinalSessionAggregate,
 }
 
 
@@ -91,6 +99,7 @@ class WindowedStream(PluggedIn, Built):
         aggregates: Mapping[str, str] | None = None,
         /,
         *,
+        emit: Literal["final"] | None = None,
         name: str | None = None,
         renamed_from: str | None = None,
         **more: str,
@@ -102,6 +111,8 @@ class WindowedStream(PluggedIn, Built):
 
         Args:
             aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
+            emit: ``"final"`` for an append stream of changes, too: each row once, when it cannot change any more. Of rows that
+                stay it is never anything else.
             name: The operator's name; its state is addressed by it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
             more: Output column = Spark SQL aggregate, for example ``mean_delay="avg(dep_delay)"``.
@@ -122,7 +133,7 @@ class WindowedStream(PluggedIn, Built):
         settings = {"window": self.window, "event_time": self._event_time, "renamed_from": renamed_from}
         operator = _AGGREGATES[type(self.window)]
         if self._keyed._stream._type.retracting:  # noqa: SLF001
-            operator = _OF_CHANGES.get(operator, operator)
+            operator = (_FINAL_OF_CHANGES if emit == "final" else _OF_CHANGES).get(operator, operator)
         return self._keyed.add_aggregate(operator, name, (size,), {**(aggregates or {}), **more}, **settings)
 
     def pivot(
@@ -131,6 +142,7 @@ class WindowedStream(PluggedIn, Built):
         values: Values,
         aggregates: Mapping[str, str] | None = None,
         *,
+        emit: Literal["final"] | None = None,
         name: str | None = None,
         renamed_from: str | None = None,
         **more: str,
@@ -144,6 +156,7 @@ class WindowedStream(PluggedIn, Built):
             on: The column whose values become columns, or an expression over one row.
             values: These values; a mapping gives their columns other names than their own. None is for rows without one.
             aggregates: Name -> Spark SQL aggregate, for names that are no Python words.
+            emit: ``"final"`` for rows that come once, when they cannot change any more, of changes, too.
             name: The operator's name; its state is addressed by it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
             more: Name = Spark SQL aggregate, one call; compute with the columns in ``with_columns`` behind it. They are called by
@@ -170,7 +183,7 @@ class WindowedStream(PluggedIn, Built):
                 columns=columns,
                 event_time=self._event_time,
             )
-            return self.aggregate(made, name=name, renamed_from=renamed_from)
+            return self.aggregate(made, emit=emit, name=name, renamed_from=renamed_from)
 
     def top(
         self,
@@ -179,6 +192,7 @@ class WindowedStream(PluggedIn, Built):
         by: str | Sequence[str],
         ties: bool = False,
         rank: str = "rank",
+        emit: Literal["final"] | None = None,
         name: str | None = None,
         renamed_from: str | None = None,
     ) -> Stream:
@@ -190,6 +204,7 @@ class WindowedStream(PluggedIn, Built):
                 unless they are ties.
             ties: Let rows that are equal in ``by`` share their place, as SQL's RANK does: there may be more than ``n`` rows then.
             rank: The column with the row's place, from 1.
+            emit: Of changes ``"final"``, to say that their rows come once, too, when they cannot change any more.
             name: The operator's name; its state is addressed by it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
 
@@ -220,7 +235,9 @@ class WindowedStream(PluggedIn, Built):
         settings: dict[str, Any] = {"keys": self._keyed.keys, "window": self.window, "event_time": self._event_time}
         settings["renamed_from"] = renamed_from
         order = order_texts(by)
-        return stream._add(TopPerWindow, name, n=n, by=order, rank=rank, ties=ties, **settings)  # noqa: SLF001
+        changes = emit == "final" and stream._type.retracting  # noqa: SLF001
+        operator = FinalTopPerWindow if changes else TopPerWindow
+        return stream._add(operator, name, n=n, by=order, rank=rank, ties=ties, **settings)  # noqa: SLF001
 
     def join(
         self,

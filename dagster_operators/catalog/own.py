@@ -22,6 +22,9 @@ _OPERATORS = {
     "drop": ("relational.projection:Drop", "operators", "stream.drop"),
     "event_operators": ("events.event_operators:EventOperators", "event_operators", ""),
     "filter": ("relational.filter:Filter", "operators", "stream.filter"),
+    "final_session_aggregate": ("windows.final_session_aggregate:FinalSessionAggregate", "windows", ""),
+    "final_top_per_window": ("windows.final_top_per_window:FinalTopPerWindow", "top", ""),
+    "final_window_aggregate": ("windows.final_window_aggregate:FinalWindowAggregate", "windows", ""),
     "flat_map": ("relational.flat_map:FlatMap", "flat_map", "stream.flat_map stream.unnest"),
     "frontier": (
         "frontier.frontier_operator:FrontierOperator",

@@ -240,6 +240,30 @@ class WindowAggregateChanges(_message.Message):
     window: Windows
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ..., aggregates: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., window: _Optional[_Union[Windows, _Mapping]] = ...) -> None: ...
 
+class FinalWindowAggregate(_message.Message):
+    __slots__ = ("keys", "event_time", "aggregates", "window")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    AGGREGATES_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    event_time: str
+    aggregates: _containers.RepeatedCompositeFieldContainer[_values_pb2.Pair]
+    window: Windows
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ..., aggregates: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., window: _Optional[_Union[Windows, _Mapping]] = ...) -> None: ...
+
+class FinalSessionAggregate(_message.Message):
+    __slots__ = ("keys", "event_time", "aggregates", "window")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    AGGREGATES_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    event_time: str
+    aggregates: _containers.RepeatedCompositeFieldContainer[_values_pb2.Pair]
+    window: Windows
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ..., aggregates: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., window: _Optional[_Union[Windows, _Mapping]] = ...) -> None: ...
+
 class SessionAggregate(_message.Message):
     __slots__ = ("keys", "event_time", "aggregates", "window")
     KEYS_FIELD_NUMBER: _ClassVar[int]
@@ -277,6 +301,24 @@ class InputWindowAggregate(_message.Message):
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ..., aggregates: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., window: _Optional[_Union[Windows, _Mapping]] = ...) -> None: ...
 
 class TopPerWindow(_message.Message):
+    __slots__ = ("keys", "window", "event_time", "n", "by", "rank", "ties")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    N_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    TIES_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    window: Windows
+    event_time: str
+    n: int
+    by: _containers.RepeatedScalarFieldContainer[str]
+    rank: str
+    ties: bool
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., window: _Optional[_Union[Windows, _Mapping]] = ..., event_time: _Optional[str] = ..., n: _Optional[int] = ..., by: _Optional[_Iterable[str]] = ..., rank: _Optional[str] = ..., ties: _Optional[bool] = ...) -> None: ...
+
+class FinalTopPerWindow(_message.Message):
     __slots__ = ("keys", "window", "event_time", "n", "by", "rank", "ties")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]

@@ -32,6 +32,9 @@ from dagster_operators.operators.relational.top_per_key import TopPerKey
 from dagster_operators.operators.relational.transform import Transform
 from dagster_operators.operators.relational.union import Union
 from dagster_operators.operators.relational.within_last import WithinLast
+from dagster_operators.operators.windows.final_session_aggregate import FinalSessionAggregate
+from dagster_operators.operators.windows.final_top_per_window import FinalTopPerWindow
+from dagster_operators.operators.windows.final_window_aggregate import FinalWindowAggregate
 from dagster_operators.operators.windows.input_window_aggregate import InputWindowAggregate
 from dagster_operators.operators.windows.session_aggregate import SessionAggregate
 from dagster_operators.operators.windows.session_aggregate_changes import SessionAggregateChanges
@@ -113,6 +116,9 @@ SAMPLES = [
     KeyedAggregate(name="a", keys=("k",), event_time=None, aggregates=PAIRS),
     WindowAggregate(name="a", **WINDOW, window=do.Sliding("1 hour", "10 minutes"), aggregates=PAIRS),
     WindowAggregateChanges(name="a", **WINDOW, window=do.Tumbling("1 hour"), aggregates=PAIRS),
+    FinalWindowAggregate(name="a", **WINDOW, window=do.Tumbling("1 hour"), aggregates=PAIRS),
+    FinalSessionAggregate(name="a", **WINDOW, window=do.Session("1 hour"), aggregates=PAIRS),
+    FinalTopPerWindow(name="a", **WINDOW, window=do.Tumbling("1 hour", offset="1 s"), n=2, by=("v",), rank="place", ties=True),
     SessionAggregate(name="a", **WINDOW, window=do.Session("1 hour"), aggregates=PAIRS),
     SessionAggregateChanges(name="a", **WINDOW, window=do.Session("1 hour"), aggregates=PAIRS),
     InputWindowAggregate(name="a", **WINDOW, window=InputWindow(), aggregates=PAIRS),

@@ -44,9 +44,17 @@ HARMLESS = {("source", "asset_key"), ("lookup", "asset_key")}
 """Settings by which no row comes out otherwise."""
 
 WINDOWS = {
-    kind: do.Tumbling("3 hours") for kind in ("window_aggregate", "window_aggregate_changes", "top_per_window", "window_join")
+    kind: do.Tumbling("3 hours")
+    for kind in (
+        "window_aggregate",
+        "window_aggregate_changes",
+        "final_window_aggregate",
+        "top_per_window",
+        "final_top_per_window",
+        "window_join",
+    )
 }
-WINDOWS |= dict.fromkeys(("session_aggregate", "session_aggregate_changes"), do.Session("3 hours"))
+WINDOWS |= dict.fromkeys(("session_aggregate", "session_aggregate_changes", "final_session_aggregate"), do.Session("3 hours"))
 OTHERS: Mapping[tuple[str, str], Any] = {
     ("source", "connector"): do.FileSource("elsewhere", schema="k string"),
     ("source", "ahead"): 5,

@@ -24,6 +24,7 @@ STATEFUL |= {
     "over",
     "window_aggregate_changes",
     "session_aggregate_changes",
+    "final_window_aggregate",
     "as_of_join",
     "within_last",
 }

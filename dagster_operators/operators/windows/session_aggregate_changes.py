@@ -88,25 +88,30 @@ class AggregateSessionsOfChanges(RelationalOperator[AggregateTypes]):
 
     @override
     def run(self, context: StageContext, inputs: Sequence[Rows], analysed: Analysed[AggregateTypes]) -> Rows:
-        name, keys, gap = self.logical.name, self.logical.keys, self.logical.window.gap
+        name, gap = self.logical.name, self.logical.window.gap
         weighted = WeightedPartials(self.logical.parts.typed(analysed.facts))
         begin, end = context.watermark_begin(name), context.watermark_end(name)
         state = context.state(name, "weighted")
-        new = old = None
         if inputs[0] is not None:
             rows = timed(inputs[0], self.logical.event_time)
             late = late_condition(TIME, f"{TIME} <= {context.varying(begin - gap, TIME)}", begin)
             changed = on_time(context, name, rows, late, time=TIME)
             state.append(weighted.update(changed, self._group))
-            new = state.read(lambda file: file.fresh)
-            old = state.read_with_keys_of_fresh(keys) if keys else state.read(lambda file: not file.fresh)
+        found = self._put_out(context, weighted)
         if end == MAX_WATERMARK:
             state.drop(lambda _: True)
         else:
             self._leave_out(context, end)
             state.fold(lambda rows: weighted.fold(rows, self._group))
+        return found
+
+    def _put_out(self, context: StageContext, weighted: WeightedPartials) -> Rows:
+        """The sessions of the keys that the epoch changes."""
+        keys, state = self.logical.keys, context.state(self.logical.name, "weighted")
+        new = state.read(lambda file: file.fresh)
         if new is None:
             return None
+        old = state.read_with_keys_of_fresh(keys) if keys else state.read(lambda file: not file.fresh)
         before = None if old is None else with_keys_of(old, new, keys)
         return self._output(new if before is None else new.unionByName(before), before, weighted)
 
@@ -158,13 +163,20 @@ class AggregateSessionsOfChanges(RelationalOperator[AggregateTypes]):
         extent = (f"{of_both}({TIME}) OVER ({of}{ISLAND}) AS {column}" for of_both, column in (("min", START), ("max", LAST)))
         return numbered.selectExpr("*", *extent).drop("__before", ISLAND)
 
+    @property
+    def _session(self) -> list[str]:
+        """What a session is told by."""
+        return [*map(quoted, self.logical.keys), START, LAST]
+
+    @property
+    def _bounds(self) -> list[str]:
+        """The columns with the start and the end of a session."""
+        stop = f"{LAST} + {self.logical.window.gap}L"
+        return [f"timestamp_micros({START}) AS {WINDOW_START}", f"timestamp_micros({stop}) AS {WINDOW_END}"]
+
     def _output(self, now: DataFrame, before: DataFrame | None, weighted: WeightedPartials) -> DataFrame:
         """The sessions of keys as they are now; those that were there before, and are no more, leave the table."""
-        keys, group = [*map(quoted, self.logical.keys)], [*map(quoted, self.logical.keys), START, LAST]
-        bounds = [
-            f"timestamp_micros({START}) AS {WINDOW_START}",
-            f"timestamp_micros({LAST} + {self.logical.window.gap}L) AS {WINDOW_END}",
-        ]
+        keys, group, bounds = [*map(quoted, self.logical.keys)], self._session, self._bounds
         merged = weighted.fold(now, self._group)
         found = weighted.restore(self._sessions(merged), group)
         rows = found.selectExpr(*keys, *bounds, *weighted.parts.results, f"{WEIGHT} = 0 AS {DELETED}")

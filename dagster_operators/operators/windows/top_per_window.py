@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _BOUNDS = (WINDOW_START, WINDOW_END)
+_OF_CHANGES = (
+    "write top(..., emit='final'), which gives the rows of a window once it has closed; aggregate with a window or without, "
+    "and top without a window take changes"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +97,8 @@ class TopPerWindow(LogicalOperator):
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
-        return (InputPort("input", exchange=by_keys(self.keys, window=True)),)
+        remedy = _OF_CHANGES if types[0].retracting and isinstance(self.window, Window) else ""
+        return (InputPort("input", exchange=by_keys(self.keys, window=True), remedy=remedy),)
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:

@@ -87,19 +87,23 @@ class AggregateWindowsOfChanges(RelationalOperator[AggregateTypes]):
         weighted = WeightedPartials(self.logical.parts.typed(analysed.facts))
         begin, end = context.watermark_begin(name), context.watermark_end(name)
         state = context.state(name, "weighted")
-        new = old = None
         if inputs[0] is not None:
             on_time = placed.on_time(context, name, "late", placed.panes(inputs[0]), begin)
             state.append(weighted.update(placed.starts(on_time, begin, MAX_WATERMARK), self._group))
-            new = state.read(lambda file: file.fresh)
-            old = state.read_with_keys_of_fresh((START, *self.logical.keys))
+        found = self._put_out(context)
         size = self.logical.window.size
         state.drop(lambda file: file.high is not None and file.high + size <= end)
         state.fold(lambda rows: weighted.fold(self._open(rows, end, context.varying), self._group))
+        return None if found is None else self._finish(found, weighted)
+
+    def _put_out(self, context: StageContext) -> Rows:
+        """All state rows of the windows whose rows come out: those that the epoch changes."""
+        state = context.state(self.logical.name, "weighted")
+        new = state.read(lambda file: file.fresh)
         if new is None:
             return None
-        touched = new if old is None else new.unionByName(with_keys_of(old, new, (START, *self.logical.keys)))
-        return self._finish(touched, weighted)
+        old = state.read_with_keys_of_fresh((START, *self.logical.keys))
+        return new if old is None else new.unionByName(with_keys_of(old, new, (START, *self.logical.keys)))
 
     def _open(self, rows: DataFrame, watermark: int, number: Varying) -> DataFrame:
         """The rows of the windows that are open at a watermark."""

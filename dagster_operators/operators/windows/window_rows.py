@@ -171,12 +171,16 @@ class PlacedRows(WindowRows):
         else:
             first = f"{last} - ({last} + {window.size - window.pane}L - {PANE}) div {slide} * {slide}"
             placed = panes.selectExpr("*", f"explode(sequence({first}, {last}, {slide})) AS {START}").drop(PANE)
-        closing = []
+        return self.closing_starts(placed, begin, end)
+
+    def closing_starts(self, rows: DataFrame, begin: int, end: int) -> DataFrame:
+        """The rows with :data:`START` of windows that close while the watermark goes from ``begin`` to ``end``."""
+        window, closing = self.window, []
         if begin != MIN_WATERMARK:
             closing.append(f"{START} > {self.number(begin - window.size, START)}")
         if end != MAX_WATERMARK:
             closing.append(f"{START} <= {self.number(end - window.size, START)}" if end != MIN_WATERMARK else "false")
-        return placed.filter(" AND ".join(closing)) if closing else placed
+        return rows.filter(" AND ".join(closing)) if closing else rows
 
     @property
     def bounds(self) -> list[str]:

@@ -14,6 +14,7 @@ import click
 if TYPE_CHECKING:
     from dagster_operators.api.pipeline import Pipeline
     from dagster_operators.cli.kept_lines import KeptLines, Lines
+    from dagster_operators.runtime.results import EpochResult
 
 _PAUSE: Final = 0.2
 """Seconds between two looks at sources that hold nothing new."""
@@ -47,6 +48,7 @@ class Running:
                 self.count += 1
                 rows = ", ".join(f"{table} {rows}" for table, rows in result.rows.items() if rows)
                 click.echo(f"epoch {result.epoch}: {rows or 'no rows'} ({sum(result.seconds.values()):.1f} s)")
+                self._tell_ignored(result)
             if self._stopped.is_set():
                 return self.count
             more = self._keep(0)
@@ -86,6 +88,17 @@ class Running:
             kept.keep(found)
             click.echo(f"{kept.count} lines are kept")
         return bool(found)
+
+    def _tell_ignored(self, result: EpochResult) -> None:
+        """Say which outputs messages were sent to that the file does not declare."""
+        from dagster_operators.operators.events.event_program import IGNORED
+
+        for name, count in sorted(result.metrics.items()):
+            _, _, figure = name.partition(".")
+            if figure.startswith(IGNORED):
+                address = figure.removeprefix(IGNORED)
+                told = f"{address} is sent, and is not declared: {count:.0f} messages are ignored; add it to outputs: to keep them"
+                click.echo(f"warning: {told}", err=True)
 
     def _is_over(self) -> bool:
         return self._lines is not None and self._lines[0].is_over

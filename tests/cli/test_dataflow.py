@@ -95,6 +95,9 @@ def test_run_runs_until_nothing_is_new(file, tmp_path, monkeypatch, sail):
     assert command("run", file, "--root", "data/dataflow") == "the sources hold nothing new; data/dataflow is as it was\n"
     (tmp_path / "in" / "b.csv").write_text("t,v\n2026-01-01 00:00:05,3\n")
     assert command("run", file).splitlines()[0].startswith("epoch 2: events 3, total__sum 1, two__a__sum 1, two__b__sum 1 (")
+    (tmp_path / "total.py").write_text(COUNT.replace('"sum", [', '"mean", [1]); send_output("sum", ['))
+    (tmp_path / "in" / "c.csv").write_text("t,v\n2026-01-01 00:00:07,4\n")
+    assert "warning: two/b/mean is sent, and is not declared: 1 messages are ignored; add it to outputs:" in command("run", file)
     shown = command("read", "data/dataflow", "two/b/sum", "--columns", "seq,value", "--limit", 2)
     assert shown.splitlines() == ["seq  value", "1    [1]", "2    [4]"]
 

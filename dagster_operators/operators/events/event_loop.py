@@ -9,6 +9,7 @@ in ``windowed_loop.py``.
 from __future__ import annotations
 
 import heapq
+import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,8 @@ from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.message import Message, input_event, other_event
 from dagster_operators.operators.events.sending import as_array, as_metadata
 from dagster_operators.operators.events.wiring import EventInput, EventOperator
+
+_log = logging.getLogger(__name__)
 
 _MOST_TICKS: Final = 1_000_000
 _MOST_MESSAGES: Final = 1_000_000
@@ -58,6 +61,7 @@ class EventLoop:
         events: How many events each operator was told of.
         sent: How many messages it sent.
         dropped: How many messages were dropped at its inputs.
+        ignored: How many messages were sent to each output that is not declared, by its address.
         stopped: The operators that have stopped, and why.
     """
 
@@ -90,6 +94,7 @@ class EventLoop:
         self.events: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
+        self.ignored: Counter[str] = Counter()
         if self._now is not None:
             self._start_timers(self._now)
         for path, name, *told in later:
@@ -275,13 +280,20 @@ class EventLoop:
     def _send(self, operator: EventOperator, output: str, message: Message) -> None:
         address = self._addresses[operator.path].get(output)
         if address is None:
-            raise OperatorFailedError(
-                f"there is no output {output!r}",
-                remedy=f"there are: {', '.join(operator.outputs) or 'none'}; declare it under outputs:",
-            )
+            self._ignore(operator, output)
+            return
         self.sent[operator.path] += 1
         self._write(address, message)
         self._put(address, message)
+
+    def _ignore(self, operator: EventOperator, output: str) -> None:
+        """Leave a message out whose output the file does not name, as dora does; the first one is told here, all by the epoch."""
+        address = operator.address(output)
+        self.ignored[address] += 1
+        if self.ignored[address] == 1:
+            declared = ", ".join(operator.outputs) or "none"
+            text = "%s sends to %r, which is not among its outputs (%s): its messages are ignored"
+            _log.warning(text, operator.path, output, declared)
 
     def _close_outputs(self, operator: EventOperator) -> None:
         for output in operator.outputs:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 SAVED: Final = "saved"
 """The state table with what is saved of each operator, and of the loop."""
 
+IGNORED: Final = "ignored."
+"""How the figures begin that say how many messages were sent to an output that is not declared; its address is behind it."""
+
 
 class EventProgram:
     """Runs the operators: once, or once for each key if the dataflow is partitioned.
@@ -79,6 +82,8 @@ class EventProgram:
             with located(**self._ctx.where):
                 saved = run.finish()
             kept[key] = saved
+            for address, count in run.loop.ignored.items():
+                self._ctx.report.add(f"{IGNORED}{address}", count)
             told += [{KEY: key, **row} for row in run.summary(self._ctx.epoch)]
         self._put(kept)
         out.collect(pa.Table.from_pylist(told, self._ctx.ports[MAIN]), MAIN)

@@ -77,7 +77,7 @@ class Running:
         return [from_ipc(row["value"]).to_pylist() for row in self.harness.rows(address)]
 
 
-def test_the_guides_operator(tmp_path):
+def test_the_guides_operator(tmp_path, caplog):
     nodes = """
   - id: processor
     operator:
@@ -87,12 +87,16 @@ def test_the_guides_operator(tmp_path):
       inputs:
         data: source/output
       outputs:
-        - count
+        - processed
 """
     running = Running(tmp_path, SOURCE + nodes, {"my_operator.py": GUIDE})
     running.epoch(1, 2)
-    running.epoch(3)
-    assert running.messages("processor/count") == [[1], [2], [3]]
+    assert "processor sends to 'count', which is not among its outputs (processed)" in caplog.text
+    assert running.messages("processor/processed") == []
+    declared = Running(tmp_path, SOURCE + nodes.replace("- processed", "- count"), {"my_operator.py": GUIDE})
+    declared.epoch(1, 2)
+    declared.epoch(3)
+    assert declared.messages("processor/count") == [[1], [2], [3]]
 
 
 def test_the_guides_operators_in_one_node(tmp_path):

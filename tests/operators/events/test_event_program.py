@@ -513,13 +513,33 @@ def test_operators_in_other_threads_do_not_see_it(monkeypatch):
     assert "DO_TEST_PLACE" not in os.environ
 
 
+# --- what is not declared --------------------------------------------------------------------------------------------
+
+
+def test_messages_to_an_output_that_is_not_declared_are_ignored_and_told(caplog):
+    text = FORWARD.replace("return", "send_output('lost', [1])\n        return")
+    driven = Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"])], {"one": text}))
+    driven.harness.process(rows(1, 2))
+    reports = driven.harness.end_epoch()
+    assert caplog.messages == ["one sends to 'lost', which is not among its outputs (out): its messages are ignored"]
+    assert {name: count for report in reports.values() for name, count in report.metrics.items()} == {"ignored.one/lost": 2}
+    assert driven.values("one/out") == [[1], [2]]
+    assert [row["messages"] for row in driven.harness.rows()] == [2]
+
+
+def test_what_nobody_may_send_is_refused_for_an_output_that_is_not_declared_too():
+    text = FORWARD.replace('"out", dora_event["value"]', '"lost", "text"')
+    driven = Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"])], {"one": text}))
+    with pytest.raises(OperatorFailedError, match="send_output cannot send str 'text'"):
+        driven.epoch(rows(1))
+
+
 # --- what goes wrong -------------------------------------------------------------------------------------------------
 
 WRONG = {
     "raises": ('raise ValueError("no")', "raised ValueError: no"),
     "none": ("return None", "on_event returned None"),
     "number": ("return 0", "on_event returned 0"),
-    "output": ('send_output("lost", [1])', "there is no output 'lost'"),
     "data": ('send_output("out", "text")', "send_output cannot send str 'text'"),
 }
 

@@ -90,7 +90,7 @@ def test_a_script_that_ends_has_stopped(way):
 WRONG = {
     "raises": ('raise ValueError("no")', r"the script, at INPUT 'n', raised ValueError: no"),
     "exit": ("sys.exit(3)", "ended with the exit code 3"),
-    "output": ('node.send_output("lost", [1])', "there is no output 'lost'"),
+    "data": ('node.send_output("lost", "text")', "send_output cannot send str 'text'"),
     "hangs": ("while True: pass", r"did not ask for the next event within 2 seconds, at INPUT 'n'"),
     "what waits": ("node.drain()", r"has no attribute 'drain': which events wait .* node.next\(\)"),
     "no node": ("node.recv_async()", "has no attribute 'recv_async'"),

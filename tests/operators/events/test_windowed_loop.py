@@ -117,11 +117,12 @@ def test_what_fails_behind_an_event_that_stops_all_does_not_count():
     assert running["first"].log[-1] == ("STOP", "MANUAL", [])
 
 
-def test_an_output_that_is_not_declared_is_told_with_the_operator():
+def test_an_output_that_is_not_declared_is_ignored_and_told(caplog):
     running = {"first": Many("first", outputs=("lost", "other")), "last": Fake("last")}
-    with pytest.raises(OperatorFailedError, match="there is no output 'lost'") as caught:
-        driven(lambda *given: loop_of(*given, {}), CHAIN, running)
-    assert (caught.value.where["node"], caught.value.where["event_operator"]) == ("first", "op")
+    written, loop = driven(lambda *given: loop_of(*given, {}), CHAIN, running)
+    assert loop.ignored.keys() == {"first/lost"}
+    assert written.keys() == {"first/other", "last/out", "last/other"}
+    assert "first sends to 'lost', which is not among its outputs (out, other)" in caplog.text
 
 
 @pytest.mark.parametrize("one", [EventInput("n", "numbers/n", queue_size=1), EventInput("n", "numbers/n", delay=1)])

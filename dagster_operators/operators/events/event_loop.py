@@ -80,7 +80,7 @@ class EventLoop:
         self._now: int | None = state.get("now")
         known = self._operators.keys()
         closed = state.get("closed", {})
-        self._closed = {operator.path: _still_closed(operator, closed.get(operator.path, ())) for operator in operators}
+        self._closed = {operator.path: still_closed(operator, closed.get(operator.path, ())) for operator in operators}
         self.stopped: dict[str, str] = {path: why for path, why in state.get("stopped", {}).items() if path in known}
         self._readers: dict[str, list[tuple[EventOperator, EventInput]]] = defaultdict(list)
         for operator in operators:
@@ -329,10 +329,14 @@ def without(state: Mapping[str, Any], paths: Collection[str]) -> Mapping[str, An
     }
 
 
-def _still_closed(operator: EventOperator, saved: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
+def still_closed(operator: EventOperator, saved: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
     """The inputs of an operator that were closed and still read what they read then, with what that is.
 
     Earlier versions saved the inputs' ids alone.
+
+    >>> one = EventOperator("log", "op", True, "log.py", (EventInput("a", "x/a"), EventInput("b", "x/b")))
+    >>> still_closed(one, {"a": "x/a", "b": "y/b"}), still_closed(one, ["a", "c"])
+    ({'a': 'x/a'}, {'a': 'x/a'})
     """
     now = {one.id: one.source for one in operator.inputs}
     then = saved if isinstance(saved, Mapping) else {name: now.get(name, "") for name in saved}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from dagster_operators.errors import OperatorFailedError
-from dagster_operators.operators.events.event_loop import without
+from dagster_operators.operators.events.event_loop import still_closed, without
 from dagster_operators.operators.events.message import Message
 from dagster_operators.operators.events.message_rows import OutputRows
 from dagster_operators.operators.events.native_operator import NativeOperator
@@ -171,17 +171,19 @@ class EventRun:
 
 
 def is_of_another_file(own: EventOperators, saved: Saved) -> bool:
-    """Whether what was saved is of a dataflow with something that is gone, or with another ``restart``.
+    """Whether what was saved is of a dataflow with something that is gone, or with another ``restart`` or source of an input.
 
     All keys then have to be saved again in the epoch that says so: later the file may be as it was.
     """
     if LOOP not in saved:
         return False
     state = json.loads(saved[LOOP][1])
+    closed = state["loop"].get("closed", {})
     return bool(
         state.get("restart", {}) != _restarts(own)
         or saved.keys() - {LOOP, LATER} - {one.path for one in own.operators}
         or state.get("next", {}).keys() - set(own.addresses)
+        or any(set(closed.get(one.path, ())) - still_closed(one, closed.get(one.path, ())).keys() for one in own.operators)
     )
 
 

@@ -105,6 +105,28 @@ def test_one_that_begins_anew_does_so_for_keys_without_an_event_too():
     assert texts(driven) == {"a": ["2 INPUT v [1]"], "b": ["1 INPUT v [1]"]}, "b had no event while the file said so"
 
 
+def test_an_input_that_reads_something_else_is_open_again_for_keys_without_an_event_too():
+    def reading(source, *rows, watermark=0, after=None):
+        made = logging(("v", "rows/v"), ("w", source))
+        sources = (*made.sources, EventSource("left", (("v", "v"),), "t"), EventSource("right", (("v", "v"),), "t"))
+        driven = OperatorHarness(replace(made, sources=sources), *["t bigint, k string, v bigint"] * 3, event_time="t")
+        if after is not None:
+            driven.restore(replace(after.snapshot(), watermarks=(0, 0, 0)))
+        for key, index in rows:
+            driven.process([{"t": 0, "k": key, "v": index}], index)
+        driven.move(watermark, 1)
+        driven.end_epoch()
+        return driven
+
+    closed = reading("left/v", ("a", 0), ("b", 0), watermark=MAX_WATERMARK)
+    assert texts(closed) == {key: ["1 INPUT v [0]", "2 INPUT_CLOSED w None"] for key in "ab"}
+    elsewhere = reading("right/v", ("a", 2), after=closed)
+    assert texts(elsewhere) == {"a": ["3 INPUT w [2]"]}
+    back = reading("left/v", ("a", 0), ("b", 0), watermark=MAX_WATERMARK, after=elsewhere)
+    told = {"a": ["4 INPUT v [0]", "5 INPUT_CLOSED w None"], "b": ["3 INPUT v [0]", "4 INPUT_CLOSED w None"]}
+    assert texts(back) == told, "b had no event while the input read something else"
+
+
 def file_of(restarts):
     """A file with the operators that are named, each with its ``restart``."""
     read, types = (EventInput("v", "rows/v"),), (("log", "string"),)

@@ -97,7 +97,9 @@ class Running:
             _, _, figure = name.partition(".")
             if figure.startswith(IGNORED):
                 address = figure.removeprefix(IGNORED)
-                told = f"{address} is sent, and is not declared: {count:.0f} messages are ignored; add it to outputs: to keep them"
+                told = (
+                    f"{address} is sent, and is not declared: {count:.0f} messages are ignored; add it to outputs: to keep them"
+                )
                 click.echo(f"warning: {told}", err=True)
 
     def _is_over(self) -> bool:

@@ -144,16 +144,7 @@ while True:
 """
 
 
-def test_the_guides_complete_dataflow(tmp_path):
-    pytest.importorskip("cffi")
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs a C compiler")
-    library = tmp_path / "target" / "release" / "libcounter_operator.so"
-    library.parent.mkdir(parents=True)
-    sources = [str(NATIVE / "counter.c"), str(API / "operator_api.c")]
-    subprocess.run([compiler, "-shared", "-fPIC", f"-I{API}", "-o", str(library), *sources], check=True)
-    nodes = """
+COMPLETE = """
   - id: timer
     path: timer-source
     inputs:
@@ -167,14 +158,25 @@ def test_the_guides_complete_dataflow(tmp_path):
       inputs:
         tick: timer/tick
       outputs:
-        - told
+        - count
 
   - id: logger
     path: logger-sink
     inputs:
-      count: counter/told
-    outputs: [line]
+      count: counter/count
 """
+
+
+def test_the_guides_complete_dataflow(tmp_path):
+    pytest.importorskip("cffi")
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs a C compiler")
+    library = tmp_path / "target" / "release" / "libcounter_operator.so"
+    library.parent.mkdir(parents=True)
+    sources = [str(NATIVE / "counter.c"), str(API / "operator_api.c")]
+    subprocess.run([compiler, "-shared", "-fPIC", f"-I{API}", "-o", str(library), *sources], check=True)
+    nodes = COMPLETE.replace("- count", "- told").replace("counter/count", "counter/told") + "    outputs: [line]\n"
     running = Running(tmp_path, nodes, {"timer-source.py": TIMER_SOURCE, "logger-sink.py": LOGGER_SINK})
     running.epoch(10, 13)
     assert running.messages("logger/line") == [["count: tick 1"], ["count: tick 2"], ["count: tick 3"]]

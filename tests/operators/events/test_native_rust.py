@@ -14,6 +14,7 @@ import dagster_operators as do
 from dagster_operators.errors import OperatorFailedError
 from dagster_operators.operators.events.dora_module import DoraStatus
 from dagster_operators.operators.events.message import other_event
+from tests.api.events.test_guide import COMPLETE, TIMER_SOURCE, Running
 from tests.engines import SAIL
 from tests.operators.events.test_native_operator import SOURCES, Told
 
@@ -29,19 +30,19 @@ nodes:
 """
 
 
-def built(folder, **environment):
+def built(folder, crate="tally", **environment):
     """The library, built of the sources; cargo gets the crates from its registry."""
     cargo = shutil.which("cargo")
     if cargo is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs cargo, to build an operator in Rust")
-    shutil.copytree(SOURCES / "tally", folder / "tally")
+    shutil.copytree(SOURCES / crate, folder / crate)
     variables = {"CARGO_TARGET_DIR": str(folder / "target"), **os.environ, **environment}
-    command = [cargo, "build", "--lib", "--manifest-path", str(folder / "tally" / "Cargo.toml")]
+    command = [cargo, "build", "--lib", "--manifest-path", str(folder / crate / "Cargo.toml")]
     found = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     if found.returncode and ("failed to download" in found.stderr or "Could not resolve host" in found.stderr):
         pytest.skip("needs the registry of cargo's crates")
     assert found.returncode == 0, found.stderr[-2000:]
-    return shutil.copy(Path(variables["CARGO_TARGET_DIR"]) / "debug" / "libtally.so", folder / "libtally.so")
+    return shutil.copy(Path(variables["CARGO_TARGET_DIR"]) / "debug" / f"lib{crate}.so", folder / f"lib{crate}.so")
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +93,24 @@ def test_in_a_dataflow_it_goes_on_where_it_was(tally, tmp_path):
     pipeline = do.Pipeline.from_yaml(tmp_path / "dataflow.yml", root=str(tmp_path / "root"), engine=SAIL)
     told = [bytes(row.value) for row in pipeline.read("tally/told").collect()]
     assert told == [b"s \x01 %d" % number for number in range(1, 7)]
+
+
+LOGGER = """
+from dora import Node
+
+for event in Node():
+    if event["type"] == "INPUT":
+        print(event["id"], event["value"][0].as_py())
+"""
+
+
+def test_the_guides_complete_dataflow(tmp_path, capfd):
+    library = built(tmp_path, "counter_operator")
+    (tmp_path / "target" / "release").mkdir(parents=True, exist_ok=True)
+    shutil.copy(library, tmp_path / "target" / "release")
+    running = Running(tmp_path, COMPLETE, {"timer-source.py": TIMER_SOURCE, "logger-sink.py": LOGGER})
+    running.epoch(10, 13)
+    running.epoch(14)
+    assert running.messages("counter/count") == [[1], [2], [3], [4]]
+    lines = capfd.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("count ")][:3] == ["count 1", "count 2", "count 3"]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from dagster_operators.graph.ports import StreamRef
+from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.relational.source import Source
 from dagster_operators.operators.relational.to_changes import ToChanges
 from dagster_operators.plans.matching import Matching
-from dagster_operators.plans.provenance import Provenance, state_columns
-from dagster_operators.plans.row_forms import RowForms
+from dagster_operators.plans.provenance import Provenance, grouping, state_columns
+from dagster_operators.plans.read_columns import ReadColumns
+from dagster_operators.plans.row_forms import RowForm, RowForms
 from dagster_operators.plans.unknown import UnknownOperator
 
 
@@ -53,16 +55,32 @@ class ComparedPlans:
         if not all(isinstance(one.operator, ToChanges) and not one.operator.keys for one in (node, earlier)):
             return ""  # it does not read rows that replace each other
         added = {f"new {one}" for one in self.added}
-        now = self._texts(self.forms_now, node.inputs[0], added)
-        before = self._texts(self.forms_before, earlier.inputs[0], self.removed)
-        if now == before:
+        now = [form for form in self.forms_now.of(node.inputs[0]) if form.origin not in added]
+        before = [form for form in self.forms_before.of(earlier.inputs[0]) if form.origin not in self.removed]
+        unread = self._unread(name, former, [*now, *before])
+        if sorted(form.without(unread).text() for form in now) == sorted(form.without(unread).text() for form in before):
             return ""
         return "what is computed before it changed: only rows that change from here on would be as the pipeline is now"
 
-    @staticmethod
-    def _texts(forms: RowForms, stream: StreamRef, ignored: Collection[str]) -> list[str]:
-        """The forms of a stream, but for those of operators that are new or gone, which is told of them."""
-        return sorted(form.text() for form in forms.of(stream) if form.origin not in ignored)
+    def _unread(self, name: str, former: str, forms: Sequence[RowForm]) -> frozenset[str]:
+        """The columns of current rows that nothing behind them reads, and that are no key of theirs.
+
+        Whatever they are made of, a row with others of them takes back and gives again what is the same to all who read it.
+        """
+        read = ReadColumns(self.new).of(StreamRef(name)), ReadColumns(self.old).of(StreamRef(former))
+        if read[0] is None or read[1] is None:
+            return frozenset()
+        made = frozenset(column for form in forms for column in form.columns) - read[0] - read[1]
+        return frozenset(column for column in made if not any(self._may_be_key(form, column) for form in forms))
+
+    def _may_be_key(self, form: RowForm, column: str) -> bool:
+        """Whether a column may be one by which the rows replace each other: only a handed-on one can."""
+        made, origin = form.column(column), self.old.nodes.get(form.origin)
+        if made and not made.startswith(f"{form.start}."):
+            return False
+        if not made or origin is None or not isinstance(origin.operator, KeyedAggregate):
+            return True
+        return made.removeprefix(f"{form.start}.") in map(str.lower, grouping(origin.operator))
 
     def unknown(self, name: str, former: str) -> str:
         """What is to be told if what an operator was, or is, is not known here: nobody can say what a change of it means."""

@@ -55,6 +55,10 @@ class RowForm:
         """What a column is made of."""
         return self.columns.get(name, "" if self.closed else f"{self.start}.{name}")
 
+    def without(self, unread: Collection[str]) -> RowForm:
+        """The same, whatever some columns are made of."""
+        return replace(self, columns={**self.columns, **dict.fromkeys(unread, "anything")}) if unread else self
+
     def text(self, used: Collection[str] | None = None) -> str:
         """The whole as text, of all columns or only some."""
         if used is not None:

@@ -11,7 +11,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.api.stream import Stream
-from dagster_operators.errors import ChangedColumnsError, UndecidedChangeError
+from dagster_operators.errors import ChangedColumnsError, PipelineError, UndecidedChangeError
 from dagster_operators.plans.verdict import Level, Stored
 from dagster_operators.plans.verdicts import judge
 from tests.engines import ENGINES, SAIL
@@ -94,6 +94,82 @@ def test_the_same_in_other_words_is_no_change(begin: Make) -> None:
 
 def test_nothing_is_asked_of_what_a_reset_emptied() -> None:
     assert asked(counts, same, some, totals, replace(STORED, emptied=["counts", "filter_changes", "counts_changes", "end"])) == []
+
+
+def with_both(rows: Stream) -> Stream:
+    return rows.key_by("k").aggregate(n="count(*)", m="max(v)", name="counts")
+
+
+def by(text: str) -> Make:
+    return lambda rows: rows.with_columns(m=text)
+
+
+def counted(rows: Stream) -> Stream:
+    return totals(rows.filter("n > 0").with_columns(n="n + 1"))
+
+
+def of_both(rows: Stream) -> Stream:
+    return rows.aggregate(total="sum(n)", most="max(m)", name="end")
+
+
+READERS: list[tuple[Make, bool]] = [
+    (totals, False), (counted, False), (lambda rows: totals(rows.rename({"m": "other"})), False),
+    (lambda rows: totals(rows.select("k", "n", "m * 2 AS x")), False), (lambda rows: totals(rows.drop("m")), False),
+    (of_both, True), (log, True), (lambda rows: totals(rows.to_changes(name="log").filter("m > 1")), True),
+    (lambda rows: totals(rows.to_changes(name="log").select("k", "n + m AS n")), True),
+    (lambda rows: rows.key_by("m").aggregate(total="sum(n)", name="end"), True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("end", "read"), READERS)
+@pytest.mark.parametrize(("before", "after"), [("m * 2", "m * 3"), ("m", "m * 3"), ("m * 2", "m")])
+def test_what_becomes_of_a_column_is_asked_where_it_is_read(before: str, after: str, end: Make, read: bool) -> None:  # noqa: FBT001
+    for behind in (end, lambda rows: end(rows.filter("n > 0"))):
+        assert bool(asked(with_both, by(before), by(after), behind)) == read
+
+
+def two_keys(rows: Stream) -> Stream:
+    return rows.key_by("k", "v").aggregate(n="count(*)", m="max(v)", name="counts")
+
+
+def test_keys_that_nobody_reads_are_asked_about() -> None:
+    turned = lambda rows: rows.select("v AS k", "k::bigint AS x", "k AS v", "n")  # noqa: E731
+    assert asked(two_keys, lambda rows: rows.select("k", "k::bigint AS x", "v", "n"), turned, totals)
+    assert asked(
+        two_keys, lambda rows: rows.select("k", "v", "v + 1 AS w", "n"), lambda r: r.select("k", "v AS w", "v", "n"), totals
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [pytest.param("sail", marks=pytest.mark.sail), pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_column_that_nobody_reads_changes_unasked(tmp_path: Path, engine: str) -> None:
+    def made(root: str, epochs: int, text: str, end: Make = totals, **settings: Any) -> do.Pipeline:
+        pipeline = do.Pipeline("p", root=str(tmp_path / root), engine=ENGINES[engine])
+        one, other = {"k": "a", "v": 1}, {"k": "b", "v": 1}
+        source = do.MemorySource([[one, other], [one], [one, other]][:epochs], schema=SCHEMA)
+        changes = by(text)(with_both(pipeline.source("rows", source))).to_changes(name="changes")
+        totals(changes).to_table("t")
+        if end is not totals:
+            end(changes).to_table("more", **settings)
+        return pipeline
+
+    made("root", 1, "m * 2").run_until_caught_up()
+    changed = made("root", 2, "m * 3")
+    changed.run_until_caught_up()
+    if engine == "spark":
+        assert rows_of(changed) == [(3, 2)]
+        return
+    most = lambda rows: rows.aggregate(most="max(m)", name="most")  # noqa: E731
+    most = lambda rows: rows.aggregate(most="max(m)", name="most")  # noqa: E731
+    with pytest.raises(UndecidedChangeError, match="would take back rows that it never had"):
+        made("root", 3, "m * 3", most).run_epoch()
+    later = made("root", 3, "m * 3", most, backfill=True)
+    with pytest.raises(PipelineError, match=r"computed it otherwise.*pipeline.rebuild"):  # they have it as it was
+        later.run_epoch()
+    later.rebuild("more")
+    later.run_until_caught_up()
+    assert rows_of(later) == [(5, 2)]
+    assert [tuple(row) for row in later.read("more").collect()] == [(3,)]
 
 
 def pipeline_of(root: Path, epochs: int, made: Make, engine: Any = SAIL) -> do.Pipeline:

@@ -26,6 +26,7 @@ from dagster_operators.graph.values import Fields, check_fields
 if TYPE_CHECKING:
     import psycopg
 
+_BOOK: Final = "dagster_operators_epochs"
 _CONNECTION: Final = re.compile(r"://|\b(host|dbname|user|password|service)\s*=", re.IGNORECASE)
 """What no name of a table has in it, and connection strings have."""
 
@@ -87,7 +88,7 @@ class PostgresSink(Sink):
         *,
         mode: Literal["append", "upsert"] = "append",
         key: str | Sequence[str] | None = None,
-        book: str = "dagster_operators_epochs",
+        book: str = _BOOK,
         connect_timeout: int = 10,
         lock_timeout: float = 30.0,
     ) -> None:
@@ -177,7 +178,8 @@ class PostgresSink(Sink):
     def config(self) -> dict[str, Any]:
         columns = list(self.columns) if isinstance(self.columns, tuple) else self.columns
         key = None if self.key is None else list(self.key)
-        return {"sink": "postgres", "table": self.table, "columns": columns, "mode": self.mode, "key": key}
+        book = {} if self._book == _BOOK else {"book": self._book}
+        return {"sink": "postgres", "table": self.table, "columns": columns, "mode": self.mode, "key": key, **book}
 
     # --- the calls of the commit ------------------------------------------------------------------------------------------
 

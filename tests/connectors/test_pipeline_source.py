@@ -142,6 +142,52 @@ def test_a_lookup_is_of_the_same_epoch_and_may_be_an_updating_table(tmp_path, sh
     assert sorted((row.v, row.n) for row in made.read("sold").collect()) == [(1, 1), (2, 1), (3, 2), (5, 3)]
 
 
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=[pytest.mark.slow, pytest.mark.spark])])
+def test_a_lookup_in_an_updating_table_is_of_the_epoch_that_was_begun_with(engine, request, tmp_path):
+    """Rows are corrected and go in the other pipeline, also while an epoch that looks them up lies dead."""
+    request.getfixturevalue(engine)
+    words = [("insert", "a", 1), ("insert", "b", 2)], [("update_before", "a", 1), ("update_after", "a", 3)], [("delete", "b", 2)]
+    came, asked = [], []
+
+    def prices():
+        made = do.Pipeline("prices", root=str(tmp_path / "prices"), engine=ENGINES[engine])
+        rows = made.source("told", do.MemorySource(came, schema="op string, item string, price long")).as_changes("op")
+        rows.latest("item").to_table("prices")
+        return made
+
+    def report():
+        made = do.Pipeline("report", root=str(tmp_path / "report"), engine=ENGINES[engine])
+        orders = made.source("orders", do.MemorySource(asked, schema="no long, item string"))
+        orders.lookup(do.PipelineSource(str(tmp_path / "prices"), "prices"), on="item", columns=["price"]).to_table("priced")
+        return made
+
+    def epoch(number):
+        came.append(words[number])
+        prices().run_epoch()
+
+    def found():
+        return {row.no: row.price for row in report().read("priced").collect()}
+
+    def die(name):
+        if name.startswith("stage:files_written"):
+            raise KeyboardInterrupt
+
+    epoch(0)
+    asked.append([(1, "a"), (2, "b"), (3, "c")])
+    report().run_epoch()
+    assert found() == {1: 1, 2: 2, 3: None}
+    asked.append([(4, "a"), (5, "b")])
+    with failpoints.watch(die), pytest.raises(KeyboardInterrupt):
+        report().run_epoch()
+    epoch(1)
+    epoch(2)
+    report().run_epoch()
+    assert found() == {1: 1, 2: 2, 3: None, 4: 1, 5: 2}, "as when the epoch began"
+    asked.append([(6, "a"), (7, "b")])
+    report().run_epoch()
+    assert found() == {1: 1, 2: 2, 3: None, 4: 1, 5: 2, 6: 3, 7: None}
+
+
 def test_epochs_without_rows_do_not_hold_up_what_reads_one_at_a_time(tmp_path, shop):
     made = do.Pipeline("report", root=str(tmp_path / "report"), engine=SAIL)
     made.source("hours", do.PipelineSource(shop.root, "hourly", max_epochs=1)).to_table("hours")

@@ -109,7 +109,9 @@ def test_on_sail(query, cut, written, expected, tmp_path):
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("query", [pytest.param("q6", marks=pytest.mark.slow), "q8", "q11", "q18"])
+@pytest.mark.parametrize(
+    "query", [*(pytest.param(one, marks=pytest.mark.slow) for one in ("q3", "q4", "q6", "q9", "q20")), "q8", "q11", "q18"]
+)
 def test_on_spark(query, written, expected, tmp_path):
     found = table_of(query, written(FEW, 2), tmp_path, EMBEDDED, (1, 3))
     assert not difference(found, expected(query, FEW))

@@ -54,7 +54,9 @@ def commit_epoch(run: RunContext, handle: EpochHandle) -> Steps[Complete]:
     decided = view.decision is not None
     if not decided:
         view = yield from unless_fenced(run, _decide(run, view, handle))
-    view = yield from roll_forward(run, view, looked=not decided)
+    # Where an answer was lost the decision that is seen may be a later one.
+    ours = view.decision is not None and view.decision.begin_id == handle.begin_id
+    view = yield from roll_forward(run, view, looked=not decided and ours)
     done = completed(view, handle)
     if done is None:
         raise LedgerError("another epoch was completed instead", pipeline=run.pipeline, epoch=handle.epoch)
@@ -199,7 +201,7 @@ def roll_forward(run: RunContext, view: LedgerView, *, looked: bool = False) -> 
     committed_at = yield Now()
 
     def complete(now: LedgerView) -> Complete | None:
-        return None if now.decision is None else _completion(now, now.decision, run, committed_at)
+        return _completion(now, decision, run, committed_at) if now.decision == decision else None
 
     view = yield from append(view, run, complete)
     yield from tidy_up(view, run, decision)

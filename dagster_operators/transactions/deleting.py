@@ -23,4 +23,4 @@ def delete(run: RunContext, view: LedgerView, datasets: Sequence[str]) -> Steps[
         record = Drop(view.last_epoch, run.generation, known)
         yield from append(view, run, lambda now: None if record in now.records else record)
     for index, dataset in enumerate(datasets, start=1):
-        yield DropDataset(dataset, view.pipeline, index)
+        yield DropDataset(dataset, view.pipeline, view.last_epoch, index)

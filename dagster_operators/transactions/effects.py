@@ -313,10 +313,14 @@ class DeleteOutdated:
 
 @dataclass(frozen=True)
 class DropDataset:
-    """Delete a dataset with all its files, if it is this pipeline's. Result: None."""
+    """Delete a dataset with all its files, if it is this pipeline's and has no epoch after ``epoch``. Result: None.
+
+    A later epoch made it anew, while the run that wants it gone stood still.
+    """
 
     dataset: str
     pipeline: str
+    epoch: int
     index: int = 1
     name: ClassVar[str] = "drop_dataset"
 

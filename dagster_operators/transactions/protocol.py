@@ -298,30 +298,29 @@ def prepare_stage(run: RunContext, handle: EpochHandle, stage: str) -> Steps[Man
         yield DeleteAttempts(handle.epoch, (attempt.attempt,))
         raise
     try:
-        view = yield from unless_fenced(run, _record(run, handle, view, attempt, manifest))
+        valid = yield from unless_fenced(run, _record(run, handle, view, attempt, manifest))
     except (FencedError, StorageError):
         raise  # it is the newer run's; or nobody knows whether it was recorded: who takes the epoch up deletes what was not
     except Exception:
         yield DeleteAttempts(handle.epoch, (attempt.attempt,))
         raise
-    valid = view.prepared.get(stage)
-    if valid is None or valid.attempt == attempt.attempt:
+    if valid.attempt == attempt.attempt:
         return manifest
     yield DeleteAttempts(handle.epoch, (attempt.attempt,))  # another process of this run was first
     adopted: Manifest = yield _read(valid)
     return adopted
 
 
-def _record(
-    run: RunContext, handle: EpochHandle, view: LedgerView, attempt: StageAttempt, manifest: Manifest
-) -> Steps[LedgerView]:
-    """Write the manifest and record the attempt as the stage's valid one, unless there is one."""
+def _record(run: RunContext, handle: EpochHandle, view: LedgerView, attempt: StageAttempt, manifest: Manifest) -> Steps[Prepared]:
+    """Write the manifest and record the attempt as the stage's valid one, unless there is one; the record of the valid one."""
     digest = yield WriteManifest(manifest)
     prepared = Prepared(
         handle.epoch, run.generation, handle.begin_id, attempt.stage, attempt.attempt, attempt.fingerprint, attempt.reads, digest,
         manifest.goes_round,
     )  # fmt: skip
-    return (yield from append(view, run, lambda now: _unless_known(now, handle, prepared)))
+    view = yield from append(view, run, lambda now: _unless_known(now, handle, prepared))
+    # Where the answer was lost the ledger may be seen much later, with another epoch open: what is valid there says nothing.
+    return prepared if prepared in view.records else view.prepared[prepared.stage]
 
 
 def _work(run: RunContext, handle: EpochHandle, attempt: StageAttempt) -> Steps[tuple[Manifest, LedgerView]]:

@@ -228,9 +228,10 @@ class Tables:
         return "" if text is None else hashlib.sha256(text).hexdigest()
 
     def drop(self, effect: DropDataset) -> None:
-        """Delete the table with all its files, if it is the pipeline's."""
+        """Delete the table with all its files, if it is the pipeline's and no later epoch made it anew."""
         with self._turn(effect.dataset):
-            if self._status(effect.dataset, effect.pipeline).pipeline == effect.pipeline:
+            found = self._status(effect.dataset, effect.pipeline)
+            if found.pipeline == effect.pipeline and found.applied_epoch <= effect.epoch:
                 self._root.delete_folder(effect.dataset)
             self._known.pop(effect.dataset, None)
             self._versions.pop(effect.dataset, None)

@@ -11,11 +11,13 @@ import pytest
 from dagster_operators.errors import LedgerError
 from dagster_operators.runtime.resetting import Resetting
 from dagster_operators.transactions.coordinator import Coordinator
+from dagster_operators.transactions.effects import StageAttempt
 from dagster_operators.transactions.failpoints import watch
+from dagster_operators.transactions.manifest import Change, Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.records import Decide
 from dagster_operators.transactions.rollback import roll_back
-from tests.transactions.flow import Flow
+from tests.transactions.flow import Flow, read_numbers, write_file
 from tests.transactions.test_repair import epochs
 
 ASKED = ("operator sums", "asked")
@@ -106,3 +108,34 @@ def test_what_an_epoch_no_longer_needs_is_deleted_by_whatever_comes_after_it(
     then(run)
     assert "tables/extra" not in run.view().versions
     assert not run.root.exists("tables/extra")
+
+
+def test_a_table_that_was_made_anew_is_not_deleted_by_a_run_that_stood_still(run: Coordinator) -> None:
+    """It comes to the deletion of what its epoch no longer needed when a later epoch has such a table again, with rows."""
+    plain = Flow(run).plan
+    with_extra = replace(plain, datasets={**plain.datasets, "tables/extra": plain.datasets["tables/clean"]})
+    flow, stood = Flow(run), []
+    flow.plan = with_extra
+    flow.epoch()
+
+    def work(attempt: StageAttempt) -> Manifest:
+        made = Flow(run).work(attempt)
+        if attempt.stage != "clean":
+            return made
+        file = write_file(run, "tables/extra", attempt.directory(""), "part-0", [7])
+        return replace(made, changes=(*made.changes, Change("tables/extra", (file,))))
+
+    def stand(name: str) -> None:
+        if name.startswith("before:drop_dataset") and not stood:
+            stood.append(name)
+            with Coordinator("numbers", run.root.uri) as other:
+                later = Flow(other)
+                later.plan, later.work = with_extra, work  # type: ignore[method-assign]
+                later.epoch(run.view().owner)
+
+    flow.plan = replace(plain, deleted=("tables/extra",))
+    with watch(stand):
+        flow.epoch()
+    assert stood
+    assert run.versions().epoch == 5
+    assert read_numbers(run, "tables/extra", run.versions().versions["tables/extra"]) == [7]

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from dagster_operators.errors import StorageError
 from dagster_operators.graph.slice import SourceSlice
 from dagster_operators.storage.root import Root
 from dagster_operators.transactions.coordinator import Coordinator
 from dagster_operators.transactions.effects import StageAttempt
+from dagster_operators.transactions.failpoints import watch
 from dagster_operators.transactions.lease import Lease
+from dagster_operators.transactions.ledger import DeltaLedger
 from dagster_operators.transactions.manifest import Change, Manifest
 from dagster_operators.transactions.owner import Owner
 from dagster_operators.transactions.plan import DatasetRecord, EpochHandle, PlanRecord, Slices, StageRecord
@@ -87,6 +90,68 @@ def test_processes_of_one_run_prepare_stages_together_and_the_first_attempt_at_e
         assert made[: len(STAGES)] == made[len(STAGES) :], "both processes know one attempt"
         first.commit(handle)
         check(first, 1)
+
+
+def test_a_process_that_hears_late_that_its_work_is_recorded_deletes_nothing(tmp_path, monkeypatch):
+    """The answer to its record is lost; before it looks, others complete the epoch and prepare the same stage in the next."""
+    append, owner = DeltaLedger.append, Owner.of_dagster_run("run")
+
+    def lose(ledger: DeltaLedger, record: Any, version: int) -> Any:
+        append(ledger, record, version)
+        monkeypatch.undo()
+        with Coordinator("p", str(tmp_path)) as other:
+            handle = begin(other, owner)
+            made = [other.prepare(handle, stage, work_of(other)) for stage in STAGES]
+            assert made[0].attempt == record.attempt
+            other.commit(handle)
+            following = begin(other, owner)
+            assert other.prepare(following, STAGES[0], work_of(other)).attempt != record.attempt
+        raise StorageError("operation timed out")
+
+    with Coordinator("p", str(tmp_path)) as run:
+        handle = begin(run, owner)
+        monkeypatch.setattr(DeltaLedger, "append", lose)
+        run.prepare(handle, STAGES[0], work_of(run))
+        goes_on = begin(run, owner)
+        for stage in STAGES:
+            run.prepare(goes_on, stage, work_of(run))
+        assert run.commit(goes_on).epoch == 2
+        check(run, 2)
+
+
+def test_a_process_that_stood_still_does_not_complete_the_next_epoch_instead_of_its_own(tmp_path):
+    """Others complete its epoch while its tables are committed, and decide the next, which is in no table yet."""
+    owner, state = Owner.of_dagster_run("run"), {"stands": False}
+
+    def stand(name: str) -> None:
+        if state["stands"] or not name.startswith("after:commit_table") or f"{len(STAGES)}" not in name:
+            return
+        state["stands"] = True
+        with Coordinator("p", str(tmp_path)) as other:
+            other.open(owner)
+            other.commit(handle)
+            following = begin(other, owner)
+            for stage in STAGES:
+                other.prepare(following, stage, work_of(other))
+
+            def die(name: str) -> None:
+                if name.startswith("before:commit_table"):
+                    raise StorageError("killed")
+
+            with watch(die), pytest.raises(StorageError, match="killed"):
+                other.commit(following)
+
+    with Coordinator("p", str(tmp_path)) as run:
+        handle = begin(run, owner)
+        for stage in STAGES:
+            run.prepare(handle, stage, work_of(run))
+        with watch(stand):
+            assert run.commit(handle).epoch == 1
+        assert state["stands"]
+    with Coordinator("p", str(tmp_path)) as fresh:
+        fresh.open(owner)
+        fresh.settle()
+        check(fresh, 2)
 
 
 class Slow:

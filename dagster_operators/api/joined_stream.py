@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from dagster_operators.api.base_stream import BaseStream
+from dagster_operators.api.forgetting import forget_after_of
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.operators.joins.as_of_join import AsOfJoin, HowAsOf
 from dagster_operators.operators.joins.join import Join
@@ -30,14 +31,15 @@ class JoinedStream(BaseStream):
         how: HowInWindows = "inner",
         condition: str | None = None,
         columns: Sequence[str] | None = None,
+        forget_after: str | timedelta | int | None = None,
         name: str | None = None,
         chain: bool = True,
         renamed_from: str | None = None,
     ) -> Self:
         """The pairs of all rows of two streams that have the same key: after every epoch those of the rows that are there then.
 
-        Both streams may change, and both are kept for ever; for streams that only grow there are joins in windows and over
-        intervals, which forget.
+        Both streams may change, and both are kept for ever, or as ``forget_after`` says; for streams that only grow there are
+        joins in windows and over intervals, too, which forget.
 
         Args:
             other: The right side.
@@ -46,6 +48,8 @@ class JoinedStream(BaseStream):
                 hands on the left side's rows that have a partner, once each; ``anti`` those that have none.
             condition: Spark SQL over the columns of both sides that must hold for a pair, too.
             columns: Which further columns of both sides to hand on; by default all but the keys. It keeps no others.
+            forget_after: Forget a key when the newest event time of the rows of both sides is further behind the watermark than
+                this, as in ``"30 days"``. By default never.
             name: The operator's name; its state is addressed by it.
             chain: Whether it may share a stage with the operators before it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
@@ -66,6 +70,10 @@ class JoinedStream(BaseStream):
         ('item', 'price', 'name')
         """
         settings: dict[str, Any] = {"how": how, "condition": condition, "columns": None if columns is None else tuple(columns)}
+        if forget_after is not None and isinstance(other, BaseStream):
+            types = [self._dataflow.type_of(stream._ref) for stream in (self, other)]  # noqa: SLF001
+            micros = forget_after_of(forget_after, *types, pipeline=self._dataflow.name, operator=name or Join.kind)
+            settings |= {"forget_after": micros, "event_times": tuple(one.event_time for one in types)}
         return self._join(Join, (self, other), name, chain=chain, renamed_from=renamed_from, **_keys(on), **settings)
 
     def join_as_of(

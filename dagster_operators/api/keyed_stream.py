@@ -11,6 +11,7 @@ from typing_extensions import override
 from dagster_operators.api.additions import Built
 from dagster_operators.api.apply_to import apply_to
 from dagster_operators.api.checked_streams import checked_stream
+from dagster_operators.api.forgetting import forget_after_of
 from dagster_operators.api.interval import interval_joined
 from dagster_operators.api.pivoting import Values, pivoted
 from dagster_operators.api.plugged_in import PluggedIn
@@ -170,6 +171,7 @@ class KeyedStream(PluggedIn, Built):
         aggregates: Mapping[str, str] | None = None,
         /,
         *,
+        forget_after: str | timedelta | int | None = None,
         name: str | None = None,
         renamed_from: str | None = None,
         **more: str,
@@ -178,6 +180,8 @@ class KeyedStream(PluggedIn, Built):
 
         Args:
             aggregates: Output column -> Spark SQL aggregate, for names that are no Python words.
+            forget_after: Forget a key when the newest event time of its rows is further behind the watermark than this, as in
+                ``"30 days"``. By default never.
             name: The operator's name; its state is addressed by it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
             more: Output column = Spark SQL aggregate, for example ``flights="count(*)"``.
@@ -200,7 +204,8 @@ class KeyedStream(PluggedIn, Built):
                 remedy="put it into windows, which the watermark closes: window(Tumbling('1 day')).aggregate(..., emit='final')",
             )
         wanted, time = {**(aggregates or {}), **more}, self._stream.event_time
-        return self.add_aggregate(KeyedAggregate, name, (), wanted, renamed_from=renamed_from, event_time=time)
+        settings: dict[str, Any] = {"event_time": time, "forget_after": self._forget_after(forget_after, name or "aggregate")}
+        return self.add_aggregate(KeyedAggregate, name, (), wanted, renamed_from=renamed_from, **settings)
 
     def pivot(
         self,
@@ -208,6 +213,7 @@ class KeyedStream(PluggedIn, Built):
         values: Values,
         aggregates: Mapping[str, str] | None = None,
         *,
+        forget_after: str | timedelta | int | None = None,
         name: str | None = None,
         renamed_from: str | None = None,
         **more: str,
@@ -221,6 +227,8 @@ class KeyedStream(PluggedIn, Built):
             on: The column whose values become columns, or an expression over one row.
             values: These values; a mapping gives their columns other names than their own. None is for rows without one.
             aggregates: Name -> Spark SQL aggregate, for names that are no Python words.
+            forget_after: Forget a key when the newest event time of its rows is further behind the watermark than this, as in
+                ``"30 days"``. By default never.
             name: The operator's name; its state is addressed by it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
             more: Name = Spark SQL aggregate, one call; compute with the columns in ``with_columns`` behind it. They are called by
@@ -241,7 +249,7 @@ class KeyedStream(PluggedIn, Built):
         wanted, columns = {**(aggregates or {}), **more}, self._stream.columns
         with located(pivot=on):
             made = pivoted(on, values, wanted, taken=self.keys, columns=columns, event_time=self._stream.event_time)
-            return self.aggregate(made, name=name, renamed_from=renamed_from)
+            return self.aggregate(made, forget_after=forget_after, name=name, renamed_from=renamed_from)
 
     def top(
         self,
@@ -249,6 +257,7 @@ class KeyedStream(PluggedIn, Built):
         *,
         by: str | Sequence[str],
         rank: str = "rank",
+        forget_after: str | timedelta | int | None = None,
         name: str | None = None,
         renamed_from: str | None = None,
     ) -> Stream:
@@ -258,6 +267,8 @@ class KeyedStream(PluggedIn, Built):
             n: How many rows of each key.
             by: What comes behind ORDER BY: ``"price DESC, volume"``. Between equal rows the event time decides, then all columns.
             rank: The column with the row's place, from 1.
+            forget_after: Forget a key when the newest event time of its rows is further behind the watermark than this, as in
+                ``"30 days"``. By default never.
             name: The operator's name; its state is addressed by it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
 
@@ -274,6 +285,7 @@ class KeyedStream(PluggedIn, Built):
             "by": order_texts(by),
             "event_time": self._stream.event_time,
             "rank": rank,
+            "forget_after": self._forget_after(forget_after, name or "top"),
         }
         stream = self._stream
         return stream._add(TopPerKey, name, renamed_from=renamed_from, keys=self.keys, n=n, **settings)  # noqa: SLF001
@@ -285,6 +297,7 @@ class KeyedStream(PluggedIn, Built):
         /,
         *,
         frame: str = "range",
+        forget_after: str | timedelta | int | None = None,
         name: str | None = None,
         renamed_from: str | None = None,
         **more: str,
@@ -300,6 +313,8 @@ class KeyedStream(PluggedIn, Built):
                 and those that are equal to it in the order; ``rows``: those up to this one; ``rows 10 preceding``, as in SQL:
                 this one and so many before it; ``rows between 2 preceding and 1 following``. ``first_value`` and ``last_value``
                 are of them, too. ``range 7 days preceding``: those that are at most so far before this one in the order.
+            forget_after: Forget a key when the newest event time of its rows is further behind the watermark than this, as in
+                ``"30 days"``. By default never.
             name: The operator's name; its state is addressed by it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
             more: Output column = window function, for example ``place="row_number()"``, ``before="lag(price)"``.
@@ -319,6 +334,7 @@ class KeyedStream(PluggedIn, Built):
         require_texts("frame", [frame], operator=name or "over")
         settings: dict[str, Any] = {"order_by": order_texts(order_by), "functions": as_pairs(wanted), "frame": plain_frame(frame)}
         settings |= {"event_time": stream.event_time, "renamed_from": renamed_from}
+        settings["forget_after"] = self._forget_after(forget_after, name or "over")
         return stream._add(Over, name, keys=self.keys, **settings)  # noqa: SLF001
 
     def deduplicate(
@@ -327,6 +343,7 @@ class KeyedStream(PluggedIn, Built):
         keep: Literal["first", "last"] = "first",
         order_by: str | Sequence[str] | None = None,
         within: str | timedelta | int | None = None,
+        forget_after: str | timedelta | int | None = None,
         name: str | None = None,
         renamed_from: str | None = None,
     ) -> Stream:
@@ -339,6 +356,8 @@ class KeyedStream(PluggedIn, Built):
             order_by: Of changes, what comes behind ORDER BY to say which row is the first; by default the event time.
             within: For how long after a row of ``first`` others of its key are duplicates; then the key is new again, and the
                 state forgets it. By default for ever.
+            forget_after: Forget a key when the newest event time of its rows is further behind the watermark than this, as in
+                ``"30 days"``. By default never.
             name: The operator's name; its state is addressed by it.
             renamed_from: What the operator was called before: it goes on with that one's state. May stay.
 
@@ -361,7 +380,13 @@ class KeyedStream(PluggedIn, Built):
             if within is not None:
                 raise PipelineError("within= is for rows that stay, and these change", **where, remedy="leave it out")
             order = () if order_by is None else order_texts(order_by)
+            settings["forget_after"] = self._forget_after(forget_after, where["operator"])
             return stream._add(DeduplicateChanges, name, keep=keep, order_by=order, **settings)  # noqa: SLF001
+        if forget_after is not None:
+            raise PipelineError(
+                "forget_after= is for changes: of rows that stay the last is in the table, and the first is asked for", **where,
+                remedy="write within='30 days' with keep='first': for so long others of a key are duplicates",
+            )  # fmt: skip
         if order_by is not None:
             raise PipelineError(
                 "order_by= is for changes: which of the rows that stay is kept, their event time says", **where,
@@ -377,6 +402,10 @@ class KeyedStream(PluggedIn, Built):
         except ValueError as error:
             raise PipelineError(f"within: {error}", **where) from None
         return stream._add(DeduplicateFirst, name, within=micros, **settings)  # noqa: SLF001
+
+    def _forget_after(self, given: str | timedelta | int | None, operator: str) -> int | None:
+        stream = self._stream
+        return forget_after_of(given, stream._type, pipeline=stream._dataflow.name, operator=operator)  # noqa: SLF001
 
     def interval_join(
         self,

@@ -99,6 +99,9 @@ class StateRuns(Protocol):
             whole: What does it where these are all files there are; by default the same.
         """
 
+    def rewrite(self, change: Callable[[DataFrame], DataFrame]) -> None:
+        """Write all of its runs anew, with the rows that a function makes of theirs."""
+
 
 @dataclass(frozen=True)
 class Needed:
@@ -162,6 +165,9 @@ class StageContext(Protocol):
 
     def count_late(self, operator: str, frame: DataFrame, late: str) -> DataFrame:
         """The same rows, with those for which the condition holds counted as late when the frame is computed."""
+
+    def report(self, operator: str, figure: str, frame: DataFrame, value: str) -> DataFrame:
+        """The same rows, of which an aggregate is a figure that the epoch reports of the operator when they are computed."""
 
     def put_out(self, operator: str, port: str, rows: Callable[[], DataFrame]) -> None:
         """Give the rows of one of the operator's side outputs; they are made only if somebody reads them."""

@@ -159,44 +159,50 @@ class DeduplicateLast(_message.Message):
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ...) -> None: ...
 
 class DeduplicateChanges(_message.Message):
-    __slots__ = ("keys", "keep", "order_by", "event_time")
+    __slots__ = ("keys", "keep", "order_by", "event_time", "forget_after")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
     ORDER_BY_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    FORGET_AFTER_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[str]
     keep: str
     order_by: _containers.RepeatedScalarFieldContainer[str]
     event_time: str
-    def __init__(self, keys: _Optional[_Iterable[str]] = ..., keep: _Optional[str] = ..., order_by: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ...) -> None: ...
+    forget_after: int
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., keep: _Optional[str] = ..., order_by: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ..., forget_after: _Optional[int] = ...) -> None: ...
 
 class TopPerKey(_message.Message):
-    __slots__ = ("keys", "n", "by", "event_time", "rank")
+    __slots__ = ("keys", "n", "by", "event_time", "rank", "forget_after")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     N_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
+    FORGET_AFTER_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[str]
     n: int
     by: _containers.RepeatedScalarFieldContainer[str]
     event_time: str
     rank: str
-    def __init__(self, keys: _Optional[_Iterable[str]] = ..., n: _Optional[int] = ..., by: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ..., rank: _Optional[str] = ...) -> None: ...
+    forget_after: int
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., n: _Optional[int] = ..., by: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ..., rank: _Optional[str] = ..., forget_after: _Optional[int] = ...) -> None: ...
 
 class Over(_message.Message):
-    __slots__ = ("keys", "order_by", "functions", "frame", "event_time")
+    __slots__ = ("keys", "order_by", "functions", "frame", "event_time", "forget_after")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     ORDER_BY_FIELD_NUMBER: _ClassVar[int]
     FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
     FRAME_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    FORGET_AFTER_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[str]
     order_by: _containers.RepeatedScalarFieldContainer[str]
     functions: _containers.RepeatedCompositeFieldContainer[_values_pb2.Pair]
     frame: str
     event_time: str
-    def __init__(self, keys: _Optional[_Iterable[str]] = ..., order_by: _Optional[_Iterable[str]] = ..., functions: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., frame: _Optional[str] = ..., event_time: _Optional[str] = ...) -> None: ...
+    forget_after: int
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., order_by: _Optional[_Iterable[str]] = ..., functions: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., frame: _Optional[str] = ..., event_time: _Optional[str] = ..., forget_after: _Optional[int] = ...) -> None: ...
 
 class WithinLast(_message.Message):
     __slots__ = ("event_time", "age")
@@ -207,14 +213,16 @@ class WithinLast(_message.Message):
     def __init__(self, event_time: _Optional[str] = ..., age: _Optional[int] = ...) -> None: ...
 
 class KeyedAggregate(_message.Message):
-    __slots__ = ("keys", "event_time", "aggregates")
+    __slots__ = ("keys", "event_time", "aggregates", "forget_after")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
     AGGREGATES_FIELD_NUMBER: _ClassVar[int]
+    FORGET_AFTER_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[str]
     event_time: str
     aggregates: _containers.RepeatedCompositeFieldContainer[_values_pb2.Pair]
-    def __init__(self, keys: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ..., aggregates: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ...) -> None: ...
+    forget_after: int
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., event_time: _Optional[str] = ..., aggregates: _Optional[_Iterable[_Union[_values_pb2.Pair, _Mapping]]] = ..., forget_after: _Optional[int] = ...) -> None: ...
 
 class WindowAggregate(_message.Message):
     __slots__ = ("keys", "event_time", "aggregates", "window")
@@ -371,18 +379,22 @@ class IntervalJoin(_message.Message):
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., right_keys: _Optional[_Iterable[str]] = ..., event_times: _Optional[_Iterable[str]] = ..., low: _Optional[int] = ..., high: _Optional[int] = ..., how: _Optional[str] = ..., columns: _Optional[_Union[_values_pb2.Names, _Mapping]] = ...) -> None: ...
 
 class Join(_message.Message):
-    __slots__ = ("keys", "right_keys", "how", "condition", "columns")
+    __slots__ = ("keys", "right_keys", "how", "condition", "columns", "event_times", "forget_after")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     RIGHT_KEYS_FIELD_NUMBER: _ClassVar[int]
     HOW_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIMES_FIELD_NUMBER: _ClassVar[int]
+    FORGET_AFTER_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[str]
     right_keys: _containers.RepeatedScalarFieldContainer[str]
     how: str
     condition: str
     columns: _values_pb2.Names
-    def __init__(self, keys: _Optional[_Iterable[str]] = ..., right_keys: _Optional[_Iterable[str]] = ..., how: _Optional[str] = ..., condition: _Optional[str] = ..., columns: _Optional[_Union[_values_pb2.Names, _Mapping]] = ...) -> None: ...
+    event_times: _containers.RepeatedScalarFieldContainer[str]
+    forget_after: int
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., right_keys: _Optional[_Iterable[str]] = ..., how: _Optional[str] = ..., condition: _Optional[str] = ..., columns: _Optional[_Union[_values_pb2.Names, _Mapping]] = ..., event_times: _Optional[_Iterable[str]] = ..., forget_after: _Optional[int] = ...) -> None: ...
 
 class AsOfJoin(_message.Message):
     __slots__ = ("keys", "right_keys", "event_times", "how", "corrections", "keep", "columns")

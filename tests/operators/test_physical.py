@@ -112,6 +112,8 @@ def everything() -> do.Pipeline:
         keyed.over("v", n="row_number()"),
         rows.join(other, on="k", columns=["v", "w"]),
         rows.within_last("1 minute"),
+        keyed.aggregate(n="count(*)", forget_after="1 minute"),
+        rows.join(other, on="k", columns=["v", "w"], forget_after="1 minute"),
         rows.join_as_of(other, on="k", columns=["v", "w"]),
         pipeline.source("extracts", extracts).key_by("v").aggregate(n="count(*)"),
         again,

@@ -33,6 +33,7 @@ STATELESS = {
 
 FROM_HERE_ON = {
     ("source", "lateness"), ("source", "finished"), ("source", "ahead"),
+    *((kind, "forget_after") for kind in ("keyed_aggregate", "top_per_key", "deduplicate_changes", "over", "join")),
     # What the author of these declared is theirs; the state itself knows what fits, and says so when the epoch begins.
     ("apply", "arrow"), ("frontier", "definition"),
     ("event_operators", "sources"), ("event_operators", "operators"), ("event_operators", "files"),

@@ -7,7 +7,7 @@ it touched only, all that the state holds of them; those rows replace the keys' 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +20,8 @@ from dagster_operators.graph.ports import InputPort
 from dagster_operators.operators.aggregates.aggregate_changes import AggregateChanges
 from dagster_operators.operators.aggregates.aggregates import AggregateTypes, Decomposition
 from dagster_operators.operators.aggregates.aggregation import Aggregation
+from dagster_operators.operators.forgetful import ForgetfulByKey
+from dagster_operators.operators.forgetting_keys import forgetting_keys
 from dagster_operators.operators.key_join import with_keys_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.types.names import quoted
@@ -29,18 +31,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyedAggregate(Aggregation):
+class KeyedAggregate(ForgetfulByKey, Aggregation):
     """One row per key, brought up to date by every epoch that has rows of the key."""
 
     kind: ClassVar[str] = "keyed_aggregate"
 
     @override
     def config(self) -> dict[str, Any]:
-        return {"keys": list(self.keys), "event_time": self.event_time, "aggregates": dict(self.aggregates)}
+        settings = {"keys": list(self.keys), "event_time": self.event_time, "aggregates": dict(self.aggregates)}
+        return {**settings, **self.forgetting}
 
     @override
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         self.check(inputs[0])
+        self.check_forgetting(self.keys)
         return StreamType((*self.keys, *dict(self.aggregates)), changes=Changes.upsert(self.keys))
 
     @override
@@ -48,8 +52,14 @@ class KeyedAggregate(Aggregation):
         return (InputPort("input", frozenset({ChangeKind.APPEND, ChangeKind.RETRACT}), by_keys(self.keys)),)
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> AggregateKeys | AggregateChanges:
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return self.late_rows(inputs)
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator[Any]:
         """Two jobs: partial results into the state, then the merge of the keys that changed."""
+        if self.forget_after is not None:
+            return forgetting_keys(self, inputs)
         return AggregateChanges(self) if inputs[0].changes.kind is ChangeKind.RETRACT else AggregateKeys(self)
 
 

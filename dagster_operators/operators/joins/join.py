@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 
@@ -10,21 +10,31 @@ from typing_extensions import override
 
 from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.changes import ChangeKind, Changes
-from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType
+from dagster_operators.graph.operator import Lineage, StreamType
 from dagster_operators.graph.ports import InputPort, check_taken_back
 from dagster_operators.graph.row_expressions import columns_of_row
 from dagster_operators.graph.user_functions import contents_of
-from dagster_operators.operators.joins.join_columns import ONE_SIDED, HowInWindows, JoinColumns, check_sides, join_columns, sides
+from dagster_operators.operators.forgetful import Forgetful
+from dagster_operators.operators.joins.join_columns import (
+    ONE_SIDED,
+    HowInWindows,
+    JoinColumns,
+    check_sides,
+    join_columns,
+    late_lineage,
+    late_outputs,
+    sides,
+)
 
 if TYPE_CHECKING:
-    from dagster_operators.operators.joins.join_changes import JoinChanges
+    from dagster_operators.operators.physical import RelationalOperator
 
 ONLY_PAIRS: Final = frozenset({"inner", "semi"})
 """Joins whose rows stay as long as those of both sides do."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Join(LogicalOperator):
+class Join(Forgetful):
     """The pairs of rows of two streams that have the same key, of all rows there are.
 
     Attributes:
@@ -33,6 +43,7 @@ class Join(LogicalOperator):
         how: Which rows come out without a partner; or only the left side's, with or without one.
         condition: Spark SQL over the columns of both sides that must hold for a pair, too.
         columns: What to hand on of both sides besides the keys; None for everything.
+        event_times: The columns with the event time of each side, where keys are forgotten; else none.
     """
 
     kind: ClassVar[str] = "join"
@@ -42,6 +53,7 @@ class Join(LogicalOperator):
     how: HowInWindows = "inner"
     condition: str | None = None
     columns: tuple[str, ...] | None = None
+    event_times: tuple[str, ...] = ()
 
     @override
     def sql(self) -> tuple[str, ...]:
@@ -55,6 +67,8 @@ class Join(LogicalOperator):
             "how": self.how,
             "condition": self.condition,
             "columns": None if self.columns is None else list(self.columns),
+            **({"event_times": list(self.event_times)} if self.event_times else {}),
+            **self.forgetting,
         }
 
     @override
@@ -74,6 +88,9 @@ class Join(LogicalOperator):
             raise PipelineError(
                 "a join needs a key", operator=self.name, remedy="name the columns to be equal: join(other, on='id')"
             )
+        self.check_forgetting(self.keys)
+        for stream, time in zip(inputs, self.event_times, strict=False):
+            self.require(stream, [time], "the event time")
         left, right = (stream.columns for stream in inputs)
         changes = self.gives([stream.changes for stream in inputs])
         if left is None or right is None:
@@ -136,8 +153,18 @@ class Join(LogicalOperator):
         return self.joined([stream.columns or () for stream in inputs]).lineage(frozenset())
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> JoinChanges:
-        """A job for each side's new rows into the state, then what they change about the result."""
-        from dagster_operators.operators.joins.join_changes import JoinChanges
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return {} if self.forget_after is None else late_outputs(inputs)
 
+    @override
+    def side_lineage(self, port: str, inputs: Sequence[StreamType]) -> Lineage:
+        return late_lineage(port, inputs)
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator[Any]:
+        """A job for each side's new rows into the state, then what they change about the result."""
+        from dagster_operators.operators.joins.join_changes import JoinChanges, forgetting_join
+
+        if self.forget_after is not None:
+            return forgetting_join(self, inputs)
         return JoinChanges(self, tuple(stream.retracting for stream in inputs))

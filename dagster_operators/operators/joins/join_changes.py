@@ -8,17 +8,19 @@ it has one, changes where it is new, or where rows came or went that may be its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from typing_extensions import override
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import CHANGE, ChangeKind, Changes
+from dagster_operators.graph.operator import StreamType
 from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.forgetting_keys import SINCE, ForgettingKeys, KeyedInput
 from dagster_operators.operators.joins.join import Join
-from dagster_operators.operators.joins.join_columns import ONE_SIDED, SIDES, equal_keys
-from dagster_operators.operators.joins.kept_sides import JoinFacts, key_types, without_changes
+from dagster_operators.operators.joins.join_columns import LATE, ONE_SIDED, SIDES, equal_keys
+from dagster_operators.operators.joins.kept_sides import JoinFacts, key_names, key_types, without_changes
 from dagster_operators.operators.one_task import all_of, joined, part_of
 from dagster_operators.operators.physical import Analysed, Analysis, PhysicalState, RelationalOperator, Rows, StageContext
 from dagster_operators.operators.relational.weighted_rows import (
@@ -205,3 +207,13 @@ class JoinChanges(RelationalOperator[JoinFacts]):
         stay = self.logical.gives(kinds).kind is ChangeKind.APPEND
         changes = changes_of(rows if stay and self.logical.how == "inner" else added_up(rows))
         return changes.drop(CHANGE) if stay else changes
+
+
+def forgetting_join(join: Join, inputs: Sequence[StreamType]) -> ForgettingKeys[JoinFacts]:
+    """The lowering of one that forgets keys of which neither side has had a row for a while."""
+    sides = (join.keys, join.right_keys)
+    keys, right_keys = ((*keys, SINCE) for keys in sides)
+    within = replace(join, keys=keys, right_keys=right_keys, forget_after=None, event_times=())
+    keyed = tuple(KeyedInput(*one) for one in zip(sides, join.event_times, LATE, strict=True))
+    taken = tuple(stream.retracting for stream in inputs)
+    return ForgettingKeys(join.name, JoinChanges(within, taken), keyed, key_names(len(keys)), join.forget_after or 0)

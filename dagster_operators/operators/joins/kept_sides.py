@@ -22,6 +22,15 @@ _KEY: Final = "__key_"
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 
 
+def key_names(number: int) -> tuple[str, ...]:
+    """What so many keys are called in the state.
+
+    >>> key_names(2)
+    ('__key_0', '__key_1')
+    """
+    return tuple(f"{_KEY}{place}" for place in range(number))
+
+
 @dataclass(frozen=True)
 class JoinFacts:
     """What a join finds out of its inputs' types.
@@ -41,7 +50,7 @@ class JoinFacts:
     @property
     def keys(self) -> tuple[str, ...]:
         """The key columns of the state of both sides."""
-        return tuple(f"{_KEY}{number}" for number in range(len(self.columns.keys)))
+        return key_names(len(self.columns.keys))
 
     def key_columns(self, side: int) -> Sequence[str]:
         """SQL for the key columns of the state, from the rows of a side."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -12,9 +12,12 @@ from typing_extensions import override
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.changes import ChangeKind
 from dagster_operators.graph.exchange import by_keys
-from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.graph.operator import Lineage, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort, check_taken_back
 from dagster_operators.graph.row_expressions import columns_of_row
+from dagster_operators.operators.forgetful import ForgetfulByKey
+from dagster_operators.operators.forgetting_keys import forgetting_keys
+from dagster_operators.operators.physical import RelationalOperator
 from dagster_operators.operators.relational.first_of_changes import FirstRowsOfChanges
 from dagster_operators.operators.relational.first_rows import FirstRows, one_row_per_key
 from dagster_operators.operators.relational.ranking import OrderItem, parse_order
@@ -22,7 +25,7 @@ from dagster_operators.types.names import quoted
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeduplicateChanges(LogicalOperator):
+class DeduplicateChanges(ForgetfulByKey):
     """The first or last row of each key, of all rows that are there.
 
     Attributes:
@@ -56,7 +59,8 @@ class DeduplicateChanges(LogicalOperator):
 
     @override
     def config(self) -> dict[str, Any]:
-        return {"keys": list(self.keys), "keep": self.keep, "order_by": list(self.order_by), "event_time": self.event_time}
+        settings = {"keys": list(self.keys), "keep": self.keep, "order_by": list(self.order_by), "event_time": self.event_time}
+        return {**settings, **self.forgetting}
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
@@ -66,6 +70,7 @@ class DeduplicateChanges(LogicalOperator):
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         self.require(stream, self.keys, "key_by")
+        self.check_forgetting(self.keys)
         if not self.order:
             raise SchemaError(
                 f"which row of a key is the {self.keep}? The stream has no event time", operator=self.name,
@@ -81,6 +86,12 @@ class DeduplicateChanges(LogicalOperator):
         return same_columns(inputs[0])
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> FirstRowsOfChanges:
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return self.late_rows(inputs)
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator[Any]:
         """All rows in the state, of which those of the keys that are touched are put into order."""
+        if self.forget_after is not None:
+            return forgetting_keys(self, inputs)
         return FirstRowsOfChanges(self.name, FirstRows(keys=self.keys, order=self.order, n=1, event_time=self.event_time))

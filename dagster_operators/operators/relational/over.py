@@ -13,9 +13,11 @@ from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.changes import ChangeKind, Changes
 from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.expressions import require_mapping
-from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
+from dagster_operators.graph.operator import Lineage, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort, check_taken_back
 from dagster_operators.graph.row_expressions import columns_of_row
+from dagster_operators.operators.forgetful import ForgetfulByKey
+from dagster_operators.operators.forgetting_keys import forgetting_keys
 from dagster_operators.operators.relational.projection import from_columns
 from dagster_operators.operators.relational.range_frame import RangeFrame
 from dagster_operators.operators.relational.ranking import OrderItem, parse_order
@@ -28,7 +30,7 @@ from dagster_operators.operators.relational.window_functions import (
 )
 
 if TYPE_CHECKING:
-    from dagster_operators.operators.relational.over_changes import OverChanges
+    from dagster_operators.operators.physical import RelationalOperator
 
 
 def require_functions(given: object, **where: Any) -> None:
@@ -49,7 +51,7 @@ def require_functions(given: object, **where: Any) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Over(LogicalOperator):
+class Over(ForgetfulByKey):
     """The rows of each key with window functions over all rows of the key that are there: changes of what they give.
 
     Attributes:
@@ -99,6 +101,7 @@ class Over(LogicalOperator):
             "functions": dict(self.functions),
             "frame": self.frame,
             "event_time": self.event_time,
+            **self.forgetting,
         }
 
     @override
@@ -109,6 +112,7 @@ class Over(LogicalOperator):
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         self.require(stream, self.keys, "key_by")
+        self.check_forgetting(self.keys)
         if not self.functions:
             raise PipelineError("there is nothing to compute", operator=self.name, remedy="write over('at', n='row_number()')")
         if other := turned(self.frame):
@@ -164,8 +168,14 @@ class Over(LogicalOperator):
         return {**same_columns(stream), **found}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> OverChanges:
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return self.late_rows(inputs)
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> RelationalOperator[Any]:
         """The touched keys as they were and as they are, and what differs."""
+        if self.forget_after is not None:
+            return forgetting_keys(self, inputs)
         from dagster_operators.operators.relational.over_changes import OverChanges
 
         return OverChanges(self, retracting=inputs[0].retracting)

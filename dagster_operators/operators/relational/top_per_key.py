@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,6 +16,9 @@ from dagster_operators.graph.exchange import by_keys
 from dagster_operators.graph.operator import Lineage, LogicalOperator, StreamType, same_columns
 from dagster_operators.graph.ports import InputPort
 from dagster_operators.graph.row_expressions import columns_of_row
+from dagster_operators.operators.forgetful import ForgetfulByKey
+from dagster_operators.operators.forgetting_keys import forgetting_keys
+from dagster_operators.operators.physical import RelationalOperator
 from dagster_operators.operators.relational.first_of_changes import FirstRowsOfChanges
 from dagster_operators.operators.relational.first_rows import FirstRows, alternatives, one_row_per_key
 from dagster_operators.operators.relational.projection import from_columns
@@ -23,7 +26,7 @@ from dagster_operators.operators.relational.ranking import OrderItem, parse_orde
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopPerKey(LogicalOperator):
+class TopPerKey(ForgetfulByKey):
     """The first rows of each key, brought up to date by every epoch that has rows of the key.
 
     Attributes:
@@ -52,7 +55,8 @@ class TopPerKey(LogicalOperator):
 
     @override
     def config(self) -> dict[str, Any]:
-        return {"keys": list(self.keys), "n": self.n, "by": list(self.by), "event_time": self.event_time, "rank": self.rank}
+        settings = {"keys": list(self.keys), "n": self.n, "by": list(self.by), "event_time": self.event_time, "rank": self.rank}
+        return {**settings, **self.forgetting}
 
     @override
     def inputs(self, types: Sequence[StreamType]) -> tuple[InputPort, ...]:
@@ -63,6 +67,7 @@ class TopPerKey(LogicalOperator):
         stream = inputs[0]
         check_top(self, stream, self.n, self.order)
         self.require(stream, self.keys, "key_by")
+        self.check_forgetting(self.keys)
         check_rank(self, self.rank, stream.columns or ())
         return one_row_per_key(stream, (*self.keys, self.rank))
 
@@ -71,8 +76,14 @@ class TopPerKey(LogicalOperator):
         return {**same_columns(inputs[0]), self.rank: ordered_by(self.order, inputs[0])}
 
     @override
-    def lower(self, inputs: Sequence[StreamType]) -> tuple[Alternative, ...] | FirstRowsOfChanges:
+    def side_outputs(self, inputs: Sequence[StreamType]) -> Mapping[str, StreamType]:
+        return self.late_rows(inputs)
+
+    @override
+    def lower(self, inputs: Sequence[StreamType]) -> tuple[Alternative, ...] | RelationalOperator[Any]:
         """The new rows' keys, or first rows, and then the merge with the current rows of these keys; of changes all rows."""
+        if self.forget_after is not None:
+            return forgetting_keys(self, inputs, changes=True)
         first = FirstRows(keys=self.keys, order=self.order, n=self.n, event_time=self.event_time, rank=self.rank)
         if inputs[0].changes.kind is ChangeKind.RETRACT:
             return FirstRowsOfChanges(self.name, first)

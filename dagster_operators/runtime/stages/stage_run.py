@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster_operators.errors import LostFileError, OperatorsError, StageFailedError, StorageError
 from dagster_operators.graph.ports import StreamRef
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+
+_FIGURE: Final = "figure "
 
 _STORAGE = re.compile(
     r"^(?:Caused by: )?(?:[\w.$]+: )*"
@@ -94,6 +96,10 @@ class StageRun:
     def count_late(self, operator: str, frame: DataFrame, late: str) -> DataFrame:
         """The same rows, those for which the condition holds being counted as late on the way."""
         return self._observed.watch(f"late {operator}", frame, {"late": f"count_if({late})"})
+
+    def report(self, operator: str, figure: str, frame: DataFrame, value: str) -> DataFrame:
+        """The same rows, an aggregate of which is a figure of the epoch."""
+        return self._observed.watch(f"{_FIGURE}{operator}.{figure}", frame, {"figure": value})
 
     def put_out(self, operator: str, port: str, rows: Callable[[], DataFrame]) -> None:
         """Give the rows of a port other than the main one, if somebody reads them."""
@@ -167,7 +173,7 @@ class StageRun:
             late_rows={**self._late_rows(), **batch.late},
             rejected_rows={**rejected, **batch.rejected},
             watermarks={**self._inputs.watermarks(), **batch.watermarks},
-            metrics=batch.metrics,
+            metrics={**self._figures(), **batch.metrics},
             checks=checks,
             seconds=round(time.monotonic() - started, 4),
             profile=self._profile,
@@ -257,6 +263,10 @@ class StageRun:
     def _late_rows(self) -> dict[str, int]:
         watched = [name.removeprefix("late ") for name in self._observed.names() if name.startswith("late ")]
         return {name: int(self._observed.values(f"late {name}")["late"] or 0) for name in watched}
+
+    def _figures(self) -> dict[str, float]:
+        watched = [name for name in self._observed.names() if name.startswith(_FIGURE)]
+        return {name.removeprefix(_FIGURE): float(self._observed.values(name)["figure"] or 0) for name in watched}
 
     def _wrote(self) -> None:
         self._observed.ran()

@@ -100,8 +100,19 @@ class StagedState:
             return
         gone = {entry.path for entry in folding}
         self._live = {path: entry for path, entry in self._live.items() if path not in gone}
-        merged = (merge if self._live or whole is None else whole)(rows)
-        self.append(merged.coalesce(1) if sum(entry.rows for entry in folding) <= _ONE_FILE else merged)
+        self._append_few((merge if self._live or whole is None else whole)(rows), folding)
+
+    def rewrite(self, change: Callable[[DataFrame], DataFrame]) -> None:
+        """Write all of its runs anew, with the rows that a function makes of theirs."""
+        before = list(self._live.values())
+        rows = self._files.read(self._dataset, before, self._schema)
+        if rows is not None:
+            self._live = {}
+            self._append_few(change(rows), before)
+
+    def _append_few(self, frame: DataFrame, instead_of: Sequence[FileEntry]) -> None:
+        """Write a run of no more rows than some files have, into one file if these are few."""
+        self.append(frame.coalesce(1) if sum(entry.rows for entry in instead_of) <= _ONE_FILE else frame)
 
     def change(self) -> Change | None:
         """What this epoch does to the table; None if nothing."""

@@ -1,4 +1,4 @@
-"""Random schedules of several runs, with deaths and lost answers, keep the promises; the seed of one that fails is told."""
+"""Random schedules of several runs, with deaths and lost answers, keep the promises; a failing one is shrunk."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from dagster_operators.errors import OperatorsError
 from tests.transactions.model_world import Model
 from tests.transactions.schedules import Schedule, forget
+from tests.transactions.shrinking import Shrunk
 from tests.transactions.test_every_interleaving import (
     DIAMOND,
     ONE,
@@ -40,10 +41,12 @@ def test_any_schedule() -> None:
     began = time.monotonic()
     for number in range(1, SCHEDULES + 1):
         seed = FIRST + number - 1
+        made = schedule(seed)
         try:
-            schedule(seed).go()
-        except BaseException as error:
+            made.go()
+        except Exception as error:
             error.add_note(f"again: DAGSTER_OPERATORS_SEED={seed} DAGSTER_OPERATORS_SCHEDULES=1")
+            error.add_note(str(Shrunk(made, error)))
             raise
         if number % 1_000 == 0:
             forget()
@@ -55,12 +58,45 @@ def test_one_seed_is_one_schedule() -> None:
     assert schedule(7).go() == schedule(7).go()
 
 
-def some(model: type[Model], count: int = 2_000) -> None:
+def test_a_schedule_is_told_by_its_turns() -> None:
+    chosen = schedule(7)
+    chosen.go()
+    again = Schedule(chosen.plans, epochs=chosen.epochs, turns=[turn for turn, _ in chosen.taken])
+    again.go()
+    assert again.taken == chosen.taken
+
+
+def failing(model: type[Model], count: int = 2_000) -> tuple[Schedule, Exception]:
     for seed in range(count):
-        Schedule((SINK, SINK), epochs=2, faults=2, seed=seed, model=model).go()
+        made = Schedule((SINK, SINK), epochs=2, faults=2, seed=seed, model=model)
+        try:
+            made.go()
+        except (AssertionError, OperatorsError) as error:
+            return made, error
+    pytest.fail("nothing is found")
 
 
 @pytest.mark.parametrize("model", [NoLedgerCompareAndSet, ForgetfulTables, SinkWithoutFence])
-def test_what_is_broken_is_caught(model: type[Model]) -> None:
-    with pytest.raises((AssertionError, OperatorsError)):
-        some(model)
+def test_what_is_broken_is_caught_and_shrunk(model: type[Model]) -> None:
+    """Each of these needs a run that stands still while another one takes over, and next to nothing else."""
+    made, error = failing(model)
+    found = Shrunk(made, error)
+    assert (len(found.schedule.plans), found.schedule.epochs) == (2, 1)
+    assert found.faults <= 1
+    assert len(str(found).splitlines()) <= 6, "three turns of runs, or four"
+    assert len(found.schedule.taken) <= len(made.taken)
+    with pytest.raises(type(error)):
+        Schedule(found.schedule.plans, epochs=1, model=model, turns=[turn for turn, _ in found.schedule.taken]).go()
+
+
+class SinkThatTakesTwice(Model):
+    def commit(self, world, effect, unique):  # type: ignore[no-untyped-def]
+        again = [(effect.epoch, effect.data)] if (effect.epoch, effect.data) in world.sink.committed else []
+        world, answer = super().commit(world, effect, unique)
+        return world._replace(sink=world.sink._replace(committed=(*world.sink.committed, *again))), answer
+
+
+def test_faults_that_are_needed_stay() -> None:
+    found = Shrunk(*failing(SinkThatTakesTwice))
+    assert (len(found.schedule.plans), found.faults) == (1, 1)
+    assert "commit_participant" in str(found).splitlines()[1]

@@ -21,6 +21,12 @@ ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 _LARGE: Final = 16 * 1024
 """Bytes of a value of which a dictionary, which ends at a MiB, holds too few to be of use; each costs a look."""
 
+_SAMPLES: Final = 8
+_SAMPLED: Final = 32 * 1024
+"""How many of a file's first large values are compressed to see whether that is worth it, and how many bytes of each."""
+
+_WORTH_IT: Final = 0.95
+
 _WITHOUT_FOLDERS: Final = frozenset({"s3", "gcs", "abfs"})
 """File systems on which making a folder only leaves an object that stands for it."""
 
@@ -94,6 +100,7 @@ class ParquetWriter:
             settings: dict[str, Any] = {"compression": "zstd", "coerce_timestamps": "us", "store_schema": False}
             if large := _large_values(first):
                 settings["use_dictionary"] = [name for name in first.column_names if name not in large]
+                settings["compression"] = _compressions(self._schema, {name for name in large if not _shrinks(first[name])})
             self._writer = self._stack.enter_context(
                 pq.ParquetWriter(self._path, self._schema, filesystem=self._files, **settings)
             )
@@ -139,6 +146,39 @@ def _large_values(rows: pa.Table) -> set[str]:
         for name, column in zip(rows.column_names, rows.columns, strict=True)
         if any(is_one(column.type) for is_one in kinds) and column.nbytes >= _LARGE * max(len(column) - column.null_count, 1)
     }
+
+
+def _shrinks(values: pa.ChunkedArray) -> bool:
+    """Whether large values are worth compressing, by a sample of them: images that are compressed already get no smaller.
+
+    >>> import os, pyarrow as pa
+    >>> _shrinks(pa.chunked_array([[bytes(2**16)]])), _shrinks(pa.chunked_array([[os.urandom(2**16)]]))
+    (True, False)
+    """
+    import pyarrow as pa
+
+    step = max(1, len(values) // _SAMPLES)
+    parts = (values[place].as_buffer() for place in range(0, len(values), step))
+    samples = [part.slice(0, min(part.size, _SAMPLED)) for part in parts if part is not None]
+    codec = pa.Codec("zstd")
+    return sum(codec.compress(one).size for one in samples) < _WORTH_IT * sum(one.size for one in samples)
+
+
+def _compressions(schema: pa.Schema, plain: set[str]) -> dict[str, str]:
+    """How each column of a file is compressed, by the path of its values; some are not.
+
+    >>> import pyarrow as pa
+    >>> _compressions(pa.schema({"at": pa.list_(pa.int64()), "frame": pa.binary()}), {"frame"})
+    {'at.list.element': 'zstd', 'frame': 'none'}
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    nothing = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), nothing, store_schema=False)
+    columns = pq.read_metadata(pa.BufferReader(nothing.getvalue())).schema
+    paths = [columns.column(number).path for number in range(len(columns))]
+    return {path: "none" if path in plain else "zstd" for path in paths}
 
 
 def _folder(path: str) -> str:

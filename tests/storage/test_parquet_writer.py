@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -81,6 +83,18 @@ def test_large_values_have_no_dictionary_and_all_else_has(tmp_path, size):
     group = pq.read_metadata(path).row_group(0)
     coded = [group.column(column).has_dictionary_page for column in range(3)]
     assert coded == [True, size == 100, True]
+    assert pq.read_table(path) == given
+
+
+def test_large_values_that_get_no_smaller_are_not_compressed(tmp_path):
+    path = str(tmp_path / "a.parquet")
+    noise = [None, *(os.urandom(2**16) for _ in range(20))]
+    given = pa.table({"n": [[number] for number in range(21)], "jpeg": noise, "frame": [bytes(2**16)] * 21, "note": ["x"] * 21})
+    with ParquetWriter(fs.LocalFileSystem(), path, given.schema) as writer:
+        writer.write(given)
+    group = pq.read_metadata(path).row_group(0)
+    found = {group.column(column).path_in_schema: group.column(column).compression for column in range(4)}
+    assert found == {"n.list.element": "ZSTD", "jpeg": "UNCOMPRESSED", "frame": "ZSTD", "note": "ZSTD"}
     assert pq.read_table(path) == given
 
 

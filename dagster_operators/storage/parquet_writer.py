@@ -161,7 +161,7 @@ def _shrinks(values: pa.ChunkedArray) -> bool:
     parts = (values[place].as_buffer() for place in range(0, len(values), step))
     samples = [part.slice(0, min(part.size, _SAMPLED)) for part in parts if part is not None]
     codec = pa.Codec("zstd")
-    return sum(codec.compress(one).size for one in samples) < _WORTH_IT * sum(one.size for one in samples)
+    return bool(sum(codec.compress(one).size for one in samples) < _WORTH_IT * sum(one.size for one in samples))
 
 
 def _compressions(schema: pa.Schema, plain: set[str]) -> dict[str, str]:

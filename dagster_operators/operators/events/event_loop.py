@@ -13,6 +13,7 @@ import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any, Final, Protocol
 
@@ -20,8 +21,9 @@ import pyarrow as pa
 
 from dagster_operators.errors import EndlessLoopError, OperatorFailedError
 from dagster_operators.operators.events.dora_module import DoraStatus
+from dagster_operators.operators.events.framed_memory import FEWEST
 from dagster_operators.operators.events.message import Message, input_event, other_event
-from dagster_operators.operators.events.sending import as_array, as_metadata
+from dagster_operators.operators.events.sending import as_array, as_metadata, own_copy
 from dagster_operators.operators.events.wiring import EventInput, EventOperator
 
 _log = logging.getLogger(__name__)
@@ -63,6 +65,7 @@ class EventLoop:
         dropped: How many messages were dropped at its inputs.
         ignored: How many messages were sent to each output that is not declared, by its address.
         stopped: The operators that have stopped, and why.
+        copy: Copies an array that is sent, to an output with this address; None if that is not declared.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class EventLoop:
         self.sent: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.ignored: Counter[str] = Counter()
+        self.copy: Callable[[str | None, pa.Array], pa.Array] = lambda _, value: own_copy(value)
         if self._now is not None:
             self._start_timers(self._now)
         for path, name, *told in later:
@@ -257,10 +261,12 @@ class EventLoop:
         path = operator.path
 
         def send_output(output_id: str, data: Any, metadata: Mapping[str, Any] | None = None) -> None:
-            value = data if data is told else as_array(data)  # what it was told nobody writes to
+            is_small = isinstance(data, pa.Array) and len(data) < FEWEST
+            copy = own_copy if is_small else partial(self.copy, addresses.get(output_id))
+            value = data if data is told else as_array(data, copy)
             self._send(operator, output_id, Message(time, value, as_metadata(metadata)))
 
-        told = event.get("value", self)
+        told, addresses = event.get("value", self), self._addresses[path]  # what it was told nobody writes to
 
         self.events[path] += 1
         self._do(operator, self._running[path].on_event(event, send_output))

@@ -17,6 +17,7 @@ from dagster_operators.operators.events.native_operator import NativeOperator
 from dagster_operators.operators.events.node_script import NodeScript
 from dagster_operators.operators.events.python_operator import PythonOperator
 from dagster_operators.operators.events.saved_attributes import VERSION, checked, load, save
+from dagster_operators.operators.events.sending import own_copy
 from dagster_operators.operators.events.windowed_loop import loop_of
 from dagster_operators.time.watermark import MAX_WATERMARK, MIN_WATERMARK
 
@@ -75,6 +76,7 @@ class EventRun:
             port: OutputRows(port, schema, first.get(port, 1), types.get(port)) for port, schema in self._schemas.items()
         }
         self.loop = loop_of(own.operators, self._running, self._write, without(state.get("loop", {}), anew), later)
+        self.loop.copy = self._copy
 
     def deliver(self, time: int, messages: Sequence[tuple[str, Message]]) -> None:
         """The messages of a source's row."""
@@ -163,6 +165,9 @@ class EventRun:
         rows = self._rows[address]
         if rows.add(message):
             self._flush(rows)
+
+    def _copy(self, address: str | None, value: pa.Array) -> pa.Array:
+        return own_copy(value) if address is None else self._rows[address].copy(value)
 
     def _flush(self, rows: OutputRows) -> None:
         found = rows.take()

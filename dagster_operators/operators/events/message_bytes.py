@@ -66,22 +66,32 @@ def _joined(parts: Sequence[Any], size: int) -> pa.Buffer:
     return whole
 
 
+def frame_of(value: pa.Array) -> tuple[bytes, bytes] | None:
+    """What is before and behind the bytes of as many values of its type, without nulls; None if it is not as simple as that."""
+    return _framed(value, ipc(value))
+
+
 def _parts(value: pa.Array, frames: _Frames) -> tuple[Any, ...]:
     """The bytes of a value, one behind the other; what its frame is becomes known with the first of its type and length."""
     key = value.type, len(value)
     frame = frames.get(key)
     if frame is not None and not value.null_count:
-        return frame[0], _plain(value), frame[1]
+        return frame[0], plain_bytes(value), frame[1]
     whole = ipc(value)
-    if not value.null_count and pa.types.is_primitive(value.type) and value.type.bit_width % 8 == 0:
-        raw = _plain(value)
-        stop = len(whole) - _END - -len(raw) % _END
-        if whole[stop - len(raw) : stop] == raw:
-            frames[key] = whole[: stop - len(raw)], whole[stop:]
+    if (found := _framed(value, whole)) is not None:
+        frames[key] = found
     return (whole,)
 
 
-def _plain(value: pa.Array) -> Any:
+def _framed(value: pa.Array, whole: bytes) -> tuple[bytes, bytes] | None:
+    if value.null_count or not pa.types.is_primitive(value.type) or value.type.bit_width % 8:
+        return None
+    raw = plain_bytes(value)
+    stop = len(whole) - _END - -len(raw) % _END
+    return (whole[: stop - len(raw)], whole[stop:]) if whole[stop - len(raw) : stop] == raw else None
+
+
+def plain_bytes(value: pa.Array) -> Any:
     """The bytes of the values themselves, where all have the same number of them."""
     width = value.type.bit_width // 8
     return value.buffers()[1].slice(value.offset * width, len(value) * width)

@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from dagster_operators.errors import OperatorFailedError, SchemaError
 from dagster_operators.operators.batch_operator import NUMBERS
+from dagster_operators.operators.events.framed_memory import FramedMemory, Placed, column_of
 from dagster_operators.operators.events.message import Message, size_of
 from dagster_operators.operators.events.message_bytes import ipc_column
+from dagster_operators.operators.events.sending import own_copy
 from dagster_operators.operators.events.wiring import ROW, EventSource
 from dagster_operators.types.schema import Schema
 
@@ -105,6 +107,14 @@ class OutputRows:
         self.pinned = pinned
         self._messages: list[Message] = []
         self._bytes = 0
+        self._memory = None if pa.types.is_list(schema.field("value").type) else FramedMemory()
+        self._copied: Placed | None = None
+        self._placed: list[Placed] = []
+
+    def copy(self, value: pa.Array) -> pa.Array:
+        """A copy of what is sent next: if it is large, in the memory that the rows will be."""
+        self._copied = None if self._memory is None else self._memory.place(value)
+        return own_copy(value) if self._copied is None else self._copied.value
 
     def add(self, message: Message) -> bool:
         """Take a message; whether enough of them are there to be put out.
@@ -122,23 +132,30 @@ class OutputRows:
             )
         self._messages.append(message)
         self._bytes += size_of(message.value)
+        placed, self._copied = self._copied, None
+        if placed is not None and placed.value is message.value:
+            self._placed.append(placed)
+            if placed.is_last:
+                return True
         return len(self._messages) >= _ROWS or self._bytes >= _BYTES
 
     def take(self) -> pa.RecordBatch | None:
         """The rows of all messages that were taken since the last time."""
         messages, self._messages, self._bytes = self._messages, [], 0
+        placed, self._placed, self._copied = self._placed, [], None
         if not messages:
             return None
         numbers = pa.array(range(self.next, self.next + len(messages)), pa.int64())
         self.next += len(messages)
         times = pa.array([message.time for message in messages], pa.int64()).cast(self.schema.field(TIME).type)
         metadata = pa.array([_json(message.metadata) if message.metadata else None for message in messages], pa.string())
-        return pa.RecordBatch.from_arrays([times, numbers, self._value_column(messages), metadata], schema=self.schema)
+        return pa.RecordBatch.from_arrays([times, numbers, self._value_column(messages, placed), metadata], schema=self.schema)
 
-    def _value_column(self, messages: list[Message]) -> pa.Array:
+    def _value_column(self, messages: list[Message], placed: list[Placed]) -> pa.Array:
         kind = self.schema.field("value").type
         if not pa.types.is_list(kind):
-            return ipc_column([message.value for message in messages])
+            there = column_of(placed) if len(placed) == len(messages) else None
+            return ipc_column([message.value for message in messages]) if there is None else there
         offsets = [0]
         for message in messages:
             offsets.append(offsets[-1] + len(message.value))

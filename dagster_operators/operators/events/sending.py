@@ -18,10 +18,19 @@ import pyarrow as pa
 from dagster_operators.errors import OperatorFailedError
 
 
-def as_array(data: Any) -> pa.Array:
+def own_copy(array: pa.Array) -> pa.Array:
+    """The array in memory of its own: it may be a view of what its sender writes to next."""
+    return pa.concat_arrays([array, array.slice(0, 0)])
+
+
+def as_array(data: Any, copy: Callable[[pa.Array], pa.Array] = own_copy) -> pa.Array:
     """The value of a message: an array of its own memory, whatever its sender does with the data afterwards.
 
     Bytes are an array of ``uint8``, a record batch or table one of structs; arrays, lists and NumPy arrays stay what they are.
+
+    Args:
+        data: What was handed to ``send_output``.
+        copy: Copies an array or a NumPy array's values; by default to memory of its own.
 
     Raises:
         OperatorFailedError: The data are none of these.
@@ -29,11 +38,13 @@ def as_array(data: Any) -> pa.Array:
     >>> as_array(b"ab").to_pylist(), as_array([1, 2]).type, as_array(pa.scalar(1.5)).to_pylist()
     ([97, 98], DataType(int64), [1.5])
     """
+    if isinstance(data, pa.Array):
+        return copy(data.storage if isinstance(data, pa.ExtensionArray) else data)
     for kinds, made in _MADE:
         if isinstance(data, kinds):
             return made(data)
     if isinstance(data, np.ndarray) and data.ndim == 1 and not data.dtype.hasobject:
-        return pa.array(data.copy())
+        return copy(pa.array(data))
     what = f"a NumPy array of {data.ndim} dimensions" if isinstance(data, np.ndarray) else f"{type(data).__name__} {data!r:.60}"
     raise OperatorFailedError(
         f"send_output cannot send {what}",
@@ -52,12 +63,6 @@ def _of_list(data: list[Any] | tuple[Any, ...]) -> pa.Array:
         ) from None
 
 
-def _copy(array: pa.Array) -> pa.Array:
-    """The array in memory of its own: it may be a view of what its sender writes to next."""
-    plain = array.storage if isinstance(array, pa.ExtensionArray) else array
-    return pa.concat_arrays([plain, plain.slice(0, 0)])
-
-
 def _one(chunks: pa.ChunkedArray) -> pa.Array:
     return chunks.combine_chunks() if chunks.num_chunks != 1 else chunks.chunk(0)
 
@@ -68,11 +73,10 @@ def _of_bytes(data: bytes | bytearray | memoryview) -> pa.Array:
 
 
 _MADE: Final[tuple[tuple[Any, Callable[[Any], pa.Array]], ...]] = (
-    (pa.Array, _copy),
     ((bytes, bytearray, memoryview), _of_bytes),
-    (pa.RecordBatch, lambda data: _copy(data.to_struct_array())),
-    (pa.Table, lambda data: _copy(_one(data.to_struct_array()))),
-    (pa.ChunkedArray, lambda data: _copy(_one(data))),
+    (pa.RecordBatch, lambda data: own_copy(data.to_struct_array())),
+    (pa.Table, lambda data: own_copy(_one(data.to_struct_array()))),
+    (pa.ChunkedArray, lambda data: own_copy(_one(data))),
     (pa.Scalar, lambda data: pa.array([data.as_py()], data.type)),
     ((list, tuple), _of_list),
 )

@@ -267,6 +267,10 @@ class LogicalOperator(ABC):
         """What is to be told of state that it had before, and goes on without."""
         return ""
 
+    def renamed_within(self, before: LogicalOperator) -> str:  # noqa: ARG002 - for those that keep state of several parts
+        """What is to be told if parts of the operator may have other names, under which there is no state; else empty."""
+        return ""
+
     def mixed_up(self, before: LogicalOperator) -> str:  # noqa: ARG002 - for those that keep state of several parts
         """What is to be told if parts of the operator would go on with the state of others, as it was before; else empty."""
         return ""

@@ -118,6 +118,9 @@ class OperatorVerdicts:
             or (former not in self._stored.emptied and self._compared.changed_rows(name, former))
         ):
             yield self._asked(name, problem, _KEEP_ANY, empties=self._images(name), was=former)
+        elif renamed := self._new.nodes[name].operator.renamed_within(self._old.nodes[former].operator):
+            choices = {"drop": "let it be dropped, and the others go on; or give the new one the id that it had", **_RESTART}
+            yield self._asked(name, renamed, choices, empties=self._images(name), was=former)
         elif name != former and (name not in self._new.plan.automatic or former not in self._old.plan.automatic):
             yield Verdict(Level.KEPT, subject, f"it was {former!r}, and goes on with its state")
 

@@ -340,9 +340,9 @@ class Comparing:
 
     @staticmethod
     def _drops_some(verdict: Verdict, found: Comparison) -> bool:
-        """Whether an operator goes on without the state tables that it declares no longer."""
+        """Whether an operator goes on without some of its state: tables that it declares no longer, parts that it has no more."""
         name = verdict.subject.partition(" ")[2]
-        return verdict.decided == "drop" and name in found.let_go and found.was.get(name) == verdict.was
+        return verdict.decided == "drop" and bool(verdict.was) and found.was.get(name) == verdict.was
 
     def _states(self, verdict: Verdict, found: Comparison, ledgered: Ledgered) -> list[str]:
         """The state tables that nobody uses any more once what a verdict is about begins from nothing, or is dropped."""
@@ -350,7 +350,7 @@ class Comparing:
             return []
         name = verdict.subject.partition(" ")[2]
         if self._drops_some(verdict, found):
-            return [one for one in ledgered.datasets(verdict.was) if one.rpartition(".")[2] in found.let_go[name]]
+            return [one for one in ledgered.datasets(verdict.was) if one.rpartition(".")[2] in found.let_go.get(name, ())]
         put_back = name not in found.was  # an operator of the last epoch may have that name too
         if put_back and verdict.decided != "drop":
             return ledgered.left_datasets(verdict.was)

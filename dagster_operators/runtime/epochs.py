@@ -159,7 +159,7 @@ class Epochs:
         comparing = self.planning.comparing
         first = comparing.refused(error)
         try:
-            more = [one for one in self.refusals() if (one.subject, one.problem) != (first.subject, first.problem)]
+            more = [one for one in self.refusals() if (one.subject, one.remedy) != (first.subject, first.remedy)]
             comparing.keep_refused([first, *more], self.coordinator.view(), record.logical)
         except OperatorsError:  # it is the first one that is to be told
             return error
@@ -183,7 +183,9 @@ class Epochs:
             name = dataset.removeprefix("tables/")
             former = f"tables/{names[name]}" if name in names else dataset
             if not isinstance(error, ChangedColumnsError) or run.has_rows(former):
-                found.append(comparing.refused(error))
+                refused = comparing.refused(error)
+                told = any((one.subject, one.remedy) == (refused.subject, refused.remedy) for one in found)
+                found += [] if told else [refused]  # another state table of the same operator
             if not dataset:
                 break
             looked.add(dataset)

@@ -18,6 +18,7 @@ from dagster_operators.cli.main import main
 from dagster_operators.errors import ChangedColumnsError, ChangedPipelineError, LedgerError, PipelineError, UndecidedChangeError
 from dagster_operators.plans.verdict import Level
 from dagster_operators.transactions.tables import Tables
+from tests.end_to_end.test_any_change import COUNTED, counting
 from tests.engines import ENGINES, SAIL
 
 pytestmark = pytest.mark.usefixtures("sail")
@@ -354,3 +355,24 @@ def test_an_error_behind_a_refusal_does_not_take_its_place(tmp_path: Path, monke
     monkeypatch.setattr(type(now.epochs), "refusals", fails)
     with pytest.raises(ChangedColumnsError):
         now.run_epoch()
+
+
+def test_what_is_refused_of_an_operator_with_several_states_is_said_once(tmp_path: Path) -> None:
+    def made(by: str, count: int) -> do.Pipeline:
+        def build(stream: Any) -> None:
+            stream.unary_frontier(
+                do.frontier.Exchange(by), "counted", counting, schema="k string, rows long", state=COUNTED
+            ).to_table("t")
+
+        return program(tmp_path, build, count)
+
+    made("k", 1).run_epoch()
+    now = made("v", 2)
+    (asked,) = (one for one in now.changes() if one.level is Level.DECISION)
+    assert asked.subject == "operator counted"
+    with pytest.raises(ChangedPipelineError, match=r"pipeline.rebuild\(operators='counted'\)") as refused:
+        now.run_epoch()
+    assert str(refused.value).count("what the stored data depends on has changed") == 1
+    now.rebuild(operators="counted")
+    now.run_epoch()
+    assert [one for one in now.changes() if one.level is Level.DECISION] == []

@@ -64,7 +64,7 @@ OTHERS: Mapping[tuple[str, str], Any] = {
         "unary_frontier", [do.frontier.Exchange("v")], "a", handed_on, schema="k string", state=KEPT
     ),
     ("event_operators", "sources"): (EventSource("rows", (("v", "w"),), "t"),),
-    ("event_operators", "operators"): (EventOperator("other", "op", alone=True, file="double.py"),),
+    ("event_operators", "operators"): (EventOperator("double", "op", alone=True, file="double.py"),),
     ("keyed_aggregate", "aggregates"): (("n", "count(*)"), ("most", "min(v)")),
     ("lookup", "connector"): do.DeltaSource("others"),
     ("to_changes", "max_deleted"): 0.5,

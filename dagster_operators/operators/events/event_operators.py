@@ -132,10 +132,24 @@ class EventOperators(LogicalOperator):
         return f"{found[0]!r} runs what {found[1]!r} ran, and state is kept by the ids of nodes and operators" if found else ""
 
     @override
-    def forgets(self, before: LogicalOperator) -> str:
+    def renamed_within(self, before: LogicalOperator) -> str:
+        gone = self._gone(before)
+        known = {one.path for one in before.operators} if isinstance(before, EventOperators) else set()
+        new = [one.path for one in self.operators if one.path not in known and one.state != "none"]
+        if not gone or not new:
+            return ""
+        were, are = ", ".join(map(repr, gone)), ", ".join(map(repr, new))
+        return f"{were} is not in the file any more, whose state would be dropped, and {are} is new and begins without state"
+
+    def _gone(self, before: LogicalOperator) -> list[str]:
+        """The operators of the file as it was that kept state and are not in it any more."""
         kept = {one.path for one in self.operators}
         earlier = before.operators if isinstance(before, EventOperators) else ()
-        gone = [one.path for one in earlier if one.path not in kept and one.state != "none"]
+        return [one.path for one in earlier if one.path not in kept and one.state != "none"]
+
+    @override
+    def forgets(self, before: LogicalOperator) -> str:
+        gone = self._gone(before)
         return f"the state of {', '.join(map(repr, gone))} is dropped, as it is not in the file any more" if gone else ""
 
     @override

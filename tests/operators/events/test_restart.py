@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 import dagster_operators as do
-from dagster_operators.errors import OperatorFailedError
+from dagster_operators.errors import OperatorFailedError, UndecidedChangeError
 from dagster_operators.operators.events.message_bytes import from_ipc
 from dagster_operators.operators.events.wiring import EventOperator
+from dagster_operators.plans.verdict import Level
 from dagster_operators.time.watermark import MAX_WATERMARK
-from tests.engines import EMBEDDED, SAIL
+from tests.engines import EMBEDDED, ENGINES, SAIL
 from tests.operators.events.dataflows import LOG, dataflow, operator
 from tests.operators.events.test_event_program import Driven, rows
 
@@ -108,3 +109,31 @@ def test_a_file_that_says_so_is_asked_nothing(tmp_path, name, request):
         pipeline.run_epoch()
     found = {node: [row.value[0] for row in pipeline.read(f"{node}/n").collect()] for node in ("one", "two")}
     assert found == {"one": [1, 2, 1, 2, 3], "two": [1, 2, 3, 4, 5]}
+
+
+@pytest.mark.parametrize(
+    "engine", [pytest.param("sail", marks=pytest.mark.sail), pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])]
+)
+def test_one_under_another_id_is_asked_about(tmp_path, engine):
+    def made(epoch, node):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / f"in/{epoch}.json").write_text(f'{{"v": 1, "t": "2026-01-01T00:00:0{epoch}Z"}}\n')
+        text = FLOW.replace("FOLDER", str(tmp_path)).replace("RESTART", "").replace("id: one", f"id: {node}")
+        (tmp_path / "dataflow.yml").write_text(text)
+        return do.Pipeline.from_yaml(tmp_path / "dataflow.yml", root=str(tmp_path / "root"), engine=ENGINES[engine])
+
+    (tmp_path / "count.py").write_text(COUNT)
+    made(1, "one").run_epoch()
+    renamed = made(2, "first")
+    with pytest.raises(UndecidedChangeError, match="'one' is not in the file any more, whose state would be dropped") as refused:
+        renamed.run_epoch()
+    (asked,) = (one for one in renamed.changes() if one.level is Level.DECISION)
+    assert f"pipeline.decide({asked.subject!r}, 'drop')" in str(refused.value)
+    if engine == "sail":
+        assert made(2, "one").changes() == [], "the id that it had"
+        renamed = made(2, "first")
+    renamed.decide(asked.subject, "drop")
+    renamed.run_epoch()
+    found = {node: [row.value[0] for row in renamed.read(f"{node}/n").collect()] for node in ("first", "two")}
+    assert found == {"first": [1], "two": [1, 2]}
+    assert renamed.changes() == []

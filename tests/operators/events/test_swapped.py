@@ -50,7 +50,8 @@ def plan(made):
     pipeline = do.Pipeline("p", root="unused")
     numbers = pipeline.source("numbers", do.FileSource("in/*.csv", schema="t timestamp, v long"), event_time="t")
     events = numbers.through(EventOperators, name="events", sources=made.sources, operators=made.operators, files=made.files)
-    events.side_output("b/o", name="outputs").to_table("outputs")
+    output = next(one.path for one in made.operators[::-1])
+    events.side_output(f"{output}/o", name="outputs").to_table("outputs")
     return pipeline.logical_plan()
 
 
@@ -69,3 +70,23 @@ def test_it_is_asked_what_becomes_of_their_state():
     assert [(one.subject, tuple(one.choices)) for one in asked] == [("operator events", ("keep", "restart"))]
     assert "'a' runs what 'b' ran" in asked[0].problem
     assert not [one for one in judge(old, plan(dataflow("xy", a="x", b="y")), stored) if one.level is Level.DECISION]
+
+
+@pytest.mark.parametrize(
+    ("after", "gone", "new"),
+    [
+        pytest.param(dataflow("XY", a="x", c="y"), "'b'", "'c'", id="another id"),
+        pytest.param(dataflow("XYZ", a="x", c="z"), "'b'", "'c'", id="another id and file"),
+        pytest.param(dataflow("XY", c="x", d="y"), "'a', 'b'", "'c', 'd'", id="both"),
+    ],
+)
+def test_another_id_may_be_a_new_name_and_is_asked_about(after, gone, new):
+    stored = Stored(stateful=["events"], tables=["outputs"], positions=["numbers"])
+    (asked,) = (one for one in judge(plan(BEFORE), plan(after), stored) if one.level is Level.DECISION and one.was)
+    assert (asked.subject, set(asked.choices)) == ("operator events", {"drop", "restart"})
+    assert (
+        asked.problem
+        == f"{gone} is not in the file any more, whose state would be dropped, and {new} is new and begins without state"
+    )
+    assert EventOperators.renamed_within(dataflow("XY", "none", a="x", c="y"), BEFORE) == ""
+    assert EventOperators.renamed_within(dataflow("XYZ", a="x", b="y", c="z"), BEFORE) == ""

@@ -127,7 +127,8 @@ class _Found:
         streams = {StreamRef(node.name): output}
         streams |= {stream: sides[stream.port] for stream in self.physical.side_streams.get(node.name, ())}
         self.frames.update(streams)
-        self.schemas.update({stream: frame.schema.json() for stream, frame in streams.items()})
+        # As the analysis told them: to ask for the schema of frames that were made of these costs a call to the engine each.
+        self.schemas.update({stream: analysed.output if stream.is_main else analysed.sides[stream.port] for stream in streams})
 
     def kept(self, streams: Sequence[StreamRef]) -> dict[str, str]:
         """The schemas that stored data has: of these streams and of all state tables."""

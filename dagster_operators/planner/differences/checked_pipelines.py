@@ -16,12 +16,11 @@ from dagster_operators.graph.outputs import Table
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.graph.rewriting import Rewriting
 from dagster_operators.operators.engine_kind import reads_like_spark
-from dagster_operators.operators.engine_schema import empty
 from dagster_operators.planner.differences.asked import TypeOf
 from dagster_operators.planner.differences.checked_numbers import ACCEPTED_AS, checked_numbers
 from dagster_operators.planner.differences.compared_numbers import compared_numbers
 from dagster_operators.planner.differences.read_rows import read_rows
-from dagster_operators.planner.differences.refusing import accepted_differences, types_in
+from dagster_operators.planner.differences.refusing import accepted_differences, types_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +99,7 @@ def _with_changes(
         schema = read_rows(node, schemas, tables) if any(map(change.concerns, node.operator.sql())) else None
         if schema is not None:
             with located(pipeline=dataflow.name, operator=node.name):
-                operator = _changed(node.operator, change, types_in(empty(session, schema)))
+                operator = _changed(node.operator, change, types_of(session, schema))
             if operator is not node.operator:
                 rewriting.put(operator, node.inputs)
     made = rewriting.result().plan
@@ -130,7 +129,7 @@ def _checked(session: SparkSession, dataflow: Dataflow, table: Table, schemas: M
     if not wanted:
         return table
     with located(pipeline=dataflow.name, table=table.name):
-        types = types_in(empty(session, schemas[table.stream]))
+        types = types_of(session, schemas[table.stream])
         changed = {
             name: replace(table.checks[name], expression=change.of(table.checks[name].expression, types)) for name in wanted
         }  # fmt: skip

@@ -9,9 +9,8 @@ from dagster_operators.errors import located
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
 from dagster_operators.operators.engine_kind import reads_like_spark
-from dagster_operators.operators.engine_schema import empty
 from dagster_operators.planner.differences.read_rows import read_rows
-from dagster_operators.planner.differences.refusing import accepted_differences, refuse_differences
+from dagster_operators.planner.differences.refusing import accepted_differences, refuse_differences, types_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +59,6 @@ def refuse_in_operators(
 
 
 def _look(session: SparkSession, expressions: Iterable[str], schema: str) -> None:
-    rows, accepted = empty(session, schema), accepted_differences(session)
+    type_of, accepted = types_of(session, schema), accepted_differences(session)
     for expression in expressions:
-        refuse_differences(expression, rows, accepted)
+        refuse_differences(expression, type_of, accepted)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from dagster_operators.errors import SchemaError
 from dagster_operators.graph.user_functions import find
-from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.engine_schema import empty, schema_of
 from dagster_operators.planner.differences.asked import Asked, TypeOf, asked_by
 from dagster_operators.planner.differences.difference import Difference
 from dagster_operators.planner.differences.known import KNOWN
+from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,18 +40,18 @@ def differences_in(expression: str, type_of: TypeOf) -> Iterator[tuple[Asked, Di
             yield from ((asked, one) for one in KNOWN if asked.name in one.names and one.applies(asked))
 
 
-def refuse_differences(expression: str, rows: DataFrame, accepted: Collection[str]) -> None:
+def refuse_differences(expression: str, type_of: TypeOf, accepted: Collection[str]) -> None:
     """Refuse an expression that Sail computes otherwise.
 
     Args:
-        expression: Spark SQL over the rows.
-        rows: Rows with the types that it is computed for; nothing is run.
+        expression: Spark SQL.
+        type_of: Tells the types that it is computed for.
         accepted: The functions whose differences are known and accepted.
 
     Raises:
         SchemaError: With the function, what is different, and what to write instead.
     """
-    for asked, found in differences_in(expression, types_in(rows)):
+    for asked, found in differences_in(expression, type_of):
         if asked.name not in accepted:
             raise SchemaError(
                 f"{found.what} ({asked.name}) is something else on Sail than on Spark: {found.why}",
@@ -60,9 +61,14 @@ def refuse_differences(expression: str, rows: DataFrame, accepted: Collection[st
             )  # fmt: skip
 
 
-def types_in(rows: DataFrame) -> TypeOf:
-    """Tells the types of expressions over rows; asks the engine where they are more than a column, but runs nothing."""
-    columns = {name.lower(): kind for name, kind in schema_of(rows).types.items()}
+def types_in(rows: DataFrame, schema: Schema | None = None) -> TypeOf:
+    """Tells the types of expressions over rows; asks the engine where they are more than a column, but runs nothing.
+
+    Args:
+        rows: The rows.
+        schema: Their columns; without it the engine is asked for these, too.
+    """
+    columns = {name.lower(): kind for name, kind in (schema_of(rows) if schema is None else schema).types.items()}
 
     @functools.cache
     def type_of(text: str) -> DataType | None:
@@ -76,3 +82,8 @@ def types_in(rows: DataFrame) -> TypeOf:
             return None
 
     return type_of
+
+
+def types_of(session: SparkSession, schema_json: str) -> TypeOf:
+    """The same over columns that are known, as StructType JSON: the engine is asked for nothing but expressions."""
+    return types_in(empty(session, schema_json), Schema.from_json(schema_json))

@@ -1,0 +1,28 @@
+"""How often an engine is asked while a pipeline is planned: each question is a call to a server, and each process plans anew."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import dagster_operators as do
+from tests.engines import SAIL
+
+
+def test_nothing_is_asked_that_the_engine_has_said_already(sail, tmp_path, monkeypatch):
+    from pyspark.sql.connect.client import SparkConnectClient
+
+    asked = Counter()
+    ask = SparkConnectClient._analyze
+
+    def counted(client, method, **given):
+        asked[method] += 1
+        return ask(client, method, **given)
+
+    pipeline = do.Pipeline("sums", root=tmp_path, engine=SAIL)
+    rows = pipeline.source("rows", do.MemorySource([[{"k": "a", "v": 1, "w": 0.5}]], schema="k string, v long, w double"))
+    rows.filter("v >= 0").filter("w < 1").select("k", "v + 1 AS v").to_table("sums")
+    monkeypatch.setattr(SparkConnectClient, "_analyze", counted)
+    pipeline.run_epoch()
+    assert (
+        asked["schema"] <= 11
+    )  # it was twice that when the columns of every stream were asked for, and of each for its expressions

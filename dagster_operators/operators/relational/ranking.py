@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import SchemaError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 NUMBER = "__number"
 """The column with a row's place in its group, from 1."""
+
+_ORDER = "__do_order_"
 
 _DIRECTION = re.compile(r"(?is)^(?P<what>.*?)(?:\s+(?P<way>ASC|DESC))?(?:\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*$")
 
@@ -113,13 +115,20 @@ def first_rows(
         These rows with the column :data:`NUMBER`.
     """
     kinds = schema_of(frame).types
-    items = [*map(str, order), *(() if ties else total_order(kinds, event_time))]
+    # Sail's planner fails over comparisons in the order of a window: what is calculated is a column before.
+    columns = {*kinds, *map(quoted, kinds)}
+    names = [one.expression if one.expression in columns else f"{_ORDER}{number}" for number, one in enumerate(order)]
+    calculated = {name: one.expression for name, one in zip(names, order, strict=True) if name != one.expression}
+    wanted = (str(replace(one, expression=name)) for name, one in zip(names, order, strict=True))
+    items = [*wanted, *(() if ties else total_order(kinds, event_time))]
     types = {quoted(name): str(kind) for name, kind in kinds.items()}
     same = [one_zero_one_nan(group, types.get(group)) for group in groups]
     partition = f"PARTITION BY {', '.join(same)} " if groups else ""
     place = "rank" if ties else "row_number"
+    if calculated:
+        frame = frame.selectExpr("*", *(f"{expression} AS {name}" for name, expression in calculated.items()))
     ranked = frame.selectExpr("*", f"{place}() OVER ({partition}ORDER BY {', '.join(items)}) AS {NUMBER}")
-    return ranked.filter(f"{NUMBER} <= {n}")
+    return ranked.filter(f"{NUMBER} <= {n}").drop(*calculated)
 
 
 def total_order(kinds: Mapping[str, DataType], event_time: str | None) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.operators.relational.ranking import parse_order
+from dagster_operators.operators.relational.ranking import NUMBER, first_rows, parse_order
 
 
 def test_directions_and_nulls_are_those_of_spark() -> None:
@@ -29,3 +29,14 @@ def test_commas_within_brackets_do_not_separate() -> None:
 def test_what_is_no_order_is_refused(text: str, problem: str) -> None:
     with pytest.raises(SchemaError, match=problem):
         parse_order(text)
+
+
+@pytest.mark.parametrize("engine", ["sail", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_comparison_is_an_order(engine: str, request: pytest.FixtureRequest) -> None:
+    """Sail's planner fails where it stands in the order of a window."""
+    rows = request.getfixturevalue(engine).createDataFrame(
+        [("a", 1.0), ("a", 3.0), ("b", 0.0), ("b", 2.0)], "k string, `d e` double"
+    )
+    found = first_rows(rows, ["k"], parse_order("`d e` * 2 > `d e` DESC, `d e`, -`d e` < 0"), None, 1)
+    assert sorted(found.collect()) == [("a", 1.0, 1), ("b", 2.0, 1)]
+    assert found.columns == ["k", "d e", NUMBER]

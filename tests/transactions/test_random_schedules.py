@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -29,7 +30,10 @@ SCHEDULES: Final = int(os.environ.get("DAGSTER_OPERATORS_SCHEDULES", "40"))
 FIRST: Final = int(os.environ.get("DAGSTER_OPERATORS_SEED", str(random.SystemRandom().randrange(1 << 40))))
 """The seed of the first one; each has the next."""
 
-SETTINGS: Final = ((TWO, TWO), (SINK, SINK), (ONE, ONE, ONE), (DIAMOND,), (TWO,))
+CHANGED: Final = replace(TWO, stages=(TWO.stages[0], replace(TWO.stages[1], fingerprint="changed")))
+"""The same pipeline with another program for its second stage."""
+
+SETTINGS: Final = ((TWO, TWO), (SINK, SINK), (ONE, ONE, ONE), (DIAMOND,), (TWO,), (TWO, CHANGED, TWO))
 
 
 def schedule(seed: int) -> Schedule:

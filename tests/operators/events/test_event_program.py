@@ -513,6 +513,21 @@ def test_operators_in_other_threads_do_not_see_it(monkeypatch):
     assert "DO_TEST_PLACE" not in os.environ
 
 
+def test_what_a_receiver_does_to_metadata_no_one_else_sees():
+    sends = FORWARD.replace('dora_event["metadata"]', '{"box": [1, 2], "by": "one"}')
+    spoils = "dora_event['metadata']['box'].append(3); dora_event['metadata']['by'] = 'me'"
+    changes = LOG.replace("self.count += 1", f"self.count += 1; {spoils}")
+    looks = LOG.replace("{value}", "{dora_event['metadata']['box']} {dora_event['metadata']['by']}")
+    operators = [
+        operator("one", [("n", "numbers/n")], ["out"]),
+        operator("changes", [("n", "one/out")], ["log"]),
+        operator("log", [("n", "one/out")], ["log"]),
+    ]
+    driven = Driven(dataflow(operators, {"one": sends, "changes": changes, "log": looks})).epoch(rows(1))
+    assert driven.log() == ["1 INPUT n [1, 2] one"]
+    assert [json.loads(row["metadata"]) for row in driven.harness.rows("one/out")] == [{"box": [1, 2], "by": "one"}]
+
+
 # --- what is not declared --------------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ from dagster_operators.operators.events.wiring import table_of
 from tests.crash.killed import REPOSITORY
 from tests.engines import SAIL
 
-pytestmark = [pytest.mark.slow, pytest.mark.crash, pytest.mark.sail]
+pytestmark = [pytest.mark.slow, pytest.mark.crash, pytest.mark.sail, pytest.mark.timeout(1200)]
 
 KILLS = 4
 SEED = int(os.environ.get("DAGSTER_OPERATORS_SEED", str(random.randrange(10**6))))  # noqa: S311
@@ -107,7 +107,7 @@ def run_and_kill(folder, root, epochs, seconds):
         return process.wait() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(("messages", "size", "files"), [(10_000, 2**10, 12), (300, 2**20, 12)], ids=["1_KiB", "1_MiB"])
+@pytest.mark.parametrize(("messages", "size", "files"), [(10_000, 2**10, 12), (1_000, 2**20, 12)], ids=["1_KiB", "1_MiB"])
 def test_killed_at_random_moments_every_message_is_there_once_and_in_order(sail, tmp_path, messages, size, files):
     write_input(tmp_path, messages, size, files)
     root, chance = tmp_path / "root", random.Random(SEED)  # noqa: S311

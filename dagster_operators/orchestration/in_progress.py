@@ -8,6 +8,7 @@ from typing import Final
 
 import dagster as dg
 
+from dagster_operators.orchestration.epoch_of_run import begin_tag
 from dagster_operators.orchestration.keys import PIPELINE_TAG
 from dagster_operators.orchestration.steps import PipelineSteps
 
@@ -28,15 +29,18 @@ _LOOKED_AT: Final = 100
 def work_in_progress(steps: PipelineSteps, instance: dg.DagsterInstance) -> str | None:
     """What is at work on the pipeline, in words; None when it is free.
 
-    A killed run stays "started" in Dagster for ever: such a run counts only while its heartbeat in the ledger does.
+    A killed run stays "started" in Dagster for ever: from when it has reached the ledger such a run counts only while its
+    heartbeat there does.
     """
-    owner = steps.observer(instance).coordinator.owner_at_work()
+    coordinator = steps.observer(instance).coordinator
+    owner = coordinator.owner_at_work()
     if owner is not None:
         return f"{owner} is working on the pipeline"
-    latest = time.time() - _GRACE_SECONDS - steps.options.wait_seconds
+    latest, last = time.time() - _GRACE_SECONDS - steps.options.wait_seconds, coordinator.view().owner
     for record in _going_on(steps, instance):
         run = record.dagster_run
-        if run.status not in _STARTED or (record.start_time or 0.0) > latest:
+        reached = begin_tag(steps.name) in run.tags or (last is not None and last.run_id == run.run_id)
+        if run.status not in _STARTED or (not reached and (record.start_time or 0.0) > latest):
             return f"run {run.run_id} ({run.job_name}) is {run.status.value.lower()}"
     return None
 

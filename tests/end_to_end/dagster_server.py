@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-_SETTINGS = """\
+SETTINGS = """\
 telemetry: {enabled: false}
 nux: {enabled: false}
 run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}
@@ -31,20 +31,20 @@ _LOADED = """
 """
 """Asks for the definitions, or the error that they could not be loaded for; the server comes up in either case."""
 
-_REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[2]
 
 
 @contextmanager
 def dagster_server(modules: Sequence[str], home: Path, environment: Mapping[str, str]) -> Iterator[str]:
     """Serve the definitions of modules, each a code location of its own; gives the address."""
     home.mkdir(parents=True)
-    (home / "dagster.yaml").write_text(_SETTINGS)
+    (home / "dagster.yaml").write_text(SETTINGS)
     port = _free_port()
     command = [sys.executable, "-m", "dagster_webserver", "-h", "127.0.0.1", "-p", str(port)]
     command += [argument for module in modules for argument in ("-m", module)]
     own = {"DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "yes", "TMPDIR": str(home)}
     with (home / "webserver.log").open("w") as log:
-        server = subprocess.Popen(command, env={**os.environ, **environment, **own}, cwd=_REPOSITORY, stdout=log, stderr=log)
+        server = subprocess.Popen(command, env={**os.environ, **environment, **own}, cwd=REPOSITORY, stdout=log, stderr=log)
         with ends_with_children(lambda: server):
             address = f"http://127.0.0.1:{port}"
             _wait(address, len(modules), server, home / "webserver.log")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import pytest
 
 import dagster_operators as do
 from dagster_operators.errors import StorageError
+from dagster_operators.orchestration.epoch_of_run import begin_tag
 from dagster_operators.orchestration.news import News, Told
 from dagster_operators.runtime.engine import ENGINE_VARIABLE
 from dagster_operators.transactions.failpoints import watch
@@ -195,6 +197,25 @@ def test_a_run_that_was_killed_does_not_hold_the_sensor_up(
     """A killed run stays "started" for ever; without a heartbeat it counts no longer."""
     monkeypatch.setattr("dagster_operators.orchestration.in_progress._GRACE_SECONDS", -1.0)
     a_run(folder, instance, dg.DagsterRunStatus.STARTED)
+    assert tick(folder, instance).run_requests
+
+
+@pytest.mark.usefixtures("without_engine")
+@pytest.mark.parametrize("known_by", ["its tag", "the ledger"])
+def test_a_run_that_was_killed_after_it_reached_the_ledger_holds_up_nothing_from_when_its_heartbeat_is_over(
+    folder: Path, instance: dg.DagsterInstance, known_by: str
+) -> None:
+    """Were it for what runs may take to get there, that was minutes: an epoch came home five ticks later."""
+    run_id = a_run(folder, instance, dg.DagsterRunStatus.STARTED)
+    if known_by == "its tag":
+        instance.add_run_tags(run_id, {begin_tag("demo"): "x"})
+    else:
+        with demo.pipeline(folder).epochs.coordinator as killed:
+            generation = killed.open(Owner.of_dagster_run(run_id))
+            assert "is working on the pipeline" in tick(folder, instance).skip_message
+        heartbeat = folder / f"demo/owners/g{generation}"
+        heartbeat.write_text('{"state": "working"}')
+        os.utime(heartbeat, (1_700_000_000, 1_700_000_000))
     assert tick(folder, instance).run_requests
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.crash.killed import REPOSITORY, run_and_kill
 from tests.end_to_end.spark_on_s3 import engine_with_s3a
 from tests.engines import SAIL
 from tests.storage.s3_server import S3Server
+from tests.storage.s3proxy import s3proxy
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -45,6 +47,13 @@ def feed(tmp_path: Path) -> Path:
     return tmp_path / "feed"
 
 
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A server of other people's, which checks signatures and conditions in its own way."""
+    with s3proxy(tmp_path_factory.mktemp("s3proxy")) as server:
+        yield server
+
+
 @pytest.mark.sail
 @pytest.mark.parametrize(
     "places",
@@ -57,6 +66,15 @@ def feed(tmp_path: Path) -> Path:
 )
 def test_the_rows_of_a_run_that_nobody_kills(places: tuple[str, ...], s3: S3Server, feed: Path, tmp_path: Path) -> None:
     """Each run dies in what the one before it left, and during each the answer to one put that took effect is lost."""
+    _killed(places, s3, feed, tmp_path)
+
+
+@pytest.mark.sail
+def test_nor_on_s3proxy(other: S3Server, feed: Path, tmp_path: Path) -> None:
+    _killed(("after:append_begin", "after:commit_table:1", "before:append_complete"), other, feed, tmp_path)
+
+
+def _killed(places: tuple[str, ...], s3: S3Server, feed: Path, tmp_path: Path) -> None:
     build(str(tmp_path / "root"), str(feed)).run_until_caught_up()
     root, port = f"{s3.bucket()}/shop", int(s3.endpoint.rpartition(":")[2])
     call = f"build({root!r}, {str(feed)!r}, {port}).run_until_caught_up(wait_seconds=60)"
@@ -71,11 +89,11 @@ def test_the_rows_of_a_run_that_nobody_kills(places: tuple[str, ...], s3: S3Serv
 
 
 @pytest.mark.spark
-def test_the_same_on_spark(s3: S3Server, sail: object, feed: Path, tmp_path: Path) -> None:
+def test_the_same_on_spark_and_s3proxy(other: S3Server, sail: object, feed: Path, tmp_path: Path) -> None:
     """Every process starts a Spark of its own, with S3A, hence few kills; the rows are those of Sail on local files."""
     assert sail is not None
     build(str(tmp_path / "root"), str(feed)).run_until_caught_up()
-    root, port = f"{s3.bucket()}/shop", int(s3.endpoint.rpartition(":")[2])
+    root, port = f"{other.bucket()}/shop", int(other.endpoint.rpartition(":")[2])
     call = f"build({root!r}, {str(feed)!r}, {port}, 'spark').run_until_caught_up(wait_seconds=90)"
     ends = (
         ("stage:half_files", "^PUT .*[.]json$", 0),
@@ -83,14 +101,14 @@ def test_the_same_on_spark(s3: S3Server, sail: object, feed: Path, tmp_path: Pat
         ("after:commit_table:1", "^PUT .*/tables/.*[.]json$", 0),
     )
     for place, lost, after in ends:
-        s3.behave(delay=0.005, throttle=3, lose=lost, after=after)
+        other.behave(delay=0.005, throttle=3, lose=lost, after=after)
         run_and_kill("tests.crash.test_on_s3", [call], [place], tmp_path, seconds=600)
-    s3.behave(delay=0.005, throttle=3, lose="^PUT .*[.]parquet$", after=1)
+    other.behave(delay=0.005, throttle=3, lose="^PUT .*[.]parquet$", after=1)
     code = f"import tests.crash.test_on_s3 as module; module.{call}"
     environment = {**os.environ, "DAGSTER_OPERATORS_CACHE": str(tmp_path / "cache")}
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, env=environment, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    s3.behave()
-    assert rows(root, s3.options()) == rows(str(tmp_path / "root"))
-    history = StoredPipeline(root, s3.options()).history()
+    other.behave()
+    assert rows(root, other.options()) == rows(str(tmp_path / "root"))
+    history = StoredPipeline(root, other.options()).history()
     assert [complete.epoch for complete in history] == list(range(1, EPOCHS + 1))

@@ -1,10 +1,11 @@
-"""An S3 server (moto) in a process of its own that counts its requests, and is slow, busy or loses answers when it is told to.
+"""An S3 server in a process of its own that counts its requests, and is slow, busy or loses answers when it is told to.
 
-It is no thread, for deltalake holds Python's lock while it waits for an answer.
+It is moto, or in front of another server. It is no thread, for deltalake holds Python's lock while it waits for an answer.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import subprocess
@@ -35,8 +36,15 @@ class S3Server:
 
     def bucket(self) -> str:
         """Make a bucket with a name of its own; its URI."""
-        name = f"b-{uuid.uuid4().hex[:12]}"
-        request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")  # noqa: S310 - our own server
+        from botocore.auth import S3SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.credentials import Credentials
+
+        name, keys = f"b-{uuid.uuid4().hex[:12]}", self.options()
+        signed = AWSRequest("PUT", f"{self.endpoint}/{name}")
+        who = Credentials(keys["aws_access_key_id"], keys["aws_secret_access_key"])
+        S3SigV4Auth(who, "s3", keys["aws_region"]).add_auth(signed)
+        request = urllib.request.Request(signed.url, headers=dict(signed.headers), method="PUT")  # noqa: S310 - our own server
         urllib.request.urlopen(request).close()  # noqa: S310
         self.requests()
         return f"s3://{name}"
@@ -63,9 +71,14 @@ class S3Server:
 
 
 @contextmanager
-def s3_server() -> Iterator[S3Server]:
-    """A server without buckets."""
-    with subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True) as process:
+def s3_server(behind: int | None = None) -> Iterator[S3Server]:
+    """A server without buckets.
+
+    Args:
+        behind: The port of the server that answers; moto by default.
+    """
+    ports = [] if behind is None else [str(behind)]
+    with subprocess.Popen([sys.executable, __file__, *ports], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:
             yield S3Server(int(process.stdout.readline()))
@@ -120,11 +133,45 @@ class _Faults:
         return [answer]
 
 
+class _Behind:
+    """A WSGI application that asks the server of a port, as it was asked: by the same name, for the signature has it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        asked = [(name[5:].replace("_", "-"), value) for name, value in environ.items() if name.startswith("HTTP_")]
+        asked = [(name, value) for name, value in asked if name.lower() not in _OF_A_CONNECTION]
+        length = environ.get("CONTENT_LENGTH") or ("" if _is_chunked(environ) else "0")
+        body = environ["wsgi.input"].read(*([int(length)] if length else []))
+        asked += [("Content-Type", environ["CONTENT_TYPE"])] if environ.get("CONTENT_TYPE") else []
+        asked += [("Content-Length", str(len(body)))] if body or environ.get("CONTENT_LENGTH") else []
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+        try:
+            connection.putrequest(environ["REQUEST_METHOD"], environ["REQUEST_URI"], skip_host=True, skip_accept_encoding=True)
+            for name, value in asked:
+                connection.putheader(name, value)
+            connection.endheaders(body or None)
+            answer = connection.getresponse()
+            content = answer.read()
+        finally:
+            connection.close()
+        kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in _OF_A_CONNECTION]
+        if environ["REQUEST_METHOD"] != "HEAD" and not answer.getheader("Content-Length"):
+            kept.append(("Content-Length", str(len(content))))
+        start_response(f"{answer.status} {answer.reason or 'Answered'}", kept)
+        return [content]
+
+
+def _is_chunked(environ: dict[str, Any]) -> bool:
+    return bool(environ.get("HTTP_TRANSFER_ENCODING", "").lower() == "chunked")
+
+
+_OF_A_CONNECTION = frozenset({"connection", "transfer-encoding", "keep-alive", "expect", "server"})
 _BUSY = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
 
-def _serve() -> None:
-    from moto.moto_server.werkzeug_app import create_backend_app
+def _serve(behind: int | None) -> None:
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Quiet(WSGIRequestHandler):
@@ -133,12 +180,19 @@ def _serve() -> None:
         def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - its name there
             """Say nothing."""
 
-    server = make_server("127.0.0.1", 0, _Faults(create_backend_app("s3")), threaded=True, request_handler=Quiet)
+    server = make_server("127.0.0.1", 0, _Faults(_Behind(behind) if behind else _moto()), threaded=True, request_handler=Quiet)
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()
     sys.stderr = open("/dev/null", "w")  # noqa: SIM115, PTH123 - a connection that we broke is reported there
     server.serve_forever()
 
 
+def _moto() -> Callable[..., Iterable[bytes]]:
+    from moto.moto_server.werkzeug_app import create_backend_app
+
+    made: Callable[..., Iterable[bytes]] = create_backend_app("s3")
+    return made
+
+
 if __name__ == "__main__":
-    _serve()
+    _serve(int(sys.argv[1]) if sys.argv[1:] else None)

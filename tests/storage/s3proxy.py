@@ -1,0 +1,93 @@
+"""S3Proxy, an S3 server of other people's in Java, in memory: what it makes of requests is not what moto does.
+
+It is one jar of Maven Central's, which is downloaded once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.storage.s3_server import S3Server, s3_server
+
+_VERSION: Final = "4.1.0"
+_JAR: Final = f"s3proxy-{_VERSION}-jar-with-dependencies.jar"
+_ADDRESS: Final = f"https://repo1.maven.org/maven2/org/gaul/s3proxy/{_VERSION}/{_JAR}"
+_SHA256: Final = "a4d025969aaf796616ed4b1e2491d87d455ce84bb28cb9db086b2e6aaa68b48d"
+_KEPT: Final = Path(__file__).parents[2] / ".cache"
+
+_SETTINGS: Final = """\
+s3proxy.endpoint=http://127.0.0.1:{port}
+s3proxy.authorization=aws-v2-or-v4
+s3proxy.identity={aws_access_key_id}
+s3proxy.credential={aws_secret_access_key}
+jclouds.provider=transient-nio2
+jclouds.identity=unused
+jclouds.credential=unused
+"""
+
+
+@contextmanager
+def s3proxy(folder: Path) -> Iterator[S3Server]:
+    """S3Proxy, behind a server that counts, and is slow, busy or loses answers when it is told to."""
+    java = shutil.which("java")
+    if java is None:
+        pytest.fail("CI needs java") if os.environ.get("CI") == "true" else pytest.skip("needs java")
+    port = _free_port()
+    settings = folder / "s3proxy.conf"
+    settings.write_text(_SETTINGS.format(port=port, **S3Server(port).options()))
+    command = [java, "-Xmx512m", "-jar", str(_jar()), "--properties", str(settings)]
+    with (folder / "s3proxy.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            _wait(port, process, folder / "s3proxy.log")
+            with s3_server(port) as server:
+                yield server
+        finally:
+            process.kill()
+
+
+def _jar() -> Path:
+    """The jar, as it was when this was written."""
+    kept = _KEPT / _JAR
+    if not kept.exists():
+        _KEPT.mkdir(exist_ok=True)
+        partial = _KEPT / f"{_JAR}.{os.getpid()}"
+        try:
+            with urllib.request.urlopen(_ADDRESS, timeout=60) as answer, partial.open("wb") as file:
+                shutil.copyfileobj(answer, file)
+        except OSError as error:
+            reason = f"S3Proxy cannot be downloaded: {error}"
+            pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+        partial.rename(kept)
+    found = hashlib.sha256(kept.read_bytes()).hexdigest()
+    assert found == _SHA256, f"{kept} is another one: {found}"
+    return kept
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+    raise AssertionError(f"S3Proxy did not start: {log.read_text()[-3000:]}")

@@ -44,6 +44,7 @@ class Plan:
         states: The schema of each state table, by ``operator.table``.
         sources: The names of the source operators in use.
         lookups: The names of the lookup operators in use.
+        found: What the engine said, for the plan of a part of the pipeline.
     """
 
     dataflow: Dataflow
@@ -54,6 +55,7 @@ class Plan:
     states: Mapping[str, str]
     sources: tuple[str, ...]
     lookups: tuple[str, ...]
+    found: Found = field(repr=False, compare=False)
 
     @property
     def fingerprint(self) -> str:
@@ -66,13 +68,14 @@ class Plan:
         return next(stage for stage in self.stages if stage.name == name)
 
 
-def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -> Plan:
+def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str], whole: Plan | None = None) -> Plan:
     """Analyse a dataflow on an engine.
 
     Args:
         session: The engine's session.
         dataflow: The pipeline's graph.
         inputs: The schema of each source and lookup table, by operator name, as StructType JSON.
+        whole: The plan, on the same engine, of what this is a part of: about operators that are the same it was asked already.
 
     Raises:
         SchemaError: An operator does not fit its input; names the operator and lists the columns there are. Or the engine
@@ -80,7 +83,7 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     """
     written = lower(dataflow)
     cut(written)  # errors are about what the author wrote: of the stages, and of each operator
-    as_written = _analyse_all(session, dataflow, written, inputs)
+    as_written = _analyse_all(session, dataflow, written, inputs, whole.found if whole else None)
     refuse_in_pipeline(session, dataflow, as_written.schemas, inputs)
     made = optimised(dataflow).plan
     found = _analysed_again(session, made, dataflow, inputs, as_written)
@@ -90,8 +93,8 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
     written_down = cut(found.physical)
     found = _analysed_again(session, compared, made, inputs, found)
     _check_kept(made, as_written, found)
-    for table in compared.tables.values():
-        analyse_checks(compared, table, found.frames[table.stream])
+    for table in (one for one in compared.tables.values() if one.checks):
+        analyse_checks(compared, table, empty(session, found.schemas[table.stream]))
     # What is stored tells of comparisons as they were written: that Sail is told them otherwise changes no stage or state.
     stages = tuple(
         replace(stage, fingerprint=known.fingerprint) for stage, known in zip(cut(found.physical), written_down, strict=True)
@@ -101,55 +104,64 @@ def plan(session: SparkSession, dataflow: Dataflow, inputs: Mapping[str, str]) -
         for kind in ("source", "lookup")
     }
     return Plan(
-        made, stages, found.physical, found.analysed, found.schemas, found.states, kinds["source"], kinds["lookup"]
+        made, stages, found.physical, found.analysed, found.schemas, found.states, kinds["source"], kinds["lookup"], found
     )  # fmt: skip
 
 
-def _analysed_again(session: SparkSession, made: Dataflow, before: Dataflow, inputs: Mapping[str, str], known: _Found) -> _Found:
+def _analysed_again(session: SparkSession, made: Dataflow, before: Dataflow, inputs: Mapping[str, str], known: Found) -> Found:
     """What an engine says of a dataflow that was made of another one."""
     changed = made.tables != before.tables or any(node is not before.nodes.get(node.name) for node in made)
     return _analyse_all(session, made, lower(made), inputs, known) if changed else known
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What an engine said about the operators of a physical plan."""
+class Found:
+    """What an engine said about the operators of a physical plan.
 
+    Attributes:
+        dataflow: What this is the physical plan of.
+        physical: The physical plan.
+        inputs: The schema of each source and lookup table.
+        schemas: The schema of each stream.
+        analysed: What it said of each operator.
+        states: The schema of each state table, by ``operator.table``.
+    """
+
+    dataflow: Dataflow
     physical: PhysicalPlan
-    frames: dict[StreamRef, DataFrame] = field(default_factory=dict)
+    inputs: Mapping[str, str]
     schemas: dict[StreamRef, str] = field(default_factory=dict)
     analysed: dict[str, Analysed[Any]] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
 
-    def add(self, node: PhysicalNode, output: DataFrame, analysed: Analysed[Any], sides: Mapping[str, DataFrame]) -> None:
+    def add(self, node: PhysicalNode, analysed: Analysed[Any]) -> None:
+        """Take down what it said of an operator."""
         self.analysed[node.name] = analysed
         self.states.update({f"{node.name}.{table}": schema for table, schema in analysed.states.items()})
-        streams = {StreamRef(node.name): output}
-        streams |= {stream: sides[stream.port] for stream in self.physical.side_streams.get(node.name, ())}
-        self.frames.update(streams)
-        # As the analysis told them: to ask for the schema of frames that were made of these costs a call to the engine each.
-        self.schemas.update({stream: analysed.output if stream.is_main else analysed.sides[stream.port] for stream in streams})
+        self.schemas[StreamRef(node.name)] = analysed.output
+        self.schemas.update({stream: analysed.sides[stream.port] for stream in self.physical.side_streams.get(node.name, ())})
 
     def kept(self, streams: Sequence[StreamRef]) -> dict[str, str]:
         """The schemas that stored data has: of these streams and of all state tables."""
         columns = {f"the columns of the stream {str(stream)!r}": without_marks(self.schemas[stream]) for stream in streams}
         return columns | {f"the state table {name!r}": without_marks(schema) for name, schema in self.states.items()}
 
-    def knows(self, node: PhysicalNode, others: _Found) -> bool:
-        """Whether a node is one of these, and reads streams of the schemas that it reads here."""
-        same = self.physical.nodes.get(node.name) == node
-        return same and all(self.schemas[edge.stream] == others.schemas[edge.stream] for edge in node.inputs)
+    def knows(self, node: PhysicalNode, others: Found) -> bool:
+        """Whether a node of others is one of these, made of the same operator, and reads the same columns there and here."""
+        here, there = (found.dataflow.nodes.get(node.logical) for found in (self, others))
+        same = self.physical.nodes.get(node.name) == node and (here is there or here == there)
+        read = same and self.inputs.get(node.name) == others.inputs.get(node.name)
+        return read and all(self.schemas[edge.stream] == others.schemas[edge.stream] for edge in node.inputs)
 
 
 def _analyse_all(
-    session: SparkSession, dataflow: Dataflow, physical: PhysicalPlan, inputs: Mapping[str, str], known: _Found | None = None
-) -> _Found:
+    session: SparkSession, dataflow: Dataflow, physical: PhysicalPlan, inputs: Mapping[str, str], known: Found | None = None
+) -> Found:
     """Ask the engine about every operator, but for those that it has said all about already."""
-    found = _Found(physical)
+    found = Found(dataflow, physical, inputs)
     for node in physical:
         if known and known.knows(node, found):
-            sides = {stream.port: known.frames[stream] for stream in physical.side_streams.get(node.name, ())}
-            found.add(node, known.frames[StreamRef(node.name)], known.analysed[node.name], sides)
+            found.add(node, known.analysed[node.name])
             continue
         # Made anew: a frame whose schema was asked for hands that on through PySpark Connect's filter, and nothing is analysed.
         before = [empty(session, found.schemas[edge.stream]) for edge in node.inputs]
@@ -160,14 +172,14 @@ def _analyse_all(
             if "column" not in error.where:  # what is known to be no function of Sail's is told instead of Sail's own text
                 refuse_in_operators(session, dataflow, found.schemas, inputs)
             raise
-        analysed = analysis.as_data()
-        found.add(node, empty(session, analysed.output), analysed, analysis.sides)
+        found.add(node, analysis.as_data())
     for variable, stream in physical.feedback.items():
-        check_feedback(dataflow, variable, found.frames[StreamRef(variable)], found.frames[stream])
+        declared, fed = (empty(session, found.schemas[one]) for one in (StreamRef(variable), stream))
+        check_feedback(dataflow, variable, declared, fed)
     return found
 
 
-def _check_kept(made: Dataflow, as_written: _Found, found: _Found) -> None:
+def _check_kept(made: Dataflow, as_written: Found, found: Found) -> None:
     """See that no rule changed a table's columns, or what an operator keeps."""
     streams = [*(table.stream for table in made.tables.values()), *(sink.stream for sink in made.sinks.values())]
     before, now = as_written.kept(streams), found.kept(streams)

@@ -50,6 +50,7 @@ class Planning:
         self._coordinator = coordinator
         self._parallelism = parallelism
         self._plan: tuple[tuple[str, ...], Plan] | None = None
+        self._whole: Plan | None = None
         self.comparing = Comparing(dataflow, coordinator)
         self._used: tuple[tuple[tuple[str, ...], frozenset[str]], frozenset[str]] | None = None
         self._kept: tuple[Plan, str] | None = None
@@ -104,7 +105,7 @@ class Planning:
         if self._plan is None or self._plan[0] != shape:
             schemas = self.input_schemas()
             with located(pipeline=self.dataflow.name):
-                self._plan = (shape, plan(self.session, self.dataflow, schemas))
+                self._plan = (shape, plan(self.session, self.dataflow, schemas, self._whole))
         return self._plan[1]
 
     def _shape(self) -> tuple[str, ...]:
@@ -148,9 +149,10 @@ class Planning:
             self._used = (shape, frozenset(name for stage in cut_stages(self.dataflow) for name in stage.operators))
         return self._used[1]
 
-    def take_schemas(self, schemas: Mapping[str, str]) -> None:
-        """Go on with the schemas of sources and lookup tables that somebody else has found."""
-        self._schemas.update({name: schema for name, schema in schemas.items() if name in self.dataflow.nodes})
+    def be_part_of(self, whole: Planning) -> None:
+        """Go on with what is known of a pipeline that this is a part of, on the same engine."""
+        self._schemas.update({name: schema for name, schema in whole.input_schemas().items() if name in self.dataflow.nodes})
+        self._whole = whole.plan()
 
     def connector(self, operator: str) -> Connector | None:
         """The connector of a source or lookup operator, with access to the root's store; None for other operators.

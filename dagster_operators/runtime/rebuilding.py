@@ -125,7 +125,7 @@ class Rebuilding:
     def _made_anew(self) -> None:
         """Open what is in the folder, or will be."""
         self._shadow = self._beside(self._part, self._run.root.join(FOLDER))
-        self._shadow.planning.take_schemas(self._epochs.planning.input_schemas())
+        self._shadow.planning.be_part_of(self._epochs.planning)
         self._choosing = HistoryChoosing(self._shadow.planning, self._request.at_once, empty=self._request.empty)
 
     def _look(self, view: LedgerView) -> None:
@@ -174,10 +174,8 @@ class Rebuilding:
 
     def _over(self) -> Complete | None:
         """The epoch that took over what is in the folder, should a run have died right then: nothing was completed since."""
-        last = self._run.last_complete()
-        if last is None or not last.transition.startswith("rebuild "):
-            return None
-        return last if last.begin_id in self._begins() else None
+        view, shadow = self._run.view(), self._shadow.coordinator.view()
+        return view.last_complete if shadow.last_complete and view.taken == shadow.pipeline else None
 
     def _begins(self) -> set[str]:
         """The ids of the begin records that name this folder's ledger; reads the whole ledger of the pipeline."""

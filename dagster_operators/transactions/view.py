@@ -108,6 +108,12 @@ class LedgerView:
         begin = self._last_begin
         return begin.transition.emptied if begin and begin.transition else ()
 
+    @property
+    def taken(self) -> str:
+        """The ledger of the rebuild whose files the last completed epoch took over; empty if it was none."""
+        begin = self._last_begin
+        return begin.transition.taken if begin and begin.transition else ""
+
     @cached_property
     def _last_begin(self) -> Begin | None:
         """The begin of the last completed epoch, as it was last."""

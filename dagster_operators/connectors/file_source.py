@@ -306,7 +306,7 @@ class FileSource(Connector):
         if not isinstance(before, list) or not isinstance(after, list):
             return None
         try:
-            self._format([*files_of(before)[:1], *files_of(after)])
+            self._format([*files_of(before[:1]), *files_of(after)])
         except BadInputError:  # their suffixes tell different ones
             return None
         return [*before, *after]

@@ -366,3 +366,16 @@ def test_limits_and_schema_do_not_make_another_source():
 def test_files_travel_through_json():
     file = SourceFile(5, "a.csv", 3)
     assert SourceFile.from_json(file.to_json()) == file
+
+
+def test_slices_are_joined_by_looking_at_each_once(tmp_path, monkeypatch):
+    """A rebuild joins those of hundreds of epochs, one after another."""
+    source, read = FileSource(str(tmp_path), schema="id long"), SourceFile.from_json
+    seen = []
+    monkeypatch.setattr(SourceFile, "from_json", lambda item: seen.append(item[0]) or read(item))
+    items = []
+    for day in range(50):
+        items = source.together(items, [[f"{day:02d}.csv", 1, day]])
+    assert [path for path, _, _ in items] == [f"{day:02d}.csv" for day in range(50)]
+    assert len(seen) < 2 * len(items)
+    assert source.together(items, [["51.parquet", 1, 51]]) is None

@@ -195,7 +195,7 @@ class Epochs:
             self.at[self.asked]()
         new = texts(self.folder)[len(self.read) :]
         self.read += new
-        return SimpleNamespace(empty=not new, epoch=self.asked, rows={"all": len(new)}, seconds={"all": 0.0})
+        return SimpleNamespace(empty=not new, epoch=self.asked, rows={"all": len(new)}, seconds={"all": 0.0}, metrics={})
 
 
 def test_a_run_ends_with_its_lines_once_all_of_them_were_read(tmp_path):
@@ -226,7 +226,7 @@ class Ticking:
         self.asked += 1
         if self.asked == 4:
             signal.raise_signal(signal.SIGTERM)
-        return SimpleNamespace(empty=self.asked > 5, epoch=self.asked, rows={"all": 1}, seconds={"all": 0.0})
+        return SimpleNamespace(empty=self.asked > 5, epoch=self.asked, rows={"all": 1}, seconds={"all": 0.0}, metrics={})
 
 
 @pytest.mark.parametrize(("text", "epochs"), [(TIMER, 1), (FLOW, 4)], ids=["timer", "source"])

@@ -18,7 +18,9 @@ from dagster_operators.api.keyed_stream import KeyedStream
 from dagster_operators.api.output_stream import OutputStream
 from dagster_operators.api.row_stream import RowStream
 from dagster_operators.api.windowed_stream import WindowedStream
+from dagster_operators.connectors.change_events import ChangeEvents
 from dagster_operators.errors import PipelineError, SchemaError
+from dagster_operators.graph.changes import PLACE
 from dagster_operators.graph.expressions import require_texts
 from dagster_operators.graph.outputs import asset_path
 from dagster_operators.operators.arrow.arrow_operator import ArrowOperator
@@ -226,6 +228,49 @@ class Stream(RowStream, JoinedStream, FrontierStream, OutputStream):
         """
         settings: dict[str, Any] = {"keys": keys, "order": order_by, "deleted": deleted, "unknown": unknown}
         return self._join(ToChanges, (self,), name, chain=chain, renamed_from=renamed_from, **settings)
+
+    def from_debezium(
+        self,
+        column: str,
+        *,
+        schema: str,
+        key: str | Sequence[str],
+        order_by: str,
+        unknown: Literal["repair", "fail"] = "repair",
+        name: str | None = None,
+        chain: bool = True,
+        renamed_from: str | None = None,
+    ) -> Stream:
+        """The changes of a table, from Debezium's change events in a column of any stream.
+
+        Args:
+            column: The events as JSON: a column of texts or bytes, or Spark SQL for it.
+            schema: The columns of the table's rows, as DDL.
+            key: The columns of the table's key.
+            order_by: Spark SQL for a whole number that grows with the events of a key, such as an offset or the position in the
+                database's log, since rows have no order: ``"from_json(value, 'source STRUCT<lsn: BIGINT>').source.lsn"``. An
+                event that comes after a later one is left out.
+            unknown: An update or deletion of a key that is not there is repaired: the row is inserted, the deletion left out.
+                With ``"fail"`` the epoch fails.
+            name: The name of the operator with the current rows; its state is addressed by it.
+            chain: Whether what reads the events may share a stage with the operator before it.
+            renamed_from: What that was called before: it goes on with that one's state. May stay.
+
+        Raises:
+            PipelineError: There is no key, or it is no column of the schema.
+            SchemaError: A column is missing.
+
+        >>> from dagster_operators import MemorySource, Pipeline
+        >>> landed = Pipeline("p", root="data").source("landed", MemorySource([], schema="value string, at long"))
+        >>> orders = landed.from_debezium("value", schema="id long, price decimal(10,2)", key="id", order_by="at")
+        >>> orders.latest("id").columns
+        ('id', 'price')
+        """
+        keys = (key,) if isinstance(key, str) else tuple(key)
+        given: dict[str, Any] = {"column": column, "schema": schema, "keys": keys, "order": order_by}
+        events = self._add(ChangeEvents, f"{name}_events" if name else None, chain=chain, **given)
+        settings: dict[str, Any] = {"keys": keys, "order": PLACE, "unknown": unknown}
+        return events._join(ToChanges, (events,), name, chain=True, renamed_from=renamed_from, **settings)  # noqa: SLF001
 
     def within_last(
         self, age: str | timedelta | int, *, name: str | None = None, chain: bool = True, renamed_from: str | None = None

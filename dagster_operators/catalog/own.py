@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _OPERATORS = {
     "apply": ("arrow.apply:Apply", "arrow_operators", "stream.apply keyed_stream.apply"),
     "as_changes": ("relational.changelog:AsChanges", "operators", "stream.as_changes"),
+    "change_events": ("connectors.change_events:ChangeEvents", "change_streams", "stream.from_debezium"),
     "deduplicate_changes": ("relational.deduplicate_changes:DeduplicateChanges", "deduplicate", ""),
     "deduplicate_first": ("relational.deduplicate:DeduplicateFirst", "deduplicate", "keyed_stream.deduplicate"),
     "deduplicate_last": ("relational.deduplicate:DeduplicateLast", "deduplicate", ""),
@@ -124,7 +125,8 @@ def register(catalog: Catalog) -> None:
         for receiver, name in (text.split(".") for text in named.split()):
             methods[receiver][name] = f"dagster_operators.api.{_API[receiver]}.{name}"
         message = f"dagster_operators.plans.operators_pb2:{kind.title().replace('_', '')}"
-        catalog.add_operator(kind, f"dagster_operators.operators.{where}", message=message, docs=f"docs/{page}.md", **methods)
+        folder = "" if where.startswith("connectors.") else "operators."  # what reads a format is beside its readers
+        catalog.add_operator(kind, f"dagster_operators.{folder}{where}", message=message, docs=f"docs/{page}.md", **methods)
     for receiver, names in _OTHER_METHODS.items():
         catalog.reserve(receiver, names.split())
     for name, where in _RULES.items():

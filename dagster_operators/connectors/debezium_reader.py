@@ -45,6 +45,10 @@ _RAW, _FILE, _WRONG = "_record", "_file", "_wrong"
 _HALF: Final = "_half"
 """Of an event that gives a row another key: 0 for taking the old row away, 1 for adding the new one; null for others."""
 _LINE_BITS = 40
+_LARGEST_ORDER = 2**61
+
+NO_EVENT: Final = "from_debezium: an event cannot be read: "
+"""What a query says, before the reason, that fails on an event in a column."""
 
 
 def keys_of(key: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -77,6 +81,11 @@ def check_events(
         raise PipelineError("change events are read without options", remedy="leave options= out")
     if schema is None or not keys:
         raise PipelineError("change events need the schema of the table's rows, and its key", remedy="give schema= and key=")
+    check_key(schema, keys)
+
+
+def check_key(schema: str, keys: Sequence[str]) -> None:
+    """Raise PipelineError unless the key of a table is among the columns of its rows."""
     names = Schema.from_ddl(schema).names
     for name in keys:
         if name not in names:
@@ -107,23 +116,13 @@ def read_events(  # noqa: PLR0917 - what a reader of files needs
     types = {name: kind for name, kind in Schema.from_json(schema_json).types.items() if name not in hidden}
     _refuse_bytes_within(session, types)
     cut = functools.partial(_cut_files, location, {name: str(kind) for name, kind in types.items()}, tuple(keys or ()))
-    texts = ", ".join(
-        (*(f"c{place} string" for place in range(len(types))), *(f"k{place} string" for place in range(len(keys or ()))))
-    )
     listed = session.createDataFrame(
         [(json.dumps(file.to_json()), number) for number, file in enumerate(files)], "file string, number bigint"
     )
-    values, reason = _values(types, tuple(keys or ()))
-    found = (
-        listed.repartition(min(len(files), _TASKS))
-        .mapInArrow(cut, f"{texts}, {ENTRY_COLUMNS}, {_RAW} string, {_FILE} string, {_WRONG} string, {_HALF} int")
-        .selectExpr(*values, *hidden, _RAW, _FILE, f"{reason} AS {CORRUPT_REASON}", _HALF)
-    )
+    found = _read(listed.repartition(min(len(files), _TASKS)), cut, types, tuple(keys or ()))
     names = list(map(quoted, types))
     if corrupt == "fail":
-        told = f"raise_error(concat('Json error: ', {CORRUPT_REASON}))"
-        checked = f"CASE WHEN {CORRUPT_REASON} IS NOT NULL THEN CAST({told} AS STRING) ELSE {OPERATION} END AS {OPERATION}"
-        return found.selectExpr(*names, checked, PLACE)
+        return found.selectExpr(*names, _or_fail("'Json error: '"), PLACE)
     told_once = found.filter(f"{CORRUPT_REASON} IS NULL OR {_HALF} IS NULL OR {_HALF} = 1")
     return told_once.selectExpr(
         *names, *hidden,
@@ -131,6 +130,40 @@ def read_events(  # noqa: PLR0917 - what a reader of files needs
         f"CASE WHEN {CORRUPT_REASON} IS NOT NULL THEN {_FILE} END AS {CORRUPT_FILE}",
         CORRUPT_REASON,
     )  # fmt: skip
+
+
+def entries_in(frame: DataFrame, event: str, order: str, types: Mapping[str, DataType], keys: Sequence[str]) -> DataFrame:
+    """What the events in a column do: the row's columns and those of :data:`ENTRY_COLUMNS`.
+
+    An event that cannot be read fails the query.
+
+    Args:
+        frame: The rows.
+        event: SQL for an event.
+        order: SQL for a whole number that orders them.
+        types: The columns of the row.
+        keys: The key columns of the row.
+    """
+    _refuse_bytes_within(frame.sparkSession, types)
+    cut = functools.partial(_cut_column, {name: str(kind) for name, kind in types.items()}, tuple(keys))
+    given = frame.selectExpr(f"CAST(({event}) AS STRING) AS event", f"CAST(({order}) AS BIGINT) AS place")
+    found = _read(given, cut, types, tuple(keys))
+    return found.selectExpr(*map(quoted, types), _or_fail(f"'{NO_EVENT}'"), PLACE)
+
+
+def _read(given: DataFrame, cut: Any, types: Mapping[str, DataType], keys: tuple[str, ...]) -> DataFrame:
+    """What a function that takes events apart makes of rows, with the values of the row's types."""
+    texts = (*(f"c{place} string" for place in range(len(types))), *(f"k{place} string" for place in range(len(keys))))
+    made = f"{', '.join(texts)}, {ENTRY_COLUMNS}, {_RAW} string, {_FILE} string, {_WRONG} string, {_HALF} int"
+    values, reason = _values(types, keys)
+    told = OPERATION, PLACE, _RAW, _FILE, f"{reason} AS {CORRUPT_REASON}", _HALF
+    return given.mapInArrow(cut, made).selectExpr(*values, *told)
+
+
+def _or_fail(told: str) -> str:
+    """SQL for the operation, which fails where the event is corrupt."""
+    failed = f"CAST(raise_error(concat({told}, {CORRUPT_REASON})) AS STRING)"
+    return f"CASE WHEN {CORRUPT_REASON} IS NOT NULL THEN {failed} ELSE {OPERATION} END AS {OPERATION}"
 
 
 def _values(types: Mapping[str, DataType], keys: Sequence[str]) -> tuple[list[str], str]:
@@ -168,37 +201,60 @@ def _refuse_bytes_within(session: SparkSession, types: Mapping[str, DataType]) -
 def _cut_files(
     location: FileLocation, columns: Mapping[str, str], keys: Sequence[str], batches: Iterable[RecordBatch]
 ) -> Iterator[RecordBatch]:
+    for batch in batches:
+        for listed, number in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            file = SourceFile.from_json(json.loads(listed))
+            yield from _as_batches(_cut_file(location, columns, keys, file, number), columns, keys)
+
+
+def _cut_column(columns: Mapping[str, str], keys: Sequence[str], batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    for batch in batches:
+        pairs = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        rows = (row for event, order in pairs if event and event.strip() for row in _of_column(event, order, columns, keys))
+        yield from _as_batches(rows, columns, keys)
+
+
+def _of_column(event: str, order: int | None, columns: Mapping[str, str], keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    if order is None or abs(order) > _LARGEST_ORDER:
+        reason = f"its order is {order}" if order is not None else "it has no order"
+        yield (*[None] * (len(columns) + len(keys) + 1), 0, event, None, reason, None)
+    else:
+        yield from _cut_event(event, columns, keys, 2 * order, None)
+
+
+def _as_batches(rows: Iterator[tuple[Any, ...]], columns: Mapping[str, str], keys: Sequence[str]) -> Iterator[RecordBatch]:
     import pyarrow as pa
 
     texts = [(f"c{place}", pa.string()) for place in range(len(columns))]
     texts += [(f"k{place}", pa.string()) for place in range(len(keys))]
     entry = [(OPERATION, pa.string()), (PLACE, pa.int64())]
     schema = pa.schema([*texts, *entry, (_RAW, pa.string()), (_FILE, pa.string()), (_WRONG, pa.string()), (_HALF, pa.int32())])
-    for batch in batches:
-        for listed, number in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            rows = _cut_file(location, columns, keys, SourceFile.from_json(json.loads(listed)), number)
-            while some := list(itertools.islice(rows, _ROWS)):
-                arrays = [pa.array(column, kind) for column, kind in zip(zip(*some, strict=True), schema.types, strict=True)]
-                yield pa.record_batch(arrays, schema=schema)
+    while some := list(itertools.islice(rows, _ROWS)):
+        arrays = [pa.array(column, kind) for column, kind in zip(zip(*some, strict=True), schema.types, strict=True)]
+        yield pa.record_batch(arrays, schema=schema)
 
 
 def _cut_file(
     location: FileLocation, columns: Mapping[str, str], keys: Sequence[str], file: SourceFile, number: int
 ) -> Iterator[tuple[Any, ...]]:
     path, text = location.full_path(file), TextFormat("json")
-    places = [list(columns).index(key) for key in keys]
     with decoded_lines(location, file, text) as lines:
         for line, raw in enumerate(lines):
-            if not raw.strip():
-                continue
-            place = (number << _LINE_BITS) + 2 * line  # an event does two things at most
-            try:
-                entries = list(entries_of(raw, columns, keys))  # all of an event, or nothing
-                moved = len(entries) > 1  # the old row, taken away, has nothing but its key
-                old = [entries[0].values[one] if moved else None for one in places]
-                for part, entry in enumerate(entries):
-                    told = entry.operation, place + part, raw.rstrip("\r\n"), path, None, part if moved else None
-                    yield (*entries[-1].values, *old, *told)
-            except UnreadableEventError as error:
-                nothing = [None] * (len(columns) + len(keys) + 1)
-                yield (*nothing, place, raw.rstrip("\r\n"), path, str(error), None)
+            if raw.strip():
+                place = (number << _LINE_BITS) + 2 * line  # an event does two things at most
+                yield from _cut_event(raw.rstrip("\r\n"), columns, keys, place, path)
+
+
+def _cut_event(
+    raw: str, columns: Mapping[str, str], keys: Sequence[str], place: int, path: str | None
+) -> Iterator[tuple[Any, ...]]:
+    """What an event does, all of it or nothing; a row of texts for each thing."""
+    places = [list(columns).index(key) for key in keys]
+    try:
+        entries = list(entries_of(raw, columns, keys))
+        moved = len(entries) > 1  # the old row, taken away, has nothing but its key
+        old = [entries[0].values[one] if moved else None for one in places]
+        for part, entry in enumerate(entries):
+            yield (*entries[-1].values, *old, entry.operation, place + part, raw, path, None, part if moved else None)
+    except UnreadableEventError as error:
+        yield (*[None] * (len(columns) + len(keys) + 1), place, raw, path, str(error), None)

@@ -120,6 +120,18 @@ class AsChanges(_message.Message):
     change: str
     def __init__(self, change: _Optional[str] = ...) -> None: ...
 
+class ChangeEvents(_message.Message):
+    __slots__ = ("column", "schema", "keys", "order")
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    column: str
+    schema: str
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    order: str
+    def __init__(self, column: _Optional[str] = ..., schema: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., order: _Optional[str] = ...) -> None: ...
+
 class ToChanges(_message.Message):
     __slots__ = ("keys", "order", "deleted", "unknown", "max_deleted")
     KEYS_FIELD_NUMBER: _ClassVar[int]

@@ -45,7 +45,8 @@ def test_every_operator_of_the_package_is_registered_with_its_class():
         assert registration.operator.kind == registration.kind
         assert registration.summary.endswith((".", ":"))
         assert registration.package == "dagster_operators"
-    ours = {kind for kind in every(LogicalOperator) if kind.__module__.startswith("dagster_operators.operators.")}
+    folders = ("dagster_operators.operators.", "dagster_operators.connectors.")
+    ours = {kind for kind in every(LogicalOperator) if kind.__module__.startswith(folders)}
     assert {registration.operator for registration in made.registrations} == {kind for kind in ours if kind.kind}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 import dagster_operators as do
+from dagster_operators.connectors.change_events import ChangeEvents
 from dagster_operators.connectors.operator_source import OperatorSource
 from dagster_operators.operators.aggregates.keyed_aggregate import KeyedAggregate
 from dagster_operators.operators.arrow.apply import Apply
@@ -155,6 +156,7 @@ SAMPLES = [
     ),
     Lookup(name="a", connector=do.DeltaSource("rates"), on=(("k", "id"),), columns=("rate",), how="inner"),
     AsChanges(name="a", change="op"),
+    ChangeEvents(name="a", column="k", schema="k string, v long", keys=("k",), order="v"),
     Latest(name="a", keys=("k",)),
     ToChanges(name="a", keys=("k",), order="v", deleted="v > 1", unknown="fail"),
     Enter(name="a", scope="spread"),

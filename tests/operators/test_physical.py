@@ -42,7 +42,7 @@ def derived(kind: type) -> Iterator[type[PhysicalOperator[Any]]]:
 
 def kinds() -> list[type[PhysicalOperator[Any]]]:
     for module in pkgutil.walk_packages(do.__path__, "dagster_operators."):
-        if module.name.startswith("dagster_operators.operators."):
+        if module.name.startswith(("dagster_operators.operators.", "dagster_operators.connectors.change_events")):
             importlib.import_module(module.name)
     return sorted(set(derived(PhysicalOperator)), key=lambda kind: kind.__name__)
 
@@ -112,6 +112,7 @@ def everything() -> do.Pipeline:
         keyed.over("v", n="row_number()"),
         rows.join(other, on="k", columns=["v", "w"]),
         rows.within_last("1 minute"),
+        rows.from_debezium("k", schema="v long", key="v", order_by="v").latest("v"),
         keyed.aggregate(n="count(*)", forget_after="1 minute"),
         rows.join(other, on="k", columns=["v", "w"], forget_after="1 minute"),
         rows.join_as_of(other, on="k", columns=["v", "w"]),

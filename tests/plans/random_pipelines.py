@@ -201,6 +201,9 @@ UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
     "last": lambda one, _: one.key_by("k").deduplicate(keep="last"),
     "filtered": lambda one, _: one.aggregate(n="count(*)").filter("n > 2"),
     "latest": lambda one, _: one.with_columns(op="'insert'").as_changes("op").latest("k", "v", "t"),
+    "events": lambda one, _: one.from_debezium(
+        'concat(\'{"op": "c", "after": {"v": \', v, \'}}\')', schema="v long", key="v", order_by="unix_micros(t)"
+    ).latest("v"),
     "changes": lambda one, _: one.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
     "last_of_changes": lambda one, _: one.to_changes("k", order_by="t").key_by("v").deduplicate(keep="last", order_by="t"),
     "placed": lambda one, _: one.key_by("k").over("t", n="row_number()", so_far="sum(v)").key_by("k").aggregate(most="max(n)"),

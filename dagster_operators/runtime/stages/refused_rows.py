@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from dagster_operators.connectors.change_events import ChangeEvents
+from dagster_operators.connectors.debezium_reader import NO_EVENT
 from dagster_operators.errors import BadInputError
 from dagster_operators.graph.changes import ADDS, REMOVES
 from dagster_operators.operators.relational.changelog import AsChanges, Latest
@@ -19,6 +21,8 @@ _UNKNOWN: Final = re.compile(r"to_changes: (a row of the operation \w+ has the k
 _LACKS: Final = re.compile(r"to_changes: (an extract lacks \d+ of the \d+ rows there are, more than max_deleted=\S+ allows)")
 _NO_KEY: Final = re.compile(r"latest: (a key has several rows at the end of the epoch, so it is no key)")
 _NO_CHANGE: Final = re.compile(r"as_changes: (a change is called .*?, which is none)", re.DOTALL)
+
+_NO_EVENT: Final = re.compile(rf"{NO_EVENT}([^\n]*)")
 
 
 def refused_rows(work: StageWork, text: str) -> BadInputError | None:
@@ -46,6 +50,13 @@ def refused_rows(work: StageWork, text: str) -> BadInputError | None:
             found[1], **where, **work.where(),
             remedy=f"changes are {', '.join((*ADDS, *REMOVES))}; say what other words mean: "
             "with_columns(op=\"CASE op WHEN 'I' THEN 'insert' WHEN 'D' THEN 'delete' END\").as_changes('op')",
+        )  # fmt: skip
+    if found := _NO_EVENT.search(text):
+        events = [one for one in _operators(work) if isinstance(one, ChangeEvents)]
+        where = {"operator": events[0].name, "column": events[0].column} if len(events) == 1 else {}
+        return BadInputError(
+            f"a change event cannot be read: {found[1]}", **where, **work.where(),
+            remedy="correct the input; or leave such rows out before from_debezium(...), with filter(...)",
         )  # fmt: skip
     if found := _NO_KEY.search(text):
         kinds = [one for one in _operators(work) if isinstance(one, Latest)]

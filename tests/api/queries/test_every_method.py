@@ -54,6 +54,16 @@ CALLS = {
     "stream.flat_map": lambda one, two: one.flat_map(unchanged, name="mapped", chain=False),
     "stream.key_by": lambda one, two: one.key_by("k", "v > 1 AS big").aggregate(n="count(*)"),
     "stream.late": lambda one, two: one.window(HOUR).aggregate(n="count(*)").late(name="too_late"),
+    "stream.from_debezium": lambda one, two: one.from_debezium(
+        "k",
+        schema="a long, b string",
+        key=["a", "b"],
+        order_by="v",
+        unknown="fail",
+        name="events",
+        chain=False,
+        renamed_from="was",
+    ),
     "stream.latest": lambda one, two: one.as_changes("'insert'").latest("k", "v", name="now", chain=False),
     "stream.leave": lambda one, two: one.enter("walk").leave("walk", name="walked"),
     "stream.join": lambda one, two: one.join(
@@ -172,6 +182,17 @@ TEXTS = {
     "stream.flat_map": "- flat_map: {call: {python: 'tests.plans.random_pipelines:unchanged'}, name: mapped, chain: false}",
     "stream.key_by": "[key_by: [k, v > 1 AS big], aggregate: {n: count(*)}]",
     "stream.late": "[window: {tumbling: 1 hour}, aggregate: {n: count(*)}, late: {name: too_late}]",
+    "stream.from_debezium": """
+        - from_debezium:
+            column: k
+            schema: a long, b string
+            key: [a, b]
+            order_by: v
+            unknown: fail
+            name: events
+            chain: false
+            renamed_from: was
+    """,
     "stream.latest": "[as_changes: \"'insert'\", latest: {keys: [k, v], name: now, chain: false}]",
     "stream.leave": "[enter: walk, leave: {loop: walk, name: walked}]",
     "stream.join": """

@@ -74,13 +74,14 @@ def test_events_count_in_their_order_however_they_come(tmp_path: Path) -> None:
 def test_events_in_a_delta_table(tmp_path: Path) -> None:
     pipeline = do.Pipeline("p", root=str(tmp_path / "root"), engine=EMBEDDED)
     schema = pa.schema([("value", pa.binary()), ("lsn", pa.int64())])
-    for number, (batch, wanted) in enumerate(zip(BATCHES, TABLES, strict=True)):
-        rows = [{**row, "value": row["value"] and row["value"].encode()} for row in batch]
-        write_deltalake(str(tmp_path / "landed"), pa.Table.from_pylist(rows, schema), mode="append")
+    for number, (batch, wanted) in enumerate(zip(BATCHES[:2], TABLES[:2], strict=True)):
+        landed = [{**row, "value": row["value"] and row["value"].encode()} for row in batch]
+        write_deltalake(str(tmp_path / "landed"), pa.Table.from_pylist(landed, schema), mode="append")
         if not number:
-            over(pipeline.source("landed", do.DeltaSource(str(tmp_path / "landed"))), order_by="lsn")
+            rows = pipeline.source("landed", do.DeltaSource(str(tmp_path / "landed")))
+            rows.from_debezium("value", schema=SCHEMA, key="id", order_by="lsn").latest("id").to_table("current")
         pipeline.run_epoch()
-        check(pipeline, wanted)
+        assert {row.id: str(row.price) for row in pipeline.read("current").collect()} == wanted
 
 
 @pytest.mark.sail

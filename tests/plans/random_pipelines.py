@@ -195,6 +195,11 @@ def joined(one: do.Stream, other: do.Stream, draw: Any) -> do.Stream:
     return of_window(pairs, "v")
 
 
+def corrected(one: do.Stream) -> do.KeyedStream:
+    """Changes, by key."""
+    return one.as_changes("if(v > 2, 'delete', 'insert')").filter("v <= 2").key_by("k")
+
+
 UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
     "aggregate": lambda one, _: one.key_by("k").aggregate(n="count(*)", most="max(v)"),
     "top": lambda one, draw: one.key_by("k").top(draw(st.integers(1, 3)), by=["v DESC", "t"]),
@@ -207,20 +212,11 @@ UPDATING: dict[str, Callable[[do.Stream, Any], do.Stream]] = {
     "changes": lambda one, _: one.to_changes("k", order_by="t").key_by("v").aggregate(n="count(*)"),
     "last_of_changes": lambda one, _: one.to_changes("k", order_by="t").key_by("v").deduplicate(keep="last", order_by="t"),
     "placed": lambda one, _: one.key_by("k").over("t", n="row_number()", so_far="sum(v)").key_by("k").aggregate(most="max(n)"),
-    "windows_of_changes": lambda one, draw: (
-        one.as_changes("if(v > 2, 'delete', 'insert')")
-        .filter("v <= 2")
-        .key_by("k")
-        .window(fixed(draw))
-        .aggregate(n="count(*)", most="max(v)")
-    ),
-    "sessions_of_changes": lambda one, _: (
-        one.as_changes("if(v > 2, 'delete', 'insert')")
-        .filter("v <= 2")
-        .key_by("k")
-        .window(do.Session("3 s"))
-        .aggregate(n="count(*)", most="max(v)")
-    ),
+    "windows_of_changes": lambda one, draw: corrected(one).window(fixed(draw)).aggregate(n="count(*)", most="max(v)"),
+    "sessions_of_changes": lambda one, _: corrected(one).window(do.Session("3 s")).aggregate(n="count(*)", most="max(v)"),
+    "final_windows": lambda one, draw: corrected(one).window(fixed(draw)).aggregate(n="count(*)", most="max(v)", emit="final"),
+    "final_sessions": lambda one, _: corrected(one).window(do.Session("3 s")).aggregate(n="count(*)", emit="final"),
+    "final_top": lambda one, draw: corrected(one).window(fixed(draw)).top(1, by="v DESC", emit="final"),
     "within_last": lambda one, draw: (
         one.within_last(draw(st.sampled_from(["2 s", "1 hour"]))).key_by("k").aggregate(n="count(*)")
     ),

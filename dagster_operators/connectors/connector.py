@@ -20,6 +20,7 @@ from dagster_operators.errors import SourceError
 from dagster_operators.functions.captured import capture, restore
 from dagster_operators.graph.slice import JSON, SourceSlice
 from dagster_operators.graph.values import Fields, canonical_fields, check_fields
+from dagster_operators.operators.engine_schema import empty_as_declared
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -405,4 +406,4 @@ def _as_value(value: Any) -> Any:
 
 def parse_schema(session: SparkSession, ddl: str) -> str:
     """A DDL schema as a Spark StructType in JSON, parsed by the engine."""
-    return str(session.createDataFrame([], schema=ddl).schema.json())
+    return str(empty_as_declared(session, ddl).schema.json())

@@ -17,7 +17,7 @@ from dagster_operators.connectors.written_position import check_keys
 from dagster_operators.errors import BadInputError, MissingInputError, PipelineError, SourceError
 from dagster_operators.graph.places import PLACES
 from dagster_operators.graph.slice import JSON, SourceSlice
-from dagster_operators.operators.engine_schema import struct
+from dagster_operators.operators.engine_schema import empty, struct
 from dagster_operators.time.watermark import to_micros
 from dagster_operators.types.schema import Schema
 
@@ -139,7 +139,7 @@ class MemorySource(Connector):
         tables = [batch_to_arrow(batch, schema_json, number) for number, batch in self._batches(items)]
         schema = struct(schema_json)
         if not tables:
-            return session.createDataFrame([], schema)
+            return empty(session, schema_json)
         rows = pa.concat_tables(tables)
         if self.gives_places:
             for name, places in zip(PLACES, places_of(0, 0, len(rows)), strict=True):

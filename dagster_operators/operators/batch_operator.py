@@ -12,7 +12,7 @@ from typing_extensions import override
 from dagster_operators.graph.exchange import Exchange, HashBy
 from dagster_operators.graph.places import PLACES
 from dagster_operators.graph.ports import MAIN
-from dagster_operators.operators.engine_schema import schema_of
+from dagster_operators.operators.engine_schema import empty_as_declared, schema_of
 from dagster_operators.operators.physical import Analysis, PhysicalOperator
 from dagster_operators.types.arrow_schema import spark_type
 from dagster_operators.types.data_type import DataType
@@ -118,9 +118,8 @@ class BatchOperator(PhysicalOperator[PortSchemas]):
         session = inputs[0].sparkSession
         schemas = tuple(schema_of(frame).with_nulls().to_arrow() for frame in inputs)
         ports = PortSchemas(schemas, self.outputs(schemas))
-        rows: list[tuple[Any, ...]] = []
-        frames = {port: session.createDataFrame(rows, _ddl(schema)) for port, schema in ports.outputs.items()}
-        states = {name: session.createDataFrame(rows, table.stored_ddl) for name, table in self.tables(ports).items()}
+        frames = {port: empty_as_declared(session, _ddl(schema)) for port, schema in ports.outputs.items()}
+        states = {name: empty_as_declared(session, table.stored_ddl) for name, table in self.tables(ports).items()}
         return Analysis(frames[MAIN], states, frames, facts=ports)
 
 

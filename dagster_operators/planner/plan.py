@@ -15,7 +15,7 @@ from dagster_operators.errors import PipelineError, SchemaError
 from dagster_operators.graph.changes import DELETED
 from dagster_operators.graph.dataflow import Dataflow
 from dagster_operators.graph.ports import StreamRef
-from dagster_operators.operators.engine_schema import empty
+from dagster_operators.operators.engine_schema import empty, empty_as_declared
 from dagster_operators.operators.loops.edges import LoopVariable
 from dagster_operators.operators.physical import Analysed
 from dagster_operators.planner.analysis import analyse, analyse_checks, check_feedback
@@ -194,8 +194,7 @@ def _check_kept(made: Dataflow, as_written: Found, found: Found) -> None:
 def _declared(session: SparkSession, dataflow: Dataflow, operator: str) -> list[DataFrame]:
     """The rows of a loop variable, none of them: its columns are declared, since what it reads comes after it."""
     logical = dataflow.nodes[operator].operator
-    rows: list[tuple[Any, ...]] = []
-    return [session.createDataFrame(rows, logical.columns)] if isinstance(logical, LoopVariable) else []
+    return [empty_as_declared(session, logical.columns)] if isinstance(logical, LoopVariable) else []
 
 
 def without_marks(schema_json: str) -> str:

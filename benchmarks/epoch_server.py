@@ -106,9 +106,8 @@ def _jobs(pipeline: Any) -> int:
     session = pipeline.session if hasattr(pipeline, "session") else pipeline.epochs.session
     if not hasattr(session, "_sc"):
         return 0
-    context = session._sc._jsc.sc()  # noqa: SLF001 - nothing public counts them
-    context.listenerBus().waitUntilEmpty()
-    return int(context.statusStore().jobsList(None).size())
+    session._sc._jsc.sc().listenerBus().waitUntilEmpty()  # noqa: SLF001 - nothing public waits for it
+    return 1 + max(session.sparkContext.statusTracker().getJobIdsForGroup(None), default=-1)  # it forgets old ones
 
 
 _MADE = {"flights": _flights, "flights_by_hand": _flights_by_hand}

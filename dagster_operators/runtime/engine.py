@@ -44,6 +44,8 @@ _SETTINGS = {
 _EMBEDDED = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Without its page nobody looks at what queries were; by default it remembers a thousand, which is hundreds of epochs.
+    **dict.fromkeys(("spark.ui.retainedJobs", "spark.ui.retainedStages", "spark.sql.ui.retainedExecutions"), "100"),
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     # What the queries of an epoch are compiled to is kept for the next one; of Spark's hundred places a dozen tables need more.
     "spark.sql.codegen.cache.maxEntries": "1000",

@@ -15,6 +15,7 @@ from dagster_operators.operators.events.framed_memory import FramedMemory, Place
 from dagster_operators.operators.events.message import Message, size_of
 from dagster_operators.operators.events.message_bytes import ipc_column
 from dagster_operators.operators.events.sending import own_copy
+from dagster_operators.operators.events.value_rows import misfit
 from dagster_operators.operators.events.wiring import ROW, EventSource
 from dagster_operators.types.schema import Schema
 
@@ -172,6 +173,8 @@ class OutputRows:
 def _joined(values: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
     """Values one behind the other, as a type; they are of one type already, but for those without values."""
     own = next((value.type for value in values if not pa.types.is_null(value.type)), pa.null())
+    if (wrong := misfit(own, kind)) is not None:
+        raise ValueError(wrong)
     return pa.concat_arrays([value if value.type == own else value.cast(own) for value in values]).cast(kind)
 
 

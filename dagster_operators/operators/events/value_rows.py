@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,6 +14,15 @@ _WIDER: Final[dict[Any, Any]] = {
     pa.float16(): pa.float32(), pa.null(): pa.string(), pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
     pa.string_view(): pa.string(), pa.binary_view(): pa.binary(),
 }  # fmt: skip
+
+
+_SORTS: Final[dict[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
+    "number": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
+    "truth value": (pa.types.is_boolean,),
+    "text": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    "bytes": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
+    "time": (pa.types.is_timestamp, pa.types.is_date, pa.types.is_time),
+}
 
 
 def widened(kind: pa.DataType) -> pa.DataType:
@@ -33,6 +42,38 @@ def widened(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     return _WIDER.get(kind, kind)
+
+
+def misfit(kind: pa.DataType, declared: pa.DataType) -> str | None:
+    """Why values of a type are none of a declared one, where Arrow would make something of them; None if it may try.
+
+    >>> misfit(pa.string(), pa.int64()), misfit(pa.int32(), pa.int64())
+    ('string is no int64', None)
+    >>> misfit(pa.struct({"x": pa.int64(), "y": pa.int64()}), pa.struct({"x": pa.int64()}))
+    "the field 'y' is not in struct<x: int64>"
+    """
+    if pa.types.is_dictionary(kind):
+        return misfit(kind.value_type, declared)
+    if pa.types.is_struct(kind) and pa.types.is_struct(declared):
+        fields = {field.name: field.type for field in declared}
+        for field in kind:
+            found = misfit(field.type, fields[field.name]) if field.name in fields else None
+            if field.name not in fields or found:
+                return found or f"the field {field.name!r} is not in {declared}"
+        return None
+    if _is_list(kind) and _is_list(declared):
+        return misfit(kind.value_type, declared.value_type)
+    own, wanted = _sort_of(kind), _sort_of(declared)
+    return f"{kind} is no {declared}" if own and wanted and own != wanted else None
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return any(is_one(kind) for is_one in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
+
+
+def _sort_of(kind: pa.DataType) -> str | None:
+    """What values are, however many bits they have; None of what has no other that could be taken for it."""
+    return next((sort for sort, kinds in _SORTS.items() if any(is_one(kind) for is_one in kinds)), None)
 
 
 def with_values(batches: Iterator[pa.RecordBatch], kind: pa.DataType) -> Iterator[pa.RecordBatch]:

@@ -599,6 +599,32 @@ def test_a_message_that_does_not_fit_the_declared_type_is_refused():
         driven.epoch(rows(300))
 
 
+@pytest.mark.parametrize(
+    ("sent", "declared", "problem"),
+    [
+        ('["12"]', "bigint", "string is no int64"),
+        ("[5]", "boolean", "int64 is no bool"),
+        ("[True]", "double", "bool is no double"),
+        ("[5]", "string", "int64 is no string"),
+        ("[5]", "timestamp", r"int64 is no timestamp\[us, tz=UTC\]"),
+        ('[{"a": 1, "lost": 2}]', "struct<a: bigint>", "the field 'lost' is not in struct<a: int64>"),
+        ('[[{"a": "1"}]]', "array<struct<a: bigint>>", "string is no int64"),
+    ],
+)
+def test_a_message_is_not_made_into_another_sort_of_value(sent, declared, problem):
+    text = FORWARD.replace('dora_event["value"]', sent)
+    driven = Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"], {"out": declared})], {"one": text}))
+    with pytest.raises(SchemaError, match=f"the output 'one/out' does not fit its type .*{problem}"):
+        driven.epoch(rows(1))
+
+
+def test_a_message_may_have_fewer_bits_or_fields_than_its_declared_type():
+    text = FORWARD.replace('dora_event["value"]', '[{"a": 1}]')
+    declared = {"out": "struct<a: double, b: string>"}
+    driven = Driven(dataflow([operator("one", [("n", "numbers/n")], ["out"], declared)], {"one": text})).epoch(rows(1))
+    assert driven.values("one/out") == [[{"a": 1.0, "b": None}]]
+
+
 def test_operators_that_answer_each_other_for_ever_are_an_error(monkeypatch):
     monkeypatch.setattr("dagster_operators.operators.events.event_loop._MOST_MESSAGES", 100)
     operators = [

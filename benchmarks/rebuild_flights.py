@@ -3,6 +3,12 @@
 The pipeline has read 336,776 flights in daily epochs; what is measured is ``pipeline.rebuild`` of the statistics of its routes,
 until the table is taken over, and what a batch job takes that reads all files and writes the same table as Parquet. No epochs run
 meanwhile, so none are to be taken off. ``--days 20`` takes the first days only, ``--engine`` the engine.
+
+What was learnt: all of the year is one epoch already. Beside its query it analysed the operators of the part again (of 60
+days 0.3 s of 2.0 s, with a profiler, on a busy machine), read the begin records of all epochs (0.1 s of it), and looked at
+all files before for each further one, twice (for a year 51 ms of processor time, now 1). None of this is done any more. What
+is left are two writes, of the state and of the table, beside one, and that whole rows are read and checked where the batch
+job reads three columns.
 """
 
 from __future__ import annotations

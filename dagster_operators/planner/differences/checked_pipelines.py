@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _OF_TIMES = ("timestamp", "unix_", "cast")
 """Where numbers of seconds may be made of times, or times of them."""
 
-_COMPARES = re.compile(r"(?i)[=<>]|\b(in|between|case|distinct|equal_null)\b")
+_COMPARES = re.compile(r"(?i)[=<>]|\b(in|between|case|distinct|equal_null|isnan)\b")
 """What may be a comparison."""
 
 _UNCHECKED = "calculations with whole numbers cannot be checked in the settings of this operator"

@@ -1,7 +1,9 @@
-"""Comparisons of floating-point numbers with decimals, for an engine that makes decimals of the floating-point numbers.
+"""Comparisons of floating-point numbers, for an engine that makes other types of what is compared.
 
 Sail makes a decimal with 15 places of a double beside a decimal and compares these: small values are equal to zero then, and
-large ones and NaN fail. Spark compares doubles. So the decimals become doubles before they are compared.
+large ones and NaN fail. Spark compares doubles. So the decimals become doubles before they are compared. Of a whole number beside
+a FLOAT Sail makes a FLOAT, of seven digits; Spark makes doubles of both, and so does the FLOAT become one. And ``isnan`` of null
+is null on Sail, and false on Spark.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.expressions import parsed
+from dagster_operators.graph.expressions import calls_of, parsed
 from dagster_operators.planner.differences.asked import TypeOf, with_variables
 from dagster_operators.planner.differences.calculations import Place
 from dagster_operators.planner.differences.comparisons import Comparison, comparisons_in
@@ -28,11 +30,15 @@ _WHOLE: Final = re.compile(r"[-+]?\s*\d+")
 _TEXT: Final = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"")
 _DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10}
 _EXACT_DIGITS: Final = 15
+_EXACT_AS_FLOAT: Final = 2**24
+"""Whole numbers up to this one are exact as a FLOAT."""
+
+_LONG: Final = (Plain("int"), Plain("bigint"))
 _REMEDY: Final = "write 0.5D for 0.5, and CAST(x AS DOUBLE) of a decimal that is compared with a floating-point number"
 
 
 def compared_numbers(expression: str, type_of: TypeOf) -> str:
-    """The expression with doubles in place of the decimals that are compared with floating-point numbers.
+    """The expression with doubles in place of the decimals that are compared with floating-point numbers, and the like.
 
     Args:
         expression: Spark SQL.
@@ -44,10 +50,12 @@ def compared_numbers(expression: str, type_of: TypeOf) -> str:
     >>> types = {"d": Plain("double"), "c": Decimal(10, 2)}
     >>> compared_numbers("d > 0.5 AND d IN (c, -1.5, 2) AND c > 0.5", types.get)
     'd > 0.5D AND d IN (CAST(c AS DOUBLE), -1.5D, 2) AND c > 0.5'
+    >>> compared_numbers("r > i OR isnan(r)", {"r": Plain("float"), "i": Plain("int")}.get)
+    'CAST(r AS DOUBLE) > i OR coalesce(isnan(r), false)'
     """
     within = with_variables(expression, type_of)
     found = list(comparisons_in(expression))
-    wraps = [wrap for one in found for wrap in _around(expression, one, within)]
+    wraps = [*(wrap for one in found for wrap in _around(expression, one, within)), *_around_nan(expression)]
     made = put_around(expression, list(dict.fromkeys(wraps))) if wraps else expression
     if made is None or _has_others(expression, found, within):
         raise SchemaError(
@@ -63,6 +71,8 @@ def _around(expression: str, comparison: Comparison, type_of: TypeOf) -> Iterato
     if any(kind is not None and kind.is_nested for kind in kinds):
         _refuse_within(expression, kinds)
     if not _mixes(kinds):
+        if _is_short(expression, places, kinds):
+            yield from (Wrap(place, " AS DOUBLE)") for place, kind in zip(places, kinds, strict=True) if kind == FLOATING[0])
         return
     only_floating = all(kind in FLOATING for kind in kinds[1:])
     if not comparison.together and isinstance(kinds[0], Decimal) and not only_floating and not _are_exact_as_doubles(kinds):
@@ -71,6 +81,25 @@ def _around(expression: str, comparison: Comparison, type_of: TypeOf) -> Iterato
             "it does not", expression=expression, remedy="write a comparison for each: x >= 0.5D AND x <= 1.5",
         )  # fmt: skip
     yield from (_as_double(expression, place) for place, kind in zip(places, kinds, strict=True) if isinstance(kind, Decimal))
+
+
+def _around_nan(expression: str) -> Iterator[Wrap]:
+    """What is put around each ``isnan``, so that it is false of null."""
+    for call in calls_of(expression):
+        if call.name == "isnan":
+            opening = expression.index(call.arguments, call.position - 1)
+            yield Wrap((call.position - 1, opening + len(call.arguments)), ", false)", before="coalesce(")
+
+
+def _is_short(expression: str, places: Sequence[Place], kinds: Sequence[DataType | None]) -> bool:
+    """Whether a FLOAT is compared with a whole number that may have more digits than a FLOAT holds."""
+    if FLOATING[0] not in kinds:
+        return False
+    texts = [expression[slice(*place)] for place in places]
+    return any(
+        kind in _LONG and not (_WHOLE.fullmatch(text) and abs(int(text.replace(" ", ""))) <= _EXACT_AS_FLOAT)
+        for kind, text in zip(kinds, texts, strict=True)
+    )  # fmt: skip
 
 
 def _refuse_within(expression: str, kinds: Sequence[DataType | None]) -> None:
@@ -110,7 +139,7 @@ def _type(text: str, type_of: TypeOf) -> DataType | None:
 
 
 def _is_concerned(kind: DataType) -> bool:
-    return isinstance(kind, Decimal) or kind in FLOATING or kind.is_nested
+    return isinstance(kind, Decimal) or kind in FLOATING or kind in _LONG or kind.is_nested
 
 
 def _are_exact_as_doubles(kinds: Sequence[DataType | None]) -> bool:

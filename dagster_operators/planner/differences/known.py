@@ -14,6 +14,7 @@ from dagster_operators.planner.differences.difference import Difference, types_b
 from dagster_operators.planner.differences.difference import known as _one
 from dagster_operators.planner.differences.known_times import FLOATING as _FLOATING
 from dagster_operators.planner.differences.known_times import TIMES
+from dagster_operators.planner.differences.known_types import OTHERS
 from dagster_operators.types.data_type import Array, DataType, Decimal, Map, Plain, Struct
 
 _TEXTS = frozenset({
@@ -22,7 +23,7 @@ _TEXTS = frozenset({
     "octet_length", "overlay", "regexp_count", "regexp_extract", "regexp_replace", "repeat", "replace", "reverse",
     "right", "rpad", "rtrim", "sha", "sha1", "sha2", "split", "split_part", "startswith", "substr", "substring",
     "substring_index", "translate", "trim", "upper", "array_join", "elt", "lcase", "like", "listagg", "position",
-    "regexp_extract_all", "regexp_instr", "regexp_substr", "string_agg", "ucase",
+    "regexp_extract_all", "regexp_instr", "regexp_substr", "string_agg", "try_validate_utf8", "ucase", "validate_utf8",
 })  # fmt: skip
 """Functions that take texts."""
 
@@ -234,14 +235,14 @@ def _holds_all(first: DataType, *others: DataType) -> bool:
 
 
 def _common_number(*kinds: DataType) -> DataType:
-    """The number that Spark makes of several; of floating-point numbers beside decimals, a double.
+    """The number that Spark makes of several; of FLOAT beside other numbers, a double.
 
     A decimal may have more than 38 digits here, of which Spark leaves out places behind the point: then it is the type of none.
     """
     floating = [kind for kind in _FLOATING if kind in kinds]
     exact = [kind if isinstance(kind, Decimal) else Decimal(_DIGITS.get(str(kind), 20), 0) for kind in kinds]
     if floating:
-        return _FLOATING[1] if any(isinstance(kind, Decimal) for kind in kinds) else floating[-1]
+        return _FLOATING[0] if all(kind == _FLOATING[0] for kind in kinds) else _FLOATING[1]
     if not any(isinstance(kind, Decimal) for kind in kinds):
         return max(kinds, key=lambda kind: _DIGITS.get(str(kind), 20))
     places = max(kind.scale for kind in exact)
@@ -353,4 +354,5 @@ KNOWN: Final[tuple[Difference, ...]] = (
          "Sail plans the first one's type, and writes the others as they are",
          "CAST(x AS DOUBLE) of the first, or of each the type that all have"),
     *TIMES,
+    *OTHERS,
 )  # fmt: skip

@@ -15,7 +15,7 @@ from dagster_operators.types.data_type import Array, DataType, Decimal, Map, Pla
 
 FLOATING: Final = (Plain("float"), Plain("double"))
 _NUMBERS: Final = "bigint int smallint tinyint double float decimal"
-_WITH_TEXTS: Final = (
+WITH_TEXTS: Final = (
     "ascii base64 btrim charindex concat concat_ws contains elt encode endswith find_in_set hex initcap instr lcase left like "
     "levenshtein listagg locate lower lpad ltrim mask md5 overlay position quote regexp_count regexp_extract "
     "regexp_extract_all regexp_instr regexp_like regexp_replace regexp_substr repeat replace reverse right rpad rtrim "
@@ -134,7 +134,7 @@ TIMES: Final[tuple[Difference, ...]] = (
           "Sail writes it with T and Z, and counts microseconds where Spark counts seconds",
           "CAST(x AS STRING) or CAST(x AS DOUBLE)"),
     known(f"cast {_NUMBERS}", _casts_a_date, "a date as a number", "Spark refuses it", "unix_date(x)"),
-    known(f"|| array_join {_WITH_TEXTS}", _has_a_time, "a time in the place of a text",
+    known(f"|| array_join {WITH_TEXTS}", _has_a_time, "a time in the place of a text",
           "Sail writes it with T and Z, or with three digits behind the second", "CAST(x AS STRING)"),
     known("cast", _casts_within, "times, dates or numbers cast within an array, map or struct",
           "Sail casts them by other rules than alone, and counts microseconds",

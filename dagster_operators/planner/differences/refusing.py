@@ -7,11 +7,13 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from dagster_operators.errors import SchemaError
+from dagster_operators.graph.expressions import calls_of
 from dagster_operators.graph.user_functions import find
 from dagster_operators.operators.engine_schema import empty, schema_of
 from dagster_operators.planner.differences.asked import Asked, TypeOf, asked_by
 from dagster_operators.planner.differences.difference import Difference
 from dagster_operators.planner.differences.known import KNOWN
+from dagster_operators.planner.differences.not_compared import NOT_COMPARED
 from dagster_operators.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def differences_in(expression: str, type_of: TypeOf) -> Iterator[tuple[Asked, Di
 
 
 def refuse_differences(expression: str, type_of: TypeOf, accepted: Collection[str]) -> None:
-    """Refuse an expression that Sail computes otherwise.
+    """Refuse an expression that Sail computes otherwise, or may: with a function that was not compared.
 
     Args:
         expression: Spark SQL.
@@ -51,14 +53,25 @@ def refuse_differences(expression: str, type_of: TypeOf, accepted: Collection[st
     Raises:
         SchemaError: With the function, what is different, and what to write instead.
     """
+    for call in calls_of(expression):
+        if call.name in NOT_COMPARED and call.name not in accepted:
+            raise SchemaError(
+                f"what Sail gives for {call.name}() was not compared with what Spark does",
+                expression=expression, function=call.name,
+                remedy=f"run on Spark; or look at what Sail gives, and go on with it: {_accepting(call.name)}",
+            )  # fmt: skip
     for asked, found in differences_in(expression, type_of):
         if asked.name not in accepted:
             raise SchemaError(
                 f"{found.what} ({asked.name}) is something else on Sail than on Spark: {found.why}",
                 expression=expression, function=asked.name,
                 remedy=f"write {found.instead}, which both answer alike; run on Spark; or go on with Sail's answer: "
-                f"SparkEngine(remote='sail', config={{'{ACCEPTED}': '{asked.name}'}})",
+                f"{_accepting(asked.name)}",
             )  # fmt: skip
+
+
+def _accepting(name: str) -> str:
+    return f"SparkEngine(remote='sail', config={{'{ACCEPTED}': '{name}'}})"
 
 
 def types_in(rows: DataFrame, schema: Schema | None = None) -> TypeOf:

@@ -44,15 +44,23 @@ ANSWERS = [
     ("c BETWEEN 0 AND d*1e-20D", False), ("c BETWEEN d*1e-20D AND 0.3", True), ("CASE c WHEN nan THEN 1 WHEN 0.3 THEN 2 END", 2),
     ("equal_null(d*1e-20D, 0.0)", False), ("CASE i WHEN 1 THEN d*1e-20D > 0.0 END", True),
     ("(d * 1e-20D, i) IN ((0.0D, 1))", False),
+    ("g = l", False), ("l IN (g)", False), ("g <= l", True), ("r < i", True),
+    ("g BETWEEN l AND 16777218", False), ("g = 16777217", False), ("r > 0", True),
+    ("g IN (1.5D, l)", False), ("l IN (1, d, g)", False),
+    ("isnan(u)", False), ("NOT isnan( u )", True), ("isnan(nan) AND NOT `isnan`(d)", True),
+    ("exists(array(u, nan), x -> NOT isnan(x))", True), ("count_if(NOT isnan(u))", 1),
     ("count_if(d*1e-20D > 0.0)", 1), ("max(d*1e-20D) > 0.0", True), ("count(*) FILTER (WHERE d*1e-20D > 0.0) > 0.5", True),
 ]  # fmt: skip
-"""What Spark answers, where d is 2.5, r the float nearest to 0.1, nan is none, c the decimal 0.30 and i is 1."""
+"""What Spark answers, where d is 2.5, r the float nearest to 0.1, nan is none, c the decimal 0.30, i 1, u null, l 16777217,
+and g the FLOAT before it."""
 
 
 @pytest.fixture(scope="module")
 def row(sail: SparkSession) -> DataFrame:
-    schema = "d double, r float, nan double, c decimal(10,2), i int, w decimal(20,4)"
-    return sail.createDataFrame([(2.5, 0.1, float("nan"), Decimal("0.30"), 1, Decimal("0.5000"))], schema)
+    schema = "d double, r float, nan double, c decimal(10,2), i int, w decimal(20,4), u double, l bigint, g float"
+    return sail.createDataFrame(
+        [(2.5, 0.1, float("nan"), Decimal("0.30"), 1, Decimal("0.5000"), None, 16777217, 16777216.0)], schema
+    )
 
 
 @pytest.mark.parametrize(("expression", "value"), ANSWERS, ids=[one for one, _ in ANSWERS])
@@ -62,8 +70,10 @@ def test_sail_answers_as_spark(expression: str, value: object, row: DataFrame) -
 
 @pytest.mark.spark
 def test_spark_answers_so(spark: SparkSession) -> None:
-    schema = "d double, r float, nan double, c decimal(10,2), i int, w decimal(20,4)"
-    rows = spark.createDataFrame([(2.5, 0.1, float("nan"), Decimal("0.30"), 1, Decimal("0.5000"))], schema)
+    schema = "d double, r float, nan double, c decimal(10,2), i int, w decimal(20,4), u double, l bigint, g float"
+    rows = spark.createDataFrame(
+        [(2.5, 0.1, float("nan"), Decimal("0.30"), 1, Decimal("0.5000"), None, 16777217, 16777216.0)], schema
+    )
     aggregates = ("count", "max")
     for wanted in (True, False):
         some = [(one, value) for one, value in ANSWERS if one.startswith(aggregates) is wanted]

@@ -80,6 +80,29 @@ def test_what_is_accepted_is_computed_as_sail_does(tmp_path: Path) -> None:
         session.conf.unset(ACCEPTED)
 
 
+def test_what_nobody_compared_is_refused_unless_it_is_accepted(tmp_path: Path) -> None:
+    made = pipeline(tmp_path, lambda rows: rows.select("try_to_binary('6162', 'hex') AS y"))
+    with pytest.raises(SchemaError, match=r"what Sail gives for try_to_binary\(\) was not compared") as told:
+        made.run_epoch()
+    assert f"SparkEngine(remote='sail', config={{'{ACCEPTED}': 'try_to_binary'}})" in told.value.remedy
+    session = SAIL.session()
+    session.conf.set(ACCEPTED, "try_to_binary")
+    try:
+        made.run_epoch()
+    finally:
+        session.conf.unset(ACCEPTED)
+    assert made.read("t").collect() == [(bytearray(b"ab"),)]
+
+
+def test_isnan_is_false_of_null(tmp_path: Path) -> None:
+    """Sail says null, and a filter for the others lost these rows."""
+    made = do.Pipeline("p", root=str(tmp_path), engine=SAIL)
+    rows = do.MemorySource([[(1, None), (2, float("nan")), (3, 0.5)]], schema="n int, x double")
+    made.source("rows", rows).filter("NOT isnan(x)").select("n", "isnan(x) AS y").to_table("t", checks={"is": "NOT y"})
+    made.run_epoch()
+    assert sorted(made.read("t").collect()) == [(1, False), (3, False)]
+
+
 def test_spark_is_the_measure_and_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("dagster_operators.planner.differences.in_pipelines.reads_like_spark", lambda _: True)
     refuse_in_pipeline(SAIL.session(), pipeline(tmp_path, lambda rows: rows.select("rint(x) AS y")).dataflow, {}, {})

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dagster_operators.errors import SchemaError
-from dagster_operators.graph.expressions import parsed
+from dagster_operators.graph.expressions import calls_of, parsed
+from dagster_operators.graph.spark_functions import SCALARS
 from dagster_operators.planner.differences.checked_numbers import checked_numbers
 from dagster_operators.planner.differences.difference import Difference
 from dagster_operators.planner.differences.known import KNOWN
+from dagster_operators.planner.differences.known_types import OTHERS
+from dagster_operators.planner.differences.not_compared import NOT_COMPARED
 from dagster_operators.planner.differences.refusing import differences_in, types_in
 from dagster_operators.types.data_type import Array, DataType, Decimal, Field, Map, Plain, Struct
 from tests.conformance.aggregates import CALLS, REFUSED_ALIKE, SCHEMA, write_rows
+from tests.conformance.calls import calls
 from tests.conformance.comparison import REFUSED, answers, expressions, one_row
 from tests.conformance.test_comparison import aggregates_told, told
 
@@ -41,6 +45,19 @@ ROUNDED = frozenset({
     "unix_millis(TIMESTAMP '1969-12-31 23:59:59.9995')", "CAST(TIMESTAMP '1969-12-31 23:59:59.5' AS int)",
 })  # fmt: skip
 """Times before 1970 are rounded towards it there: these are calculated otherwise, too."""
+
+CHANGING = frozenset({
+    "curdate", "current_catalog", "current_database", "current_path", "current_schema", "current_time", "current_timezone",
+    "current_user", "input_file_block_length", "input_file_block_start", "input_file_name", "java_method", "rand", "randn",
+    "randstr", "reflect", "session_user", "shuffle", "try_reflect", "uniform", "user", "version", "assert_true", "raise_error",
+})  # fmt: skip
+"""What gives something else each time or in each place, or fails: it cannot be asked."""
+
+SYNONYMS = frozenset({
+    "character_length", "datepart", "e", "equal_null", "ilike", "like", "pi", "printf", "reduce", "regexp",
+    "regexp_like", "rlike",
+})  # fmt: skip
+"""Other names of functions and operators that are asked, and constants."""
 
 INSTEAD = {
     "hours added to a date": ("CAST(da AS timestamp) + INTERVAL 1 HOUR",),
@@ -187,14 +204,17 @@ def test_aggregates_that_differ_are_refused(aggregates_refused: Mapping[str, fro
 def test_what_is_equal_is_not_refused(
     refused: Mapping[str, frozenset[Difference]], aggregates_refused: Mapping[str, frozenset[Difference]]
 ) -> None:
-    """But for those of which the same function gives something else for other values of the same types."""
-    shown = frozenset().union(*(refused[one] for one in told()), *(aggregates_refused[one] for one in aggregates_told()))
+    """But for those of which the same function gives something else for other values of the same types.
+
+    For what was found by asking functions with types, ``test_calls.py`` shows it.
+    """
+    shown = frozenset(OTHERS).union(*(refused[one] for one in told()), *(aggregates_refused[one] for one in aggregates_told()))
     every = {**refused, **aggregates_refused}
     assert [one for one, found in every.items() if found - shown] == []
     assert [one.what for one in KNOWN if one not in shown] == []
 
 
-@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.what)
+@pytest.mark.parametrize("known", [one for one in KNOWN if one not in OTHERS], ids=lambda known: known.what)
 def test_what_is_told_to_be_written_instead_is_equal_and_taken(
     known: Difference, refused: Mapping[str, frozenset[Difference]], aggregates_refused: Mapping[str, frozenset[Difference]]
 ) -> None:
@@ -206,7 +226,7 @@ def test_what_is_told_to_be_written_instead_is_equal_and_taken(
 TYPES: Mapping[str, DataType] = {
     "h": Plain("timestamp"), "hn": Plain("timestamp_ntz"), "da": Plain("date"), "s": Plain("string"), "i": Plain("int"),
     "d": Plain("double"), "b": Plain("boolean"), "c": Decimal(10, 2), "v": Decimal(38, 2), "w": Decimal(38, 0),
-    "l": Plain("bigint"), "f": Plain("float"),
+    "l": Plain("bigint"), "f": Plain("float"), "y": Plain("binary"),
     "t": Decimal(20, 2),
     "cs": Array(Decimal(10, 2)), "is": Array(Plain("int")), "array()": Array(Plain("void")), "hs": Array(Plain("timestamp")),
     "ds": Array(Plain("date")), "ss": Array(Plain("string")),
@@ -263,7 +283,7 @@ WAYS = {
     "a first result of another type than all of them have": (
         "if(b, i, d)", "CASE WHEN b THEN i ELSE d END", "CASE WHEN b THEN NULL WHEN b THEN i ELSE d END", "if(b, i, c)",
         "if(b, c, i)", "if(b, s, i)", "if(b, i, s)", "if(b, s, h)", "if(b, hn, h)", "if(b, i, l)", "if(b, array(), ss)",
-        "if(b, f, d)", "if(b, v, w)", "if(b, w, v)", "sum(CASE WHEN b THEN i ELSE d END)", "if(b, is, xs)",
+        "if(b, f, d)", "if(b, f, l)", "if(b, v, w)", "if(b, w, v)", "sum(CASE WHEN b THEN i ELSE d END)", "if(b, is, xs)",
     ),
     "nvl2() of a value that has another type than what it makes": ("nvl2(h, da, da)", "nvl2(da, i, NULL)", "nvl2(d, i, i)"),
     "a time or date beside texts": (
@@ -280,6 +300,24 @@ WAYS = {
     "dates and times in one place": ("nvl2(i, h, da)", "coalesce(da, h)", "array(h, da)", "nullif(h, da)",
         "array_contains(ds, h)"),
     "a number as bytes": ("binary(i)",),
+    "a FLOAT beside whole numbers or decimals": (
+        "f * i", "f + c", "c / f", "coalesce(f, l)", "nvl(i, f)", "array(f, i)", "sum(f * i)",
+    ),
+    "lists of doubles beside decimals": ("array_union(xs, cs)", "array_append(xs, c)", "concat(cs, xs)", "array(xs, cs)"),
+    "bytes beside other values": ("concat(s, y)", "y || i"),
+    "a part of bytes": ("left(y, 2)", "rpad(y, 1)"),
+    "left() and right() with a number that may be negative": ("left(s, i)", "right(s, -1)"),
+    "texts beside numbers or truth values": ("coalesce(c, s)", "greatest(s, i)", "coalesce(s, b)", "coalesce(cs, ss)"),
+    "the greatest of arrays or structs": ("greatest(is, is)", "least(st, st)"),
+    "nullif() of a value and one of a wider type": ("nullif(l, d)", "nullif(i, c)", "nullif(s, c)"),
+    "pmod() of floating-point numbers": ("pmod(d, i)", "pmod(i, f)"),
+    "ceil() and floor() with a number of places": ("ceil(d, i)", "floor(c, i)"),
+    "a hash of decimals": ("hash(i, c)", "hash(cs)"),
+    "a decimal as JSON": ("to_json(cs)",),
+    "timestamp()": ("timestamp(h)", "timestamp(s)"),
+    "log() to a base": ("log(d, d)",),
+    "regexp_substr() by what may be null or match an empty text": ("regexp_substr(s, s)", "regexp_substr(s, 'a*')"),
+    "an array, map or struct in the place of a text": ("lower(hs)", "split(m, s)", "sha2(is, i)"),
     "a floating-point number as text": ("array_join(xs, ',')", "trim(BOTH '1' FROM d)", "CAST(xs AS array<string>)"),
 }  # fmt: skip
 ALIKE = (
@@ -288,11 +326,13 @@ ALIKE = (
     "da || ''",
     "string(da)", "length(h)", "coalesce(h, s)", "h > '2026'", "h = s", "h IN ('2026')", "if(h > s, h, '2026')", "array(s, NULL)",
     "nvl(s, 'a')", "nvl(b, b)", "nvl(d, NULL)", "nvl(i, l)", "nvl(d, c)", "ifnull(c, f)", "if(b, d, i)", "if(b, l, i)",
-    "if(b, NULL, d)", "if(b, t, i)", "if(b, t, c)", "if(b, f, l)", "if(c > i, d, d)", "nullif(d, i)",
+    "if(b, NULL, d)", "if(b, t, i)", "if(b, t, c)", "if(c > i, d, d)", "nullif(d, i)",
     "coalesce(st, st)", "if(b, s, NULL)", "CASE WHEN b THEN h ELSE '2026' END", "if(b, h, hn)", "if(b, xs, is)", "coalesce(c, i)",
     "greatest(i, d)", "CASE WHEN b THEN s ELSE 'a' END", "if(b, st, st)",
     "m[s]", "m['h']", "hs[0]", "ss[i]", "concat(xs, xs)", "CAST(st AS struct<a: timestamp, c: string>)",
     "CAST(ds AS array<string>)", "CAST(hs AS array<date>)", "unix_micros(h)", "date(h)", "CAST(i AS decimal(4,1))",
+    "f + f", "f * d", "f / i", "coalesce(f, d)", "concat(y, y)", "left(s, 2)", "coalesce(s, s)", "greatest(s, s)", "nullif(d, i)",
+    "nullif(s, s)", "pmod(i, i)", "ceil(d)", "hash(i, s)", "regexp_substr(s, 'a+')", "reverse(is)", "array_union(xs, is)",
     "to_json(m)", "array_join(ds, ',')", "CAST(h AS bigint)", "s || ',h)'",
 )  # fmt: skip
 
@@ -311,6 +351,14 @@ def refused_of(expression: str) -> set[str]:
 @pytest.mark.parametrize(("what", "expression"), [(what, one) for what, expressions in WAYS.items() for one in expressions])
 def test_each_way_from_one_type_to_another_is_looked_at(what: str, expression: str) -> None:
     assert what in refused_of(expression)
+
+
+def test_what_is_not_asked_is_refused() -> None:
+    """Of the functions of one row; aggregates have a list of their own, of which each is asked."""
+    texts = [*calls(), *(one for one, _ in expressions() if is_taken(one))]
+    asked = {call.name for text in texts for call in calls_of(text)}
+    assert asked.isdisjoint(NOT_COMPARED)
+    assert SCALARS - asked - CHANGING - SYNONYMS == NOT_COMPARED
 
 
 @pytest.mark.parametrize("expression", ALIKE)

@@ -53,5 +53,7 @@ def test_watermarks_are_not_compiled_into_queries(spark: SparkSession, tmp_path:
         before = compiled(spark)
         pipeline.run_epoch()
         found.append(compiled(spark) - before)
+        if found[-1] == 0:
+            break
     assert found[0] > 0
-    assert min(found) == 0, found
+    assert found[-1] == 0, found

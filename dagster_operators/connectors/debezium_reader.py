@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ENTRY_COLUMNS: Final = f"{OPERATION} string, {PLACE} bigint"
 """What comes behind the row's columns: what is done to it, and in which order."""
 
-OnUnknown: TypeAlias = Literal["repair", "fail"]
+OnUnknown: TypeAlias = Literal["repair", "ignore", "fail"]
 """What an update or deletion of a key does that is not there."""
 
 DEBEZIUM: Final = "debezium-json"
@@ -75,8 +75,8 @@ def check_events(
                 "only change events have a key", remedy=f"give format={DEBEZIUM!r}, or leave key= and unknown= out"
             )
         return
-    if unknown not in (None, "repair", "fail"):
-        raise PipelineError(f'unknown is "repair" or "fail", not {unknown!r}')
+    if unknown not in (None, "repair", "ignore", "fail"):
+        raise PipelineError(f'unknown is "repair", "ignore" or "fail", not {unknown!r}')
     if options:
         raise PipelineError("change events are read without options", remedy="leave options= out")
     if schema is None or not keys:

@@ -64,7 +64,8 @@ class FileSource(Connector):
         storage_options: Access to an object store, which the engine is told, too. By default the pipeline's, if
             the files lie on the store of the pipeline's root, else what the environment says.
         key: Of ``"debezium-json"``, change events of a table: the columns of the table's key.
-        unknown: Of these, what an update or deletion of a key does that is not there: ``"repair"`` (the default) or ``"fail"``.
+        unknown: Of these, what an update or deletion of a key does that is not there: ``"repair"`` (the default),
+            ``"ignore"`` or ``"fail"``.
 
     >>> source = FileSource("input/flights/*.csv", schema="origin string, dep_delay double", max_files=100)
     >>> source.uri, source.on_corrupt

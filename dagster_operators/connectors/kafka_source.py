@@ -74,7 +74,8 @@ class KafkaSource(Connector):
         max_records: How many offsets an epoch goes on, at most; all partitions that have records take part.
         corrupt: What happens to a value that cannot be parsed: ``"fail"`` the epoch, or ``"reject"`` the value.
         key: Of ``"debezium-json"``: the columns of the table's key.
-        unknown: Of these, what an update or deletion of a key does that is not there: ``"repair"`` (the default) or ``"fail"``.
+        unknown: Of these, what an update or deletion of a key does that is not there: ``"repair"`` (the default),
+            ``"ignore"`` or ``"fail"``.
         options: Further settings of the client (librdkafka's), such as ``security.protocol``; ``"env:NAME"`` takes a value from
             an environment variable. Never stored or shown.
         timeout: Seconds to wait for the brokers.

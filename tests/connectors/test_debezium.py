@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ import dagster_operators as do
 from dagster_operators.connectors.debezium import UnreadableEventError, entries_of
 from dagster_operators.errors import BadInputError, PipelineError
 from tests.engines import ENGINES, SAIL
+from tests.examples import fresh_examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -374,7 +376,10 @@ def test_events_that_cannot_be_read_fail_the_epoch_or_are_set_aside(tmp_path: Pa
         ({"format": "debezium-json", "schema": SCHEMA, "key": "k"}, "the key 'k' is no column"),
         ({"format": "debezium-json", "schema": SCHEMA, "key": "id", "options": {"sep": ";"}}, "without options"),
         ({"format": "json", "schema": SCHEMA, "key": "id"}, "only change events have a key"),
-        ({"format": "debezium-json", "schema": SCHEMA, "key": "id", "unknown": "ignore"}, 'unknown is "repair" or "fail"'),
+        (
+            {"format": "debezium-json", "schema": SCHEMA, "key": "id", "unknown": "drop"},
+            'unknown is "repair", "ignore" or "fail"',
+        ),
     ],
 )
 def test_settings_that_do_not_fit(settings: dict[str, Any], message: str) -> None:
@@ -435,3 +440,60 @@ def test_known_keys_do_not_fail_the_epoch_whatever_it_has_of_them(tmp_path: Path
     pipeline = pipeline_over(tmp_path, SAIL, unknown="fail")
     pipeline.run_epoch()
     assert rows_of(pipeline, "current") == [(2, "b")]
+
+
+@pytest.mark.sail
+def test_events_of_unknown_keys_can_be_left_out(tmp_path: Path) -> None:
+    epochs = [
+        ([event("u", None, {"id": 1, "v": "x"}), event("c", None, {"id": 2, "v": "a"})], [(2, "a")]),
+        ([event("u", None, {"id": 1, "v": "y"}), event("u", None, {"id": 2, "v": "b"})], [(2, "b")]),
+        ([event("d", {"id": 2}, None), event("u", None, {"id": 2, "v": "c"}), event("d", {"id": 9}, None)], []),
+        ([event("u", None, {"id": 2, "v": "d"}), event("r", None, {"id": 1, "v": "z"})], [(1, "z")]),
+    ]
+    pipeline = pipeline_over(tmp_path, SAIL, unknown="ignore")
+    for number, (lines, expected) in enumerate(epochs):
+        drop(tmp_path, number, lines)
+        pipeline.run_epoch()
+        assert (number, rows_of(pipeline, "current")) == (number, expected)
+
+
+@pytest.mark.sail
+@fresh_examples(2)
+@given(
+    log=st.lists(st.tuples(st.sampled_from("cruud"), st.integers(1, 3)), min_size=6, max_size=24),
+    cuts=st.sets(st.integers(1, 23), min_size=2, max_size=8),
+)
+def test_what_is_left_out_does_not_depend_on_the_epochs(
+    tmp_path_factory: pytest.TempPathFactory, log: list[tuple[str, int]], cuts: set[int]
+) -> None:
+    folder, there, lines = tmp_path_factory.mktemp("p"), dict[int, str](), []
+    for number, (op, id_) in enumerate(log):
+        row = {"id": id_, "v": str(number)}
+        if op == "d":
+            there.pop(id_, None)
+        elif op != "u" or id_ in there:
+            there[id_] = row["v"]
+        lines.append(event(op, {"id": id_}, None) if op == "d" else event(op, None, row))
+    pipeline = pipeline_over(folder, SAIL, unknown="ignore")
+    for number, (begin, end) in enumerate(pairwise([0, *sorted(cuts), len(lines)])):
+        if lines[begin:end]:
+            drop(folder, number, lines[begin:end])
+            pipeline.run_epoch()
+    assert dict(rows_of(pipeline, "current")) == there
+
+
+@pytest.mark.spark
+def test_events_of_unknown_keys_left_out_on_spark(tmp_path: Path) -> None:
+    pipeline = pipeline_over(tmp_path, ENGINES["spark"], unknown="ignore")
+    drop(tmp_path, 0, [event("u", None, {"id": 1, "v": "x"}), event("c", None, {"id": 2, "v": "a"})])
+    pipeline.run_epoch()
+    drop(tmp_path, 1, [event("u", None, {"id": 1, "v": "y"}), event("u", None, {"id": 2, "v": "b"})])
+    pipeline.run_epoch()
+    assert rows_of(pipeline, "current") == [(2, "b")]
+
+
+def test_unknown_keys_are_left_out_only_where_events_have_an_order_of_their_source() -> None:
+    rows = do.Pipeline("p", root="unused").source("rows", do.MemorySource([], schema="id long, n long"))
+    with pytest.raises(PipelineError, match='write unknown="repair"'):
+        rows.to_changes("id", order_by="n", unknown="ignore")  # type: ignore[arg-type]
+    rows.to_changes("id", order_by="n", unknown="repair")

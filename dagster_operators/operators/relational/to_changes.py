@@ -54,6 +54,8 @@ VERSION: Final = "__version"
 GONE: Final = "__gone"
 _FIRST: Final = "__first"
 _BEFORE: Final = "__before"
+_TOLD: Final = "__told"
+_LEFT: Final = "__left"
 _WITHIN: Final = "then "
 """Before an operation that does not fit the one before it in the same epoch, whatever the state has."""
 _OLD: Final = "__old_"
@@ -61,7 +63,9 @@ _NEW: Final = "__new"
 _OLD_GONE: Final = "__old_gone"
 _OLD_PLACE: Final = "__old_place"
 _LAST_PLACE: Final = (OrderItem(PLACE, descending=True, nulls_first=False),)
-_POLICIES: Final = ("repair", "fail")
+_ONLY: Final = "__only_updates"
+"""Of a key that only updates came of: it is not there unless it was before."""
+_POLICIES: Final = ("repair", "ignore", "fail")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +79,8 @@ class ToChanges(LogicalOperator):
             which a source has them.
         deleted: Of an append stream, Spark SQL for whether a row says that its key is gone.
         unknown: What an update or delete of a key does that is not there: ``repair`` inserts the updated row and leaves the
-            delete out, ``fail`` fails the epoch; so does then an insert of a key that is there. Every row is judged by what those
-            before it left, so it does not matter how they are cut into epochs.
+            delete out, ``ignore`` leaves both out, ``fail`` fails the epoch; so does then an insert of a key that is there. Every
+            row is judged by what those before it left, so it does not matter how they are cut into epochs.
         max_deleted: Where each epoch has all rows there are (an extract), so that what it lacks is gone: the share of the rows
             there are that one may lack. None where epochs add up. Nothing that is stored depends on how large it is.
     """
@@ -111,7 +115,13 @@ class ToChanges(LogicalOperator):
     def output(self, inputs: Sequence[StreamType]) -> StreamType:
         stream = inputs[0]
         if self.unknown not in _POLICIES:
-            raise PipelineError(f'unknown is "repair" or "fail", not {self.unknown!r}', operator=self.name)
+            raise PipelineError(f'unknown is "repair", "ignore" or "fail", not {self.unknown!r}', operator=self.name)
+        if self.unknown == "ignore" and (self.order is not None or stream.columns is None or PLACE not in stream.columns):
+            raise PipelineError(
+                'unknown="ignore" is for change events in the order of their source: in another, what is unknown when it '
+                "comes may be known by what comes after it", operator=self.name,
+                remedy='write unknown="repair", which leaves deletions of unknown keys out, too',
+            )  # fmt: skip
         if stream.updating:
             self._check_plain()
         else:
@@ -197,6 +207,8 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         if new is None:
             return None
         before = new.filter("false") if old is None else self._newest(with_keys_of(old, new, self.keys))
+        if self._ignores:
+            before = before.filter(f"NOT {_ONLY}")
         return self._changes(new, before, columns)
 
     def _last_of_epoch(self, frame: DataFrame, columns: Sequence[str], version: int) -> DataFrame:
@@ -211,6 +223,8 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         rows = frame.selectExpr(*map(quoted, columns), f"{operation} AS {OPERATION}", f"{place} AS {PLACE}")
         if logical.unknown == "fail":
             rows = self._judged(rows)
+        if self._ignores:
+            rows = self._known_within(rows, PLACE, f"{OPERATION} <> 'update'", f"{OPERATION} = 'delete'")
         order = _LAST_PLACE if logical.order is None else last_first(self._deciding(rows), f"{OPERATION} = 'delete'")
         last = rows if marked else first_rows(rows, list(map(quoted, self.keys)), order, None, 1).drop(NUMBER)
         return last.selectExpr(
@@ -219,7 +233,28 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
             f"coalesce({OPERATION} = 'delete', false) AS {GONE}",
             *([PLACE] if logical.order is not None else []),
             *([_FIRST] if logical.unknown == "fail" else []),
+            *([_ONLY] if self._ignores else []),
         )
+
+    @property
+    def _ignores(self) -> bool:
+        return self.logical.unknown == "ignore"
+
+    def _known_within(self, rows: DataFrame, order: str, telling: str, gone: str) -> DataFrame:
+        """The rows of keys without the updates that come when their key is gone, and whether nothing tells that it is there.
+
+        Args:
+            rows: Rows of any kind.
+            order: Their order.
+            telling: SQL for whether a row tells whether its key is there, whatever was before.
+            gone: SQL for whether it is gone then.
+        """
+        key = f"PARTITION BY {', '.join(map(quoted, self.keys))}"
+        pairs = ((telling, _TOLD), (gone, _LEFT))
+        told, left = (f"max(CASE WHEN {one} THEN {order} END) OVER ({key}) AS {name}" for one, name in pairs)
+        columns = [quoted(name) for name in rows.columns if name != _ONLY]
+        found = rows.selectExpr("*", told, left).filter(f"NOT coalesce({_TOLD} = {_LEFT} AND {order} > {_TOLD}, false)")
+        return found.selectExpr(*columns, f"{_TOLD} IS NULL AS {_ONLY}")
 
     def _judged(self, rows: DataFrame) -> DataFrame:
         """The rows with the first operation of their key, or with one that the row before it in the epoch does not allow."""
@@ -234,18 +269,20 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
 
     def _newest(self, rows: DataFrame) -> DataFrame:
         """The newest row of each key."""
+        if self._ignores:
+            rows = self._known_within(rows, VERSION, f"NOT {_ONLY}", f"NOT {_ONLY} AND {GONE}")
         ordered = last_first(self._deciding(rows), GONE) if self.logical.order is not None else ()
         order = (*ordered, OrderItem(VERSION, descending=True, nulls_first=False))
         return first_rows(rows, list(map(quoted, self.keys)), order, None, 1).drop(NUMBER)
 
     def _deciding(self, rows: DataFrame) -> dict[str, DataType]:
         """The columns that decide between rows of a key that have the same place, with their types."""
-        others = {*self.keys, *ENTRY, VERSION, GONE, _FIRST}
+        others = {*self.keys, *ENTRY, VERSION, GONE, _FIRST, _ONLY}
         return {name: kind for name, kind in schema_of(rows).types.items() if name not in others}
 
     def _there(self, rows: DataFrame) -> DataFrame:
         """The newest rows of the keys that are not gone."""
-        return self._newest(rows).filter(f"NOT {GONE}")
+        return self._newest(rows).filter(f"NOT {GONE} AND NOT {_ONLY}" if self._ignores else f"NOT {GONE}")
 
     def _changes(self, new: DataFrame, old: DataFrame, columns: Sequence[str]) -> DataFrame:
         """What the new rows change, beside the old rows of their keys."""
@@ -260,7 +297,8 @@ class ChangesOfRows(RelationalOperator[tuple[str, ...]]):
         same = " AND ".join(same_value(quoted(name), old_name, kinds[name]) for name, old_name in named.items())
         there = f"coalesce(NOT {_OLD_GONE}, false)"
         stale = f" OR ({comes_before(self._deciding(new), named, GONE, _OLD_PLACE, _OLD_GONE)})" if ordered else ""
-        nothing = f"({there} AND NOT {GONE} AND {same}){stale}"
+        unknown = f" OR ({_ONLY} AND NOT {there})" if self._ignores else ""
+        nothing = f"({there} AND NOT {GONE} AND {same}){stale}{unknown}"
         taken = f"CASE WHEN {nothing} OR NOT {there} THEN NULL WHEN {GONE} THEN '{DELETE}' ELSE '{UPDATE_BEFORE}' END"
         given = f"CASE WHEN {nothing} OR {GONE} THEN NULL WHEN {there} THEN '{UPDATE_AFTER}' ELSE '{INSERT}' END"
         if self.logical.unknown == "fail":

@@ -42,7 +42,12 @@ def dagster_server(modules: Sequence[str], home: Path, environment: Mapping[str,
     port = _free_port()
     command = [sys.executable, "-m", "dagster_webserver", "-h", "127.0.0.1", "-p", str(port)]
     command += [argument for module in modules for argument in ("-m", module)]
-    own = {"DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "yes", "TMPDIR": str(home)}
+    own = {
+        "DAGSTER_HOME": str(home),
+        "DAGSTER_DISABLE_TELEMETRY": "yes",
+        "TMPDIR": str(home),
+        "DAGSTER_GRPC_TIMEOUT_SECONDS": "240",
+    }
     with (home / "webserver.log").open("w") as log:
         server = subprocess.Popen(command, env={**os.environ, **environment, **own}, cwd=REPOSITORY, stdout=log, stderr=log)
         with ends_with_children(lambda: server):

@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 
 import dagster as dg
-import pyarrow as pa  # noqa: TC002  # Dagster looks the types up
+import pandas as pd  # noqa: TC002  # Dagster looks the types up
 
 import dagster_operators as do
 from tests.end_to_end.served import FOLDER
-from tests.end_to_end.served_lake import DuckDBTables
 from tests.orchestration import demo
 
 
@@ -23,25 +22,27 @@ def report(folder: Path) -> do.Pipeline:
 
 
 @dg.asset(deps=[["report", "joined"]])
-def summary(rows: do.PipelineResource) -> pa.Table:
+def summary(rows: do.PipelineResource) -> pd.DataFrame:
     """A plain asset, kept in DuckDB."""
-    return rows.to_arrow("joined", ["k", "total"])
+    return rows.to_arrow("joined", ["k", "total"]).to_pandas()
 
 
 @dg.asset
-def largest(summary: pa.Table) -> pa.Table:
+def largest(summary: pd.DataFrame) -> pd.DataFrame:
     """One behind it, which gets its input from DuckDB."""
-    return summary.sort_by([("total", "descending")]).slice(0, 1)
+    return summary.nlargest(1, "total")
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
+    from dagster_duckdb_pandas import DuckDBPandasIOManager
+
     folder = Path(os.environ[FOLDER])
     own = dg.Definitions(
         assets=[summary, largest],
         jobs=[dg.define_asset_job("weekly", executor_def=dg.in_process_executor)],
         resources={
-            "io_manager": DuckDBTables(file=str(folder / "report.duckdb")),
+            "io_manager": DuckDBPandasIOManager(database=str(folder / "report.duckdb")),
             "rows": do.PipelineResource(root=str(folder / "report")),
         },
     )

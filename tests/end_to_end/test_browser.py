@@ -45,9 +45,13 @@ LAKE, REPORT = "tests.end_to_end.served_lake", "tests.end_to_end.served_report"
 
 
 def test_two_locations_with_other_peoples_assets_are_one_graph(tmp_path: Path) -> None:
-    """What is kept in DuckDB is behind a pipeline that reads the root of one in another location."""
+    """dlt loads what a pipeline reads; DuckDB keeps what is behind pipelines, one of which reads a root of another location."""
     demo.drop(tmp_path, 0, [("a", 1), ("b", 2)])
     environment = {FOLDER: str(tmp_path), ENGINE_VARIABLE: "sail"}
     with dagster_server([LAKE, REPORT], tmp_path / "home", environment) as address, browser(address, "2400,1600") as page:
+        page.open("/assets/number_of_keys?view=lineage&lineageScope=upstream&lineageDepth=9")
+        page.sees("rows", "clean", "copied", "copied_keys", "number_of_keys")
         page.open("/assets/largest?view=lineage&lineageScope=upstream&lineageDepth=9")
         page.sees("rows", "clean", "totals", "joined", "summary", "largest")
+        page.open("/assets/customers/cities?view=lineage&lineageScope=upstream&lineageDepth=9")
+        page.sees("dlt_crm_customers", "cities")
